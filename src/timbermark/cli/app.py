@@ -1,0 +1,31 @@
+"""The Typer application that every command joins."""
+
+from typing import Annotated
+
+import typer
+
+import timbermark
+
+app = typer.Typer(
+    help="Mark gradient-boosted models, prove they are yours, see what it costs.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Tracebacks are for bugs, and a plain one is what a bug report needs.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"timbermark {timbermark.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Take the options that stand before any command."""

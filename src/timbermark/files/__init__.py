@@ -1,0 +1,18 @@
+"""Files that are whole or not there, and the one container that holds everything we write.
+
+A container is two lines of text and a zip archive::
+
+    timbermark KIND VERSION
+    SHA256 of the first line and the payload, as 64 hexadecimal digits
+    payload: a zip archive of meta.json and one NAME.npy per array
+
+Nothing in it is ever executed: no pickle, no object arrays, no evaluated text. A reader checks
+everything before it builds anything, and each way of being wrong has its own message.
+docs/model-format.md says the same for those who write their own reader.
+"""
+
+from timbermark.files.atomic import atomic_write
+from timbermark.files.reading import read_container
+from timbermark.files.writing import container_bytes, write_container
+
+__all__ = ["atomic_write", "container_bytes", "read_container", "write_container"]

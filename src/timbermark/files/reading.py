@@ -1,0 +1,247 @@
+"""Reading a container: every check comes before anything is built from it."""
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import struct
+import zipfile
+import zlib
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray
+from timbermark.errors import FileFormatError
+from timbermark.files.limits import (
+    ARRAY_NAME,
+    CHUNK,
+    MAX_META,
+    MAX_UNPACKED,
+    META_NAME,
+    Arrays,
+    Meta,
+    array_problem,
+    most_unpacked,
+)
+
+_LONGEST_LINE = 80
+_FIRST_LINE = re.compile(rb"timbermark ([a-z][a-z-]{0,30}) ([1-9][0-9]{0,8})\n")
+_DIGEST_LINE = re.compile(rb"([0-9a-f]{64})\n")
+# A zip archive without a comment ends in this many bytes, the first four of which are fixed.
+_ZIP_END = 22
+_ZIP_END_MARK = b"PK\x05\x06"
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+# NumPy's own reader evaluates the header as Python text; only what NumPy writes is accepted here.
+_NPY_HEADER = re.compile(
+    r"\{'descr': '([^']{1,20})', 'fortran_order': (True|False), "
+    r"'shape': \(([0-9, ]{0,200})\), \} *\n"
+)
+_MAX_CODE_POINT = 0x10FFFF
+
+# What Python's readers of zip archives, JSON and array types raise on hostile bytes.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+)
+_AGAIN = "get the file again from where it came, it was damaged on the way."
+_FOREIGN = "it was not written by timbermark, do not trust it."
+
+
+def read_container(
+    source: str | os.PathLike[str] | bytes, kind: str, max_version: int
+) -> tuple[int, Meta, Arrays]:
+    """Read a container of the given ``kind`` from a file or from bytes.
+
+    Returns its version (1 to ``max_version``), its metadata and its arrays by name: C order,
+    aligned, writable, with the types and shapes that were written.
+
+    Raises FileFormatError, with a message for each case, if the file is empty, not ours, of another
+    kind, of a newer version, truncated, changed, or holds anything that may not be in a container;
+    OSError if it cannot be opened.
+
+    >>> from timbermark.files import container_bytes
+    >>> version, meta, arrays = read_container(container_bytes("note", 1, {"a": 1}, {}), "note", 1)
+    >>> version, meta, arrays
+    (1, {'a': 1}, {})
+    """
+    if isinstance(source, bytes):
+        return _read(io.BytesIO(source), len(source), "The data", kind, max_version)
+    with open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return _read(file, size, os.fspath(source), kind, max_version)
+
+
+def _read(
+    file: IO[bytes], size: int, name: str, kind: str, max_version: int
+) -> tuple[int, Meta, Arrays]:
+    # The first line is checked before the rest is read: a large foreign file is refused at once.
+    first_line = file.readline(_LONGEST_LINE)
+    version = _read_first_line(first_line, name, kind, max_version)
+    if size > MAX_UNPACKED:
+        _refuse(f"{name} has {size} bytes, at most {MAX_UNPACKED} are allowed.", _FOREIGN)
+    digest_line = _DIGEST_LINE.fullmatch(file.readline(_LONGEST_LINE))
+    payload = file.read()
+    if not payload:
+        _refuse(f"{name} ends too early.", _AGAIN)
+    digest = hashlib.sha256(first_line)
+    digest.update(payload)
+    if digest_line is None or digest_line[1] != digest.hexdigest().encode():
+        if payload[-_ZIP_END:][:4] != _ZIP_END_MARK:
+            _refuse(f"{name} ends too early.", _AGAIN)
+        _refuse(f"{name} was changed after it was written: its checksum is wrong.", _AGAIN)
+    meta, arrays = _unpack(payload, size, name)
+    return version, meta, arrays
+
+
+def _read_first_line(line: bytes, name: str, kind: str, max_version: int) -> int:
+    if not line:
+        _refuse(f"{name} is empty.", _AGAIN)
+    match = _FIRST_LINE.fullmatch(line)
+    if match is None:
+        _refuse(f"{name} is not a timbermark file.", "was it written by another program?")
+    found, version = match[1].decode(), int(match[2])
+    if found != kind:
+        _refuse(f"{name} holds a {found}, not a {kind}.", f"give the file of the {kind}.")
+    if version > max_version:
+        _refuse(
+            f"{name} has version {version} of the format, this timbermark reads up to "
+            f"{max_version}.",
+            "pip install --upgrade timbermark",
+        )
+    return version
+
+
+def _refuse(message: str, hint: str) -> NoReturn:
+    raise FileFormatError(message, hint)
+
+
+def _unpack(payload: bytes, size: int, name: str) -> tuple[Meta, Arrays]:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(payload))
+    except _DAMAGE:
+        _refuse(f"{name} does not hold a zip archive.", _FOREIGN)
+    try:
+        with archive:
+            members = _list_members(archive, size, name)
+            meta = _read_meta(archive, members.pop(META_NAME), name)
+            arrays = {
+                member.removesuffix(".npy"): _read_array(archive, info, name)
+                for member, info in members.items()
+            }
+    except FileFormatError:
+        raise
+    except _DAMAGE as error:
+        _refuse(f"{name} holds a damaged archive ({error}).", _FOREIGN)
+    return meta, arrays
+
+
+def _list_members(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, zipfile.ZipInfo]:
+    listed = archive.infolist()
+    members = {info.filename: info for info in listed}
+    if len(members) != len(listed):
+        _refuse(f"{name} holds two members of the same name.", _FOREIGN)
+    if META_NAME not in members:
+        _refuse(f"{name} holds no {META_NAME}.", _FOREIGN)
+    for member, info in members.items():
+        stem = member.removesuffix(".npy")
+        if member != META_NAME and (stem == member or not ARRAY_NAME.fullmatch(stem)):
+            _refuse(f"{name} holds a foreign member, {member!r}.", _FOREIGN)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            _refuse(f"{name} uses an unknown compression for {member}.", _FOREIGN)
+    unpacked = sum(info.file_size for info in listed)
+    if unpacked > most_unpacked(size):
+        _refuse(
+            f"{name} has {size} bytes but would unpack to {unpacked}, which is out of proportion.",
+            _FOREIGN,
+        )
+    return members
+
+
+def _read_meta(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Meta:
+    if info.file_size > MAX_META:
+        _refuse(f"{name} holds {info.file_size} bytes of metadata.", _FOREIGN)
+    try:
+        meta = json.loads(
+            archive.read(info).decode(),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique_keys,
+        )
+    except (ValueError, RecursionError) as error:
+        _refuse(f"{name} holds metadata that is not valid JSON ({error}).", _FOREIGN)
+    if not isinstance(meta, dict):
+        _refuse(f"{name} holds metadata that is not a JSON object.", _FOREIGN)
+    return meta
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> Meta:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> AnyArray:
+    where = f"{name}: array {info.filename.removesuffix('.npy')}"
+    with archive.open(info) as member:
+        dtype, shape, header_size = _read_npy_header(member, where)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if header_size + n_bytes != info.file_size:
+            _refuse(
+                f"{where} claims the shape {shape} but has {info.file_size - header_size} bytes.",
+                _FOREIGN,
+            )
+        array = np.empty(shape, dtype)
+        flat = array.reshape(-1).view(np.uint8).data
+        at = 0
+        # One read beyond the last byte makes the archive check the member's own checksum.
+        while piece := member.read(CHUNK):
+            flat[at : at + len(piece)] = piece
+            at += len(piece)
+    if at != n_bytes:
+        _refuse(f"{where} ends too early.", _AGAIN)
+    if dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        _refuse(f"{where} holds values other than true and false.", _FOREIGN)
+    if dtype.kind == "U" and array.size and _code_points(array).max() > _MAX_CODE_POINT:
+        _refuse(f"{where} holds text that is not Unicode.", _FOREIGN)
+    return array
+
+
+def _read_npy_header(member: IO[bytes], where: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    start = member.read(len(_NPY_MAGIC) + 2)
+    if len(start) != len(_NPY_MAGIC) + 2 or not start.startswith(_NPY_MAGIC):
+        _refuse(f"{where} is not in NumPy's format, version 1.0.", _FOREIGN)
+    (length,) = struct.unpack("<H", start[-2:])
+    match = _NPY_HEADER.fullmatch(member.read(length).decode("latin1"))
+    if match is None:
+        _refuse(f"{where} has a header that NumPy would not write.", _FOREIGN)
+    try:
+        dtype = np.dtype(match[1])
+        shape = tuple(int(n) for n in match[3].replace(",", " ").split())
+    except _DAMAGE:
+        _refuse(f"{where} has the unknown type {match[1]!r}.", _FOREIGN)
+    problem = array_problem(dtype, shape)
+    if problem:
+        _refuse(f"{where} {problem}.", _FOREIGN)
+    if match[2] == "True" or match[1][0] == ">":
+        _refuse(f"{where} is not in C order and little-endian.", _FOREIGN)
+    return dtype, shape, len(start) + length
+
+
+def _code_points(array: AnyArray) -> AnyArray:
+    return array.reshape(-1).view("<u4")

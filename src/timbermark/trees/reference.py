@@ -1,0 +1,197 @@
+"""The reference predictor: what an ensemble means, in NumPy, clear before fast.
+
+Everything that predicts must agree with this module bit for bit, and an auditor needs to read no
+other. A margin is made in four steps:
+
+1. Rows are cast to ``input_dtype``.
+2. Each row walks down each tree. At a numeric split it goes left if x <= threshold (``strict``:
+   x < threshold), compared in float64. A missing value goes where ``missing_left`` says; what is
+   missing depends on the node's ``missing_kind``. At a category split the whole part of x is looked
+   up in the node's set; NaN goes where ``missing_left`` says whatever the kind.
+3. Leaf values times ``tree_weight``, rounded to ``sum_dtype``, are added up in that type, tree
+   after tree, starting from ``init``.
+4. With ``init_last`` the sum starts from 0 instead and becomes sum * scale + init.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from timbermark.dtypes import AnyArray, Flags, NodeIndices, Reals
+from timbermark.errors import InputError
+from timbermark.trees.ensemble import (
+    MISSING_NAN,
+    MISSING_NONE,
+    MISSING_ZERO,
+    OBJECTIVES,
+    ZERO_RANGE,
+    Ensemble,
+    Objective,
+)
+
+
+def leaf_indices(ensemble: Ensemble, X: ArrayLike) -> NodeIndices:
+    """Return the leaf that each row ends in, in each tree, numbered within the tree.
+
+    ``X`` is [n, n_features] of numbers; NaN is allowed and so is infinity. Returns int32 [n, T].
+
+    Raises InputError if ``X`` has another shape or is not numeric. The ensemble must be sound.
+
+    >>> from timbermark.trees.making import constant_ensemble
+    >>> leaf_indices(constant_ensemble(n_features=1, value=2.0), [[0.5], [7.0]])
+    array([[0],
+           [0]], dtype=int32)
+    """
+    rows = _cast_rows(ensemble, X)
+    leaves = np.empty((len(rows), ensemble.n_trees), dtype=np.int32)
+    for tree in range(ensemble.n_trees):
+        leaves[:, tree] = _walk(ensemble, tree, rows)
+    return leaves
+
+
+def margins(ensemble: Ensemble, X: ArrayLike) -> NDArray[np.floating[Any]]:
+    """Return the raw scores of each row.
+
+    ``X`` is as for `leaf_indices`. Returns [n, n_outputs] of the ensemble's ``sum_dtype``.
+
+    Raises InputError as `leaf_indices` does.
+
+    >>> from timbermark.trees.making import constant_ensemble
+    >>> margins(constant_ensemble(n_features=1, value=2.0), [[0.5], [7.0]])
+    array([[2.],
+           [2.]])
+    """
+    rows = _cast_rows(ensemble, X)
+    # Sums beyond the type's range become infinite, silently as in every library.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _add_up(ensemble, rows)
+
+
+def probabilities(margins: AnyArray, objective: Objective) -> Reals:
+    """Return the probability of each class, computed in float64.
+
+    ``margins`` is [n, K]. Returns [n, K], or [n, 2] for ``"logistic"`` (K = 1). The rows of
+    ``"sigmoid"`` do not add up to 1: each class is judged by itself.
+
+    Raises InputError if the objective is not known.
+
+    >>> probabilities(np.array([[0.0]]), "logistic")
+    array([[0.5, 0.5]])
+    """
+    exact = np.asarray(margins, dtype=np.float64)
+    if objective == "softmax":
+        # Subtracting the largest changes nothing but keeps the exponentials in range.
+        powers = np.exp(exact - exact.max(axis=1, keepdims=True))
+        shares: Reals = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+    if objective == "logistic":
+        return np.hstack([_sigmoid(-exact), _sigmoid(exact)])
+    if objective == "sigmoid":
+        return _sigmoid(exact)
+    raise InputError(f"objective={objective!r} is not known.", hint=f"use one of {OBJECTIVES}.")
+
+
+def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
+    """Return the index of the most likely class of each row, int64 [n].
+
+    ``margins`` is [n, K] as given by `margins`. Of several equal margins the first class wins; with
+    one logistic margin of exactly 0 it is class 1 if ``zero_is_positive``, else class 0.
+
+    >>> from timbermark.trees.making import constant_ensemble
+    >>> labels(np.array([[-1.0], [0.0], [1.0]]), constant_ensemble(n_features=1, value=2.0))
+    array([0, 0, 1])
+    """
+    if ensemble.objective == "logistic":
+        positive: Flags = margins[:, 0] >= 0 if ensemble.zero_is_positive else margins[:, 0] > 0
+        return positive.astype(np.int64)
+    best: NDArray[np.int64] = np.argmax(margins, axis=1).astype(np.int64)
+    return best
+
+
+def _cast_rows(ensemble: Ensemble, X: ArrayLike) -> AnyArray:
+    given = np.asarray(X)
+    try:
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"its type is {given.dtype}")
+        # A number beyond float32 becomes infinite there, as it does in the libraries that use it.
+        with np.errstate(over="ignore"):
+            rows = given.astype(ensemble.input_dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"X is not a matrix of numbers ({error}).", hint="encode text as numbers first."
+        ) from None
+    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
+        raise InputError(
+            f"X has the shape {rows.shape}, expected (n, {ensemble.n_features}).",
+            hint="give one row per sample and one column per feature.",
+        )
+    return rows
+
+
+def _add_up(e: Ensemble, rows: AnyArray) -> NDArray[np.floating[Any]]:
+    init = e.init.astype(e.sum_dtype)
+    total: NDArray[np.floating[Any]] = np.zeros((len(rows), e.n_outputs), dtype=e.sum_dtype)
+    if not e.init_last:
+        total[:] = init
+    for tree in range(e.n_trees):
+        nodes = e.tree_start[tree] + _walk(e, tree, rows)
+        # The product of two float32 numbers is exact in float64: this rounds once, as they do.
+        added = (e.value[nodes] * e.tree_weight[tree]).astype(e.sum_dtype)
+        output = e.tree_output[tree]
+        if output < 0:
+            total += added
+        else:
+            total[:, output] += added[:, 0]
+    if e.init_last:
+        total = total * total.dtype.type(e.scale) + init
+    return total
+
+
+def _walk(e: Ensemble, tree: int, rows: AnyArray) -> NodeIndices:
+    """Return the leaf of each row in one tree, [n], numbered within the tree."""
+    start, stop = e.tree_start[tree], e.tree_start[tree + 1]
+    left, right, feature = e.left[start:stop], e.right[start:stop], e.feature[start:stop]
+    place = np.zeros(len(rows), dtype=np.int32)
+    walking = np.flatnonzero(left[place] >= 0)
+    while walking.size:
+        here = place[walking]
+        x = rows[walking, feature[here]].astype(np.float64)
+        there = np.where(_goes_left(e, start + here, x), left[here], right[here])
+        place[walking] = there
+        walking = walking[left[there] >= 0]
+    return place
+
+
+def _goes_left(e: Ensemble, node: AnyArray, x: Reals) -> Flags:
+    """Return whether each value goes left at its node, [m]; ``node`` [m] counts over all trees."""
+    kind = e.missing_kind[node]
+    empty = np.isnan(x)
+    by_category = e.category_set[node] >= 0
+    missing = empty & (by_category | (kind != MISSING_NONE))
+    missing |= ~by_category & (kind == MISSING_ZERO) & (np.abs(x) <= ZERO_RANGE)
+    number = np.where(empty & (kind != MISSING_NAN), 0.0, x)
+    threshold = e.threshold[node]
+    goes_left: Flags = number < threshold if e.strict else number <= threshold
+    if by_category.any():
+        in_set = _in_category_set(e, e.category_set[node], x)
+        goes_left = np.where(by_category, in_set == (e.categories_go == "left"), goes_left)
+    return np.where(missing, e.missing_left[node], goes_left)
+
+
+def _in_category_set(e: Ensemble, category_set: NodeIndices, x: Reals) -> Flags:
+    """Return whether the whole part of each value is in its set, [m]; set -1 is empty."""
+    # Compared as float64, which holds every int32: values out of range are simply not found.
+    whole = np.trunc(x)
+    found = np.zeros(len(x), dtype=np.bool_)
+    for number in np.unique(category_set[category_set >= 0]):
+        asked = category_set == number
+        members = e.category_values[e.category_offsets[number] : e.category_offsets[number + 1]]
+        found[asked] = np.isin(whole[asked], members.astype(np.float64))
+    return found
+
+
+def _sigmoid(x: Reals) -> Reals:
+    # Only exponentials of negative numbers: they may vanish but never overflow.
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0 / (1.0 + small), small / (1.0 + small))

@@ -1,0 +1,52 @@
+import pytest
+
+import timbermark
+from timbermark.cli import main
+from timbermark.errors import InputError
+
+
+def test_version_goes_to_stdout(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"timbermark {timbermark.__version__}\n"
+
+
+def test_unknown_command_is_bad_input(capsys):
+    assert main(["no-such-command"]) == 2
+    assert "no-such-command" in capsys.readouterr().err
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    def fail_with(error):
+        def app(**_):
+            raise error
+
+        monkeypatch.setattr("timbermark.cli.app.app", app)
+
+    return fail_with
+
+
+def test_our_errors_become_message_and_hint(failing, capsys):
+    failing(InputError("x=1 is wrong.", hint="use 2."))
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "timbermark: x=1 is wrong.\nHint: use 2.\n"
+
+
+def test_file_that_cannot_be_opened_is_bad_input(failing, capsys):
+    failing(FileNotFoundError(2, "No such file or directory", "model.bin"))
+    assert main([]) == 2
+    assert "model.bin: No such file or directory." in capsys.readouterr().err
+
+
+def test_bugs_keep_their_traceback(failing):
+    failing(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        main([])
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (None, 0), ("text", 1)])
+def test_exit_codes_pass_through(failing, code, expected):
+    failing(SystemExit(code))
+    assert main([]) == expected
