@@ -1,0 +1,116 @@
+"""Quantile bins: which thresholds a feature may be split at, and the code of every value.
+
+A value's code is the number of thresholds below it. Missing values have a code of their own,
+behind all others, whether or not the training data has any: rows that come later may.
+Bins are frozen once found: a value beyond the outermost threshold shares the outermost bin.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.boosting.workers import Workers
+from timbermark.kernels.binning import assign_codes
+
+_SAMPLE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Thresholds of every feature.
+
+    ``values`` float64[t] holds them one feature after the other, ``starts`` int64[d + 1] says
+    where each begins.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.starts) - 1
+
+    @property
+    def n_thresholds(self) -> np.ndarray:
+        """int64[d]."""
+        return np.diff(self.starts)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """uint64[d + 1]: first histogram slot of each feature (thresholds + 1 bins + missing)."""
+        slots = self.n_thresholds + 2
+        return np.concatenate([[0], np.cumsum(slots)]).astype(np.uint64)
+
+    @property
+    def code_dtype(self) -> type[np.unsignedinteger]:
+        """uint8 where every code fits, else uint16."""
+        return np.uint8 if self.n_thresholds.max(initial=0) + 1 <= 255 else np.uint16
+
+    def thresholds(self, feature: int) -> np.ndarray:
+        """The thresholds of one feature, ascending."""
+        return self.values[self.starts[feature] : self.starts[feature + 1]]
+
+
+def thresholds_of(values: np.ndarray, weight: np.ndarray | None, max_bins: int) -> np.ndarray:
+    """At most ``max_bins - 1`` thresholds that cut ``values`` (no NaN) into bins of like weight.
+
+    Every threshold lies between two neighbouring distinct values.
+    """
+    if weight is None:
+        distinct, mass = np.unique(values, return_counts=True)
+    else:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        mass = np.bincount(inverse, weights=weight, minlength=len(distinct))
+    if len(distinct) > max_bins:
+        below = np.cumsum(mass)
+        wanted = below[-1] * np.arange(1, max_bins) / max_bins
+        cut = np.unique(np.searchsorted(below, wanted, side="left"))
+        cut = cut[cut < len(distinct) - 1]
+    else:
+        cut = np.arange(len(distinct) - 1)
+    low, high = distinct[cut], distinct[cut + 1]
+    middle = low / 2 + high / 2
+    return np.where((middle >= low) & (middle < high), middle, low)
+
+
+def find_bins(
+    X: np.ndarray, weight: np.ndarray | None, max_bins: int, seed: int, workers: Workers
+) -> Bins:
+    """Bins for the float64 matrix ``X``; rows of weight zero do not exist.
+
+    Beyond 200,000 rows a seeded sample of that size decides.
+    """
+    if weight is not None and not weight.all():
+        X, weight = X[weight > 0], weight[weight > 0]
+    if len(X) > _SAMPLE:
+        chosen = np.random.default_rng(seed).choice(len(X), _SAMPLE, replace=False, shuffle=False)
+        chosen.sort()
+        X = X[chosen]
+        weight = weight[chosen] if weight is not None else None
+
+    def one(feature: int) -> np.ndarray:
+        column = X[:, feature]
+        known = ~np.isnan(column)
+        if not known.any():
+            return np.empty(0)
+        if known.all():
+            return thresholds_of(column, weight, max_bins)
+        return thresholds_of(column[known], weight[known] if weight is not None else None, max_bins)
+
+    found = workers.map(one, range(X.shape[1]))
+    starts = np.concatenate([[0], np.cumsum([len(t) for t in found])]).astype(np.int64)
+    return Bins(np.concatenate(found) if found else np.empty(0), starts)
+
+
+def encode(bins: Bins, X: np.ndarray, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of the float64 matrix ``X``: by row [n, d] and by column [d, n]."""
+    columns = np.empty((X.shape[1], X.shape[0]), dtype=bins.code_dtype)
+
+    def one(feature: int) -> None:
+        thresholds = bins.thresholds(feature)
+        values = np.ascontiguousarray(X[:, feature])
+        assign_codes(values, thresholds, len(thresholds) + 1, columns[feature])
+
+    workers.map(one, range(X.shape[1]))
+    return np.ascontiguousarray(columns.T), columns

@@ -1,0 +1,207 @@
+"""Training: one tree per class and iteration, each on its own thread.
+
+With two classes there is one tree at a time, and the threads share the histograms of its large
+nodes instead. Sums are integers, so neither way can change a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.boosting.data import Scale, TrainingData
+from timbermark.boosting.forest import Forest, empty_forest
+from timbermark.boosting.objective import factor, split_rule
+from timbermark.boosting.params import TrainParams
+from timbermark.boosting.workers import Workers
+from timbermark.kernels.growing import finish_tree, grow
+from timbermark.kernels.hashing import mix
+from timbermark.kernels.histogram import fill_histogram
+from timbermark.kernels.layout import (
+    CONTROL_SIZE,
+    DONE,
+    N_NODES,
+    PHASE,
+    PLACE,
+    START,
+    WAITING,
+    Binned,
+    Growth,
+)
+from timbermark.kernels.training import derive_gradients, train_trees
+
+Progress = Callable[[int], None]
+"""Told, now and then, how many iterations are done."""
+
+_SHARE_ABOVE = 16_384
+"""Rows from which a histogram is worth waking other threads for."""
+AT_ONCE = 10
+"""Iterations between two looks at the progress, and at the keyboard."""
+
+
+def no_progress(done: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What training leaves behind.
+
+    ``leaf`` uint8|uint16[T, n]: the node each row ends in; ``record`` int64[T, L - 1, 2c]: sums
+    to the left of each split candidate, by tree and split (no splits: not recorded); ``margins``
+    float64[outputs, n].
+    """
+
+    forest: Forest
+    leaf: np.ndarray
+    record: np.ndarray
+    margins: np.ndarray
+
+
+def leaf_dtype(max_leaves: int) -> type[np.unsignedinteger]:
+    """The type that holds a node number of a tree with so many leaves."""
+    return np.uint8 if 2 * max_leaves - 1 <= 256 else np.uint16
+
+
+def tree_key(seed: int, tree: int) -> np.uint64:
+    """The key from which a tree's root draws its split candidates."""
+    key: np.uint64 = mix(np.uint64(seed), np.uint64(tree))
+    return np.uint64(key)
+
+
+def make_growth(binned: Binned, max_leaves: int) -> Growth:
+    """Scratch space for one thread."""
+    n = len(binned.count)
+    slots = int(binned.n_thresholds.sum()) + 2 * len(binned.n_thresholds)
+    n_nodes = 2 * max_leaves - 1
+    return Growth(
+        control=np.zeros(CONTROL_SIZE, np.int64),
+        rows=np.zeros(n, np.uint32),
+        spare=np.zeros(n, np.uint32),
+        places=np.zeros(n_nodes, PLACE),
+        histograms=np.zeros((max_leaves, 2 * slots), np.int64),
+        sums=np.zeros((max_leaves, 2 * int(binned.firsts[-1])), np.int64),
+        gain=np.zeros(1),
+    )
+
+
+def train(
+    data: TrainingData,
+    params: TrainParams,
+    scale: Scale,
+    workers: Workers,
+    record: bool = False,
+    progress: Progress = no_progress,
+) -> Trained:
+    """Grow ``params.max_iter`` trees per output on ``data``.
+
+    The result depends on the data, the parameters and the scale alone.
+    """
+    n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
+    n_trees = params.max_iter * outputs
+    binned = data.binned(params)
+    splits = leaves - 1 if record else 0
+    trained = Trained(
+        forest=empty_forest(n_trees, leaves, outputs),
+        leaf=np.empty((n_trees, n), leaf_dtype(leaves)),
+        record=np.empty((n_trees, splits, 2 * int(binned.firsts[-1])), np.int64),
+        margins=np.zeros((outputs, n)),
+    )
+    run = Run(
+        binned=binned,
+        label=data.label,
+        weight=(data.weight * scale.unit).astype(np.float32),
+        shift=scale.shift,
+        rule=split_rule(params, data.n_classes, scale),
+        max_leaves=leaves,
+        step=params.learning_rate * factor(data.n_classes),
+        limit=params.leaf_limit,
+        keys=np.array([tree_key(params.seed, t) for t in range(n_trees)], np.uint64),
+        grad=np.empty((outputs, n), np.int32),
+        hess=np.empty((outputs, n), np.int32),
+    )
+    if outputs == 1 and workers.n_threads > 1 and n > _SHARE_ABOVE:
+        _train_shared(run, trained, workers, progress)
+    else:
+        _train_in_step(run, trained, workers, progress)
+    return trained
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all threads of one training read, and the gradients they share."""
+
+    binned: Binned
+    label: np.ndarray
+    weight: np.ndarray
+    shift: int
+    rule: np.ndarray
+    max_leaves: int
+    step: float
+    limit: float
+    keys: np.ndarray
+    grad: np.ndarray
+    hess: np.ndarray
+
+
+def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
+    """One tree per thread at a time."""
+    outputs, n_trees = len(trained.margins), trained.forest.n_trees
+    n_iterations = n_trees // outputs
+    n_threads = min(workers.n_threads, outputs)
+    growths = [make_growth(run.binned, run.max_leaves) for _ in range(n_threads)]
+    tickets = np.zeros(n_iterations, np.int64)
+    for first in range(0, n_iterations, AT_ONCE):
+        last = min(first + AT_ONCE, n_iterations)
+
+        def work(thread: int, sync: np.ndarray, first: int = first, last: int = last) -> None:
+            if thread >= n_threads:
+                return
+            train_trees(
+                thread, n_threads, sync, tickets, first, last, run.binned, run.label, run.weight,
+                run.shift, run.rule, run.max_leaves, run.step, run.limit, run.keys,
+                trained.margins, run.grad, run.hess, trained.forest.nodes,
+                trained.forest.n_nodes, trained.leaf, trained.record, growths[thread],
+            )  # fmt: skip
+
+        workers.in_step(work)
+        progress(last)
+
+
+def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
+    """One tree at a time; all threads share the histograms of its large nodes."""
+    n = trained.margins.shape[1]
+    growth = make_growth(run.binned, run.max_leaves)
+    parts = np.zeros((workers.n_threads, growth.histograms.shape[1]), np.int64)
+
+    def derive(thread: int, start: int, stop: int) -> None:
+        derive_gradients(trained.margins, run.label, run.weight, start, stop, run.grad, run.hess)
+
+    def fill_part(thread: int, start: int, stop: int) -> None:
+        begin = growth.places[growth.control[WAITING]]["start"]
+        parts[thread] = 0
+        fill_histogram(
+            run.binned.codes, run.binned.offsets, growth.rows, begin + start, begin + stop,
+            run.grad[0], run.hess[0], run.binned.count, run.shift, parts[thread],
+        )  # fmt: skip
+
+    for t in range(trained.forest.n_trees):
+        workers.split(derive, n)
+        nodes = trained.forest.nodes[t]
+        growth.control[PHASE] = START
+        while growth.control[PHASE] != DONE:
+            if growth.control[PHASE] != START:
+                place = growth.places[growth.control[WAITING]]
+                workers.split(fill_part, int(place["stop"] - place["start"]))
+                growth.histograms[place["slot"]] += parts.sum(axis=0)
+            grow(
+                run.binned, run.grad[0], run.hess[0], run.shift, run.rule, run.max_leaves,
+                run.keys[t], _SHARE_ABOVE, nodes, growth, trained.record[t],
+            )  # fmt: skip
+        trained.forest.n_nodes[t] = growth.control[N_NODES]
+        finish_tree(
+            nodes, growth, run.step, run.rule[0], run.limit, trained.leaf[t], trained.margins[0]
+        )
+        progress(t + 1)

@@ -1,0 +1,166 @@
+"""A fast predictor for any numeric ensemble: values become codes once, trees compare codes.
+
+Every threshold of a feature gets a number; a value's code says how many of them it exceeds. That
+is exact: no comparison can come out differently. What the fast predictor cannot do (category
+splits, zeros that count as missing, single-precision sums) it declines, and the reference
+predictor does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.boosting.workers import Workers
+from timbermark.kernels.binning import assign_codes
+from timbermark.kernels.predicting import MOST_LEAVES, add_margins, add_margins_by_path
+from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
+
+# Where a missing value goes decides which of a feature's columns a split looks at.
+_LEFT, _RIGHT, _ZERO = 0, 1, 2
+_MOST_CODES = 65_534
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """An ensemble, prepared. Build one with :func:`make_predictor`."""
+
+    ensemble: Ensemble
+    values: np.ndarray  # float64: thresholds, one feature after the other
+    starts: np.ndarray  # int64[d + 1]
+    mode: np.ndarray  # int64[nodes]: _LEFT, _RIGHT or _ZERO
+    code: np.ndarray  # int32[nodes]: the threshold's number within its feature
+    masks: Masks | None  # None where a tree has too many leaves
+
+    def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
+        """float64[n, K] for the float64 matrix ``X``, bit for bit as the reference predictor's."""
+        e = self.ensemble
+        if e.input_dtype == "f4":
+            X = X.astype(np.float32).astype(np.float64)
+        missing = bool(np.isnan(X).any())
+        codes = self._encode(X, missing, workers)
+        inner = e.left >= 0
+        feature = np.where(inner, e.feature, 0)
+        column = (feature + (self.mode * e.n_features if missing else 0)).astype(np.int32)
+        start = np.zeros(e.n_outputs) if e.init_last else e.init
+        out = np.repeat(start[:, None], len(X), axis=1)
+        output = e.tree_output.astype(np.int64)
+
+        def block(thread: int, first: int, last: int) -> None:
+            if self.masks is not None:
+                m = self.masks
+                add_margins(
+                    codes, first, last, m.split_start, column[m.split], self.code[m.split],
+                    m.mask, m.leaf_start, m.value, output, out,
+                )  # fmt: skip
+            else:
+                add_margins_by_path(
+                    codes, first, last, e.tree_start, column, self.code, e.left,
+                    e.value[:, 0] * np.repeat(e.tree_weight, np.diff(e.tree_start)), output, out,
+                )  # fmt: skip
+
+        workers.split(block, len(X))
+        if e.init_last:
+            out = out * e.scale + e.init[:, None]
+        return np.ascontiguousarray(out.T)
+
+    def _encode(self, X: np.ndarray, missing: bool, workers: Workers) -> np.ndarray:
+        d = X.shape[1]
+        wide = np.diff(self.starts).max(initial=0) > 254
+        kind = np.uint16 if wide else np.uint8
+        codes = np.empty((3 * d if missing else d, len(X)), kind)
+
+        def one(feature: int) -> None:
+            thresholds = self.values[self.starts[feature] : self.starts[feature + 1]]
+            values = np.ascontiguousarray(X[:, feature])
+            assign_codes(values, thresholds, 0, codes[feature])
+            if missing:
+                beyond = len(thresholds) + 1
+                assign_codes(values, thresholds, beyond, codes[_RIGHT * d + feature])
+                filled = np.where(np.isnan(values), 0.0, values)
+                assign_codes(filled, thresholds, 0, codes[_ZERO * d + feature])
+
+        workers.map(one, range(d))
+        return codes
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Trees of at most 31 leaves as :func:`add_margins` takes them."""
+
+    split_start: np.ndarray  # int64[T + 1]
+    split: np.ndarray  # int64[s], node numbers over all trees
+    mask: np.ndarray  # int32[s]
+    leaf_start: np.ndarray  # int64[T + 1]
+    value: np.ndarray  # float64[leaves], from left to right, weighted
+
+
+def make_predictor(ensemble: Ensemble) -> Predictor | None:
+    """Prepare ``ensemble``; None where only the reference predictor can do it."""
+    e = ensemble
+    inner = e.left >= 0
+    kinds = e.missing_kind[inner]
+    if (
+        (e.category_set[inner] >= 0).any()
+        or not np.isin(kinds, (MISSING_NONE, MISSING_NAN)).all()
+        or e.sum_dtype != "f8"
+        or (e.tree_output < 0).any()
+        or not (e.right[inner] == e.left[inner] + 1).all()
+    ):
+        return None
+    node = np.flatnonzero(inner)
+    # x < t is x <= (the number before t); -0.0 and 0.0 are equal and must stay one threshold.
+    threshold = e.threshold[node] + 0.0
+    if e.strict:
+        threshold = np.nextafter(threshold, -np.inf)
+    order = np.lexsort((threshold, e.feature[node]))
+    sorted_feature, sorted_threshold = e.feature[node][order], threshold[order]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (sorted_feature[1:] != sorted_feature[:-1]) | (
+        sorted_threshold[1:] != sorted_threshold[:-1]
+    )
+    counts = np.bincount(sorted_feature[fresh], minlength=e.n_features)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    if counts.max(initial=0) > _MOST_CODES:
+        return None
+    code = np.zeros(e.n_nodes, np.int32)
+    code[node[order]] = np.cumsum(fresh) - 1 - starts[sorted_feature]
+    mode = np.where(e.missing_left, _LEFT, _RIGHT).astype(np.int64)
+    mode[e.missing_kind == MISSING_NONE] = _ZERO
+    return Predictor(e, sorted_threshold[fresh], starts, mode, code, _make_masks(e))
+
+
+def _make_masks(e: Ensemble) -> Masks | None:
+    """Number the leaves of every tree from left to right; all trees at once, level by level."""
+    sizes = np.diff(e.tree_start)
+    if (sizes > 2 * MOST_LEAVES - 1).any():
+        return None
+    first = np.repeat(e.tree_start[:-1], sizes)
+    left, right = e.left + first, e.right + first
+    levels = [e.tree_start[:-1]]
+    while len(levels[-1]):
+        here = levels[-1][e.left[levels[-1]] >= 0]
+        levels.append(np.concatenate([left[here], right[here]]))
+    leaves = np.ones(e.n_nodes, np.int64)
+    for level in reversed(levels):
+        here = level[e.left[level] >= 0]
+        leaves[here] = leaves[left[here]] + leaves[right[here]]
+    lowest = np.zeros(e.n_nodes, np.int64)
+    for level in levels:
+        here = level[e.left[level] >= 0]
+        lowest[left[here]] = lowest[here]
+        lowest[right[here]] = lowest[here] + leaves[left[here]]
+    split = np.flatnonzero(e.left >= 0)
+    taken = ((1 << leaves[left[split]]) - 1) << lowest[split]
+    leaf = np.flatnonzero(e.left < 0)
+    tree = np.repeat(np.arange(e.n_trees), sizes)
+    leaf = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
+    total = np.int64(2**MOST_LEAVES - 1)
+    return Masks(
+        split_start=np.searchsorted(split, e.tree_start).astype(np.int64),
+        split=split,
+        mask=(total & ~taken).astype(np.int32),
+        leaf_start=np.searchsorted(np.sort(leaf), e.tree_start).astype(np.int64),
+        value=e.value[leaf, 0] * e.tree_weight[tree[leaf]],
+    )

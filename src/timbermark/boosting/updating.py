@@ -1,0 +1,105 @@
+"""The in-place update (Algorithm 1 of the paper): new rows, the same trees.
+
+``exact`` trains again on old and new rows with the same bins and seeds. ``lazy`` walks the old
+trees and regrows only what the new rows overturn. Its two knobs:
+
+- *patience* (σ): a split is kept while at most this share of its node's candidates beats it;
+- *tolerance* (ε): an old row's gradients are refreshed once a margin of it moved by more.
+
+With both at zero, lazy gives exactly the trees of exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timbermark.boosting.data import Scale, TrainingData, join_data
+from timbermark.boosting.fitting import AT_ONCE, Progress, Trained, make_growth, no_progress
+from timbermark.boosting.forest import Forest, empty_forest
+from timbermark.boosting.objective import factor, split_rule
+from timbermark.boosting.params import TrainParams
+from timbermark.boosting.workers import Workers
+from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
+from timbermark.kernels.updating import renew_trees
+
+
+def renew(
+    trained: Trained,
+    data: TrainingData,
+    added: TrainingData,
+    params: TrainParams,
+    scale: Scale,
+    patience: float,
+    tolerance: float,
+    workers: Workers,
+    progress: Progress = no_progress,
+) -> Forest:
+    """The forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
+
+    ``trained`` must hold the record of its training on ``data``.
+    """
+    n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
+    whole = join_data(data, added)
+    binned = whole.binned(params)
+    old = Old(trained.forest.nodes, trained.record, trained.leaf)
+    forest = empty_forest(trained.forest.n_trees, leaves, outputs)
+    before = np.zeros((outputs, n))
+    after = np.zeros((outputs, whole.n_rows))
+    grad = np.empty((outputs, whole.n_rows), np.int32)
+    hess = np.empty((outputs, whole.n_rows), np.int32)
+    n_compared = n if np.isfinite(tolerance) else 0
+    old_grad = np.empty((outputs, n_compared), np.int32)
+    old_hess = np.empty((outputs, n_compared), np.int32)
+    moved = np.zeros(n, np.bool_)
+    weight = (whole.weight * scale.unit).astype(np.float32)
+    rule = split_rule(params, data.n_classes, scale)
+    step = params.learning_rate * factor(data.n_classes)
+    n_threads = min(workers.n_threads, outputs)
+    scratch = [_scratch(binned, leaves, n) for _ in range(n_threads)]
+    tickets = np.zeros(params.max_iter, np.int64)
+    for first in range(0, params.max_iter, AT_ONCE):
+        last = min(first + AT_ONCE, params.max_iter)
+
+        def work(thread: int, sync: np.ndarray, first: int = first, last: int = last) -> None:
+            if thread >= n_threads:
+                return
+            walk, growth = scratch[thread]
+            renew_trees(
+                thread, n_threads, sync, tickets, first, last, old, binned, whole.label, weight,
+                scale.shift, rule, patience, tolerance, leaves, step, params.leaf_limit,
+                before, after, grad, hess, old_grad, old_hess, moved, forest.nodes,
+                forest.n_nodes, walk, growth,
+            )  # fmt: skip
+
+        workers.in_step(work)
+        progress(last)
+    return forest
+
+
+def _scratch(binned: Binned, max_leaves: int, n_old: int) -> tuple[Walk, Growth]:
+    n_nodes, n_all = 2 * max_leaves - 1, len(binned.count)
+    candidates = int(binned.firsts[-1])
+    walk = Walk(
+        touches=np.zeros(n_all, TOUCH),
+        order=np.zeros(n_all, np.uint32),
+        spare=np.zeros(n_all, np.uint32),
+        delta=np.zeros(2 * candidates, np.int64),
+        sums=np.zeros(2 * candidates, np.int64),
+        codes=np.zeros(candidates, np.int64),
+        stratum=_strata_of_codes(binned),
+        by_leaf=np.zeros(n_old, np.uint32),
+        leaf_start=np.zeros(n_nodes + 1, np.int64),
+        stack=np.zeros(n_nodes, np.int64),
+        leaves=np.zeros(n_nodes, np.int64),
+        table=np.zeros((2, n_nodes)),
+    )
+    return walk, make_growth(binned, max_leaves)
+
+
+def _strata_of_codes(binned: Binned) -> np.ndarray:
+    """int32[slots]: the stratum each code's own threshold belongs to."""
+    parts = []
+    for thresholds, strata in zip(binned.n_thresholds, binned.n_strata, strict=True):
+        bounds = np.arange(1, strata + 1) * thresholds // max(strata, 1)
+        parts.append(np.searchsorted(bounds, np.arange(thresholds + 2), side="right"))
+    return np.concatenate(parts).astype(np.int32)

@@ -1,0 +1,120 @@
+"""Threads for kernels that release the interpreter lock.
+
+No result may depend on how many there are: tasks write to places of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+
+from timbermark.kernels.waiting import STOPPED
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """scikit-learn's convention: None is all cores here, -1 all, -2 all but one.
+
+    >>> count_threads(3)
+    3
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = cores or 1
+    if n_jobs is None:
+        return cores
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+class Workers:
+    """A pool that lives for one call of ``fit``, ``update`` or ``predict``.
+
+    >>> with Workers(2) as workers:
+    ...     workers.map(abs, [-1, 2])
+    [1, 2]
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def each(self, task: Callable[[int], None]) -> None:
+        """Run ``task(thread number)`` once on every thread, this one included."""
+        if self._pool is None:
+            task(0)
+            return
+        others = [self._pool.submit(task, i) for i in range(1, self.n_threads)]
+        try:
+            task(0)
+        finally:
+            for other in others:
+                other.result()
+
+    def in_step(self, task: Callable[[int, np.ndarray], None]) -> None:
+        """Run ``task(thread, sync)`` on every thread, for kernels that meet at ``sync``.
+
+        Where one fails or is interrupted, the others are told to stop instead of waiting for it.
+        """
+        sync = np.zeros(2, np.int64)
+
+        def guarded(thread: int) -> None:
+            try:
+                task(thread, sync)
+            except BaseException:
+                sync[STOPPED] = 1
+                raise
+
+        try:
+            self.each(guarded)
+        except BaseException:
+            sync[STOPPED] = 1
+            raise
+
+    def drain(self, task: Callable[[int, int], None], n_items: int) -> None:
+        """Run ``task(thread, item)`` for every item; a free thread takes the next one."""
+        if self._pool is None or n_items == 1:
+            for item in range(n_items):
+                task(0, item)
+            return
+        counter = itertools.count()
+
+        def run(thread: int) -> None:
+            while (item := next(counter)) < n_items:
+                task(thread, item)
+
+        self.each(run)
+
+    def split(self, task: Callable[[int, int, int], None], n: int) -> None:
+        """Run ``task(thread, start, stop)`` on equal parts of ``range(n)``."""
+        size = -(-n // self.n_threads)
+        self.each(lambda i: task(i, min(i * size, n), min((i + 1) * size, n)))
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """The results of ``task`` for every item, in order."""
+        todo = list(items)
+        results: dict[int, Result] = {}
+
+        def run(thread: int, i: int) -> None:
+            results[i] = task(todo[i])
+
+        self.drain(run, len(todo))
+        return [results[i] for i in range(len(todo))]

@@ -1,0 +1,144 @@
+"""How kernels are compiled, and the two operations that Numba cannot say by itself.
+
+A kernel is serial and releases the interpreter lock: threads come from Python, one task each, so
+that nothing in here can deadlock or depend on the number of threads.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import config, njit, types
+from numba.extending import intrinsic
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile ``function`` on first use, keep the machine code on disk, release the lock."""
+    compiled: Function = njit(cache=True, nogil=True, error_model="numpy")(function)
+    return compiled
+
+
+def inlined(function: Function) -> Function:
+    """The same for a small helper inside a loop: LLVM must see through the call to vectorise."""
+    compiled: Function = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(
+        function
+    )
+    return compiled
+
+
+if config.DISABLE_JIT:
+
+    def add_pair(out: Any, index: Any, first: Any, second: Any) -> None:
+        """Add ``first`` and ``second`` to ``out[index]`` and ``out[index + 1]``."""
+        out[index] += first
+        out[index + 1] += second
+
+    def load_shared(array: Any, index: Any) -> Any:
+        """``array[index]``, which another thread may write at any time."""
+        return array[index]
+
+    def add_shared(array: Any, index: Any, amount: Any) -> Any:
+        """Add to ``array[index]``; returns what was there. (Without compilation: one thread.)"""
+        before = array[index]
+        array[index] += amount
+        return before
+
+    def yield_core() -> None:
+        """Let other threads run."""
+
+    def bits_to_float(bits: Any) -> Any:
+        """The float32 whose bits are the int32 ``bits``."""
+        return np.int32(bits).view(np.float32)
+
+    def float_to_bits(value: Any) -> Any:
+        """The bits of a float32, as an int32."""
+        return np.float32(value).view(np.int32)
+
+    def wrapping(function: Function) -> Function:
+        """Integer overflow is meant in ``function``: NumPy scalars must not warn about it."""
+        silenced: Function = np.errstate(over="ignore")(function)
+        return silenced
+
+else:
+    from llvmlite import ir
+    from numba.core import cgutils
+
+    @intrinsic
+    def add_pair(typingctx, out, index, first, second):  # type: ignore[no-untyped-def]
+        """Add ``first`` and ``second`` to ``out[index]`` and ``out[index + 1]``.
+
+        One 128-bit load, add and store. Numba leaves LLVM's superword vectoriser off, and without
+        it the two sums cost twice the time of the whole histogram loop.
+        """
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            pair = ir.VectorType(ir.IntType(64), 2)
+            lane = [ir.Constant(ir.IntType(32), i) for i in range(2)]
+            pointer = builder.bitcast(builder.gep(array.data, [args[1]]), pair.as_pointer())
+            added = ir.Constant(pair, ir.Undefined)
+            added = builder.insert_element(added, args[2], lane[0])
+            added = builder.insert_element(added, args[3], lane[1])
+            builder.store(builder.add(builder.load(pointer, align=8), added), pointer, align=8)
+            return context.get_dummy_value()
+
+        return types.none(out, types.uint64, types.int64, types.int64), codegen
+
+    @intrinsic
+    def load_shared(typingctx, array, index):  # type: ignore[no-untyped-def]
+        """``array[index]``, which another thread may write at any time: never kept in a register."""
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            return builder.load_atomic(builder.gep(data, [args[1]]), "acquire", 8)
+
+        return types.int64(array, types.int64), codegen
+
+    @intrinsic
+    def add_shared(typingctx, array, index, amount):  # type: ignore[no-untyped-def]
+        """Add to ``array[index]`` in one indivisible step; returns what was there before."""
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            return builder.atomic_rmw("add", builder.gep(data, [args[1]]), args[2], "seq_cst")
+
+        return types.int64(array, types.int64, types.int64), codegen
+
+    @intrinsic
+    def yield_core(typingctx):  # type: ignore[no-untyped-def]
+        """Let other threads run, where the system has a call for that."""
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            if os.name == "posix":
+                kind = ir.FunctionType(ir.IntType(32), [])
+                builder.call(
+                    cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), []
+                )
+            return context.get_dummy_value()
+
+        return types.none(), codegen
+
+    @intrinsic
+    def bits_to_float(typingctx, bits):  # type: ignore[no-untyped-def]
+        """The float32 whose bits are the int32 ``bits``."""
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.bitcast(args[0], ir.FloatType())
+
+        return types.float32(types.int32), codegen
+
+    @intrinsic
+    def float_to_bits(typingctx, value):  # type: ignore[no-untyped-def]
+        """The bits of a float32, as an int32."""
+
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.bitcast(args[0], ir.IntType(32))
+
+        return types.int32(types.float32), codegen
+
+    def wrapping(function: Function) -> Function:
+        """Compiled integers wrap silently; nothing to do."""
+        return function

@@ -1,0 +1,23 @@
+"""A counter-based generator: the same key gives the same number, in any order, on any thread.
+
+Split candidates are drawn from it, so they need no storage: whoever knows the seed and the path
+from the root to a node knows the node's candidates.
+"""
+
+import numpy as np
+
+from timbermark.kernels.compile import inlined, wrapping
+
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
+@wrapping
+def mix(key, counter):  # type: ignore[no-untyped-def]  # IN, IN
+    """A 64-bit hash of the pair (``key``, ``counter``), both uint64."""
+    z = key + (counter + np.uint64(1)) * _STEP
+    z = (z ^ (z >> np.uint64(30))) * _MULTIPLIER_1
+    z = (z ^ (z >> np.uint64(27))) * _MULTIPLIER_2
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,104 @@
+"""The records and groups of arrays that kernels pass to each other.
+
+A tree under work is one record array, a row per node, and so is the scratch space beside it:
+handing twenty separate arrays from kernel to kernel costs more time, in compilation and at every
+call, than most kernels take.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NODE = np.dtype(
+    [
+        ("g", np.int64),  # sum of gradients
+        ("h", np.int64),  # sum of hessians
+        ("c", np.int64),  # number of rows
+        ("gain", np.float64),  # of the best split, done or not; -1 where there is none
+        ("choice", np.int64),  # the best split as best_candidate names it; -1: none
+        ("key", np.uint64),  # what the node's split candidates are drawn from
+        ("value", np.float64),  # what a row that ends here gets
+        ("left", np.int32),  # left child; the right one is the next; -1 at a leaf
+        ("split", np.int32),  # how many splits the tree had before this one; -1 at a leaf
+        ("feature", np.int32),  # -1 at a leaf
+        ("code", np.int32),  # rows with a code up to this go left
+        ("missing_left", np.int32),  # 1: rows without a value go left
+        ("unused", np.int32),  # keeps the size a multiple of eight bytes
+    ]
+)
+
+PLACE = np.dtype(
+    [
+        ("start", np.int64),  # a node's rows are rows[start:stop]
+        ("stop", np.int64),
+        ("slot", np.int64),  # its histogram, -1: none
+        ("twin", np.int64),  # update: the old node it stands for, -1: its rows are listed
+        ("first", np.int64),  # update: its touches are order[first:last]
+        ("last", np.int64),
+        ("priority", np.float64),  # update: the leaf with the highest is split next
+    ]
+)
+
+TOUCH = np.dtype(
+    [
+        ("g", np.int64),  # what a row adds to the sum of gradients
+        ("packed", np.int64),  # and to the hessians, shifted, and the count
+        ("row", np.int64),
+    ]
+)
+
+# Places in ``Growth.control``.
+PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS = 0, 1, 2, 3, 4, 5
+N_REGROWN, N_ROWS_REGROWN = 6, 7
+CONTROL_SIZE = 8
+# Phases: what :func:`timbermark.kernels.growing.grow` does when it is called (again).
+START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE = 0, 1, 2, 3, 4
+
+
+class Binned(NamedTuple):
+    """The training rows as the kernels see them."""
+
+    codes: Any  # uint8|uint16[n, d], row by row: histograms read whole rows
+    columns: Any  # uint8|uint16[d, n], the same by column: partitions read one feature
+    offsets: Any  # uint64[d], first histogram slot of a feature
+    n_thresholds: Any  # int64[d]; code n_thresholds + 1 means missing
+    n_strata: Any  # int64[d], split candidates per node
+    firsts: Any  # int64[d + 1], first candidate of a feature
+    count: Any  # int32[n], how many rows a row stands for
+
+
+class Growth(NamedTuple):
+    """Scratch space of one thread."""
+
+    control: Any  # int64[CONTROL_SIZE]
+    rows: Any  # uint32[n], row numbers, each node's together
+    spare: Any  # uint32[n]
+    places: Any  # PLACE[nodes]
+    histograms: Any  # int64[slots, 2 * bins]
+    sums: Any  # int64[slots, 2 * candidates]
+    gain: Any  # float64[1]
+
+
+class Old(NamedTuple):
+    """A forest as it was, with the state of its training."""
+
+    nodes: Any  # NODE[trees, nodes]
+    record: Any  # int64[trees, splits, 2 * candidates]
+    leaf: Any  # uint8|uint16[trees, n]
+
+
+class Walk(NamedTuple):
+    """Scratch space of one thread for the update, beside its Growth."""
+
+    touches: Any  # TOUCH[rows]; the first rows are the old ones, the added ones follow
+    order: Any  # uint32[rows], touches, each node's together
+    spare: Any  # uint32[rows]
+    delta: Any  # int64[2 * candidates]
+    sums: Any  # int64[2 * candidates]
+    codes: Any  # int64[candidates], threshold codes of a node's candidates
+    stratum: Any  # int32[slots], stratum of every code
+    by_leaf: Any  # uint32[n], old rows sorted by leaf
+    leaf_start: Any  # int64[nodes + 1]; [0] is -1 while the rows are not sorted
+    stack: Any  # int64[nodes]
+    leaves: Any  # int64[nodes]
+    table: Any  # float64[2, nodes], values of the old leaves, before and after

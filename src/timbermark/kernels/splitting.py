@@ -1,0 +1,174 @@
+"""The best split of a node, and the partition of its rows.
+
+In each node and for each feature the thresholds are cut into strata of equal size and one
+threshold of each stratum, drawn from the node's key, is a *candidate*. A feature's last candidate
+(missing values against all others) stands apart and is there only where values are missing.
+
+    thresholds   0 1 2 3 | 4 5 6 | 7 8 9 10
+    candidates       2       4         9          rows with code <= threshold go left
+"""
+
+import numpy as np
+
+from timbermark.kernels.compile import inlined, kernel
+from timbermark.kernels.hashing import mix
+
+
+@inlined
+def candidate(key, feature, stratum, n_thresholds, n_strata):  # type: ignore[no-untyped-def]
+    """The threshold that stands for ``stratum`` of ``feature`` in the node with ``key``."""
+    low = stratum * n_thresholds // n_strata
+    high = (stratum + 1) * n_thresholds // n_strata
+    if high - low == 1:
+        return low
+    drawn = mix(key, (np.uint64(feature) << np.uint64(20)) + np.uint64(stratum)) >> np.uint64(33)
+    return low + np.int64(drawn) % (high - low)
+
+
+@inlined
+def score(g, h, l2):  # type: ignore[no-untyped-def]
+    """How much of the loss a leaf with these sums takes away (twice that, in gradient units)."""
+    return np.float64(g) * np.float64(g) / (np.float64(h) + l2) if h > 0 else 0.0
+
+
+@kernel
+def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, out):  # type: ignore[no-untyped-def]
+    """Sums to the left of every split candidate of a node.
+
+    IN histogram int64[2 * slots]; IN offsets uint64[d]; IN n_thresholds, n_strata int64[d];
+    IN firsts int64[d + 1], a feature's first candidate; IN key uint64; OUT out int64[2 * c]: for
+    each feature its strata in order, without the missing values, then the missing values alone.
+    """
+    for f in range(n_thresholds.shape[0]):
+        thresholds = n_thresholds[f]
+        strata = n_strata[f]
+        place = 2 * firsts[f]
+        base = 2 * np.int64(offsets[f])
+        g = np.int64(0)
+        h = np.int64(0)
+        b = np.int64(0)
+        for s in range(strata):
+            t = candidate(key, f, s, thresholds, strata)
+            while b <= t:
+                g += histogram[base + 2 * b]
+                h += histogram[base + 2 * b + 1]
+                b += 1
+            out[place] = g
+            out[place + 1] = h
+            place += 2
+        missing = base + 2 * (thresholds + 1)
+        out[place] = histogram[missing]
+        out[place + 1] = histogram[missing + 1]
+
+
+@inlined
+def split_score(left_g, left_h, left_c, g, h, c, rule):  # type: ignore[no-untyped-def]
+    """Both children's scores added up, or -1 where a child would be too small."""
+    if (
+        left_c < rule[2]
+        or c - left_c < rule[2]
+        or left_h < rule[1]
+        or h - left_h < rule[1]
+        or left_c == 0
+        or left_c == c
+    ):
+        return -1.0
+    return score(left_g, left_h, rule[0]) + score(g - left_g, h - left_h, rule[0])
+
+
+@kernel
+def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):  # type: ignore[no-untyped-def]
+    """Name of the best split among the collected candidates, or -1; its gain goes to ``out[0]``.
+
+    IN sums int64[2 * c] of :func:`collect_candidates`; IN g, h, c: the node's sums; IN rule
+    float64[4]: l2, least hessian, least rows, least gain; OUT out float64[1]. A split's name is
+    twice the candidate's place, plus 1 where missing values go left. Of equals the first wins.
+    """
+    mask = (np.int64(1) << shift) - np.int64(1)
+    parent = score(g, h, rule[0])
+    best = rule[3] + parent
+    found = np.int64(-1)
+    for f in range(n_strata.shape[0]):
+        first = firsts[f]
+        last = first + n_strata[f]
+        missing_g = sums[2 * last]
+        missing_h = sums[2 * last + 1] >> shift
+        missing_c = sums[2 * last + 1] & mask
+        for j in range(first, last):
+            left_g = sums[2 * j]
+            left_h = sums[2 * j + 1] >> shift
+            left_c = sums[2 * j + 1] & mask
+            value = split_score(left_g, left_h, left_c, g, h, c, rule)
+            if value > best:
+                best = value
+                found = 2 * j
+            if missing_c > 0:
+                value = split_score(
+                    left_g + missing_g, left_h + missing_h, left_c + missing_c, g, h, c, rule
+                )
+                if value > best:
+                    best = value
+                    found = 2 * j + 1
+        if missing_c > 0:
+            value = split_score(missing_g, missing_h, missing_c, g, h, c, rule)
+            if value > best:
+                best = value
+                found = 2 * last
+    out[0] = best - parent
+    return found
+
+
+@kernel
+def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):  # type: ignore[no-untyped-def]
+    """How many valid candidates score above ``value``, and how many valid ones there are."""
+    mask = (np.int64(1) << shift) - np.int64(1)
+    above = 0
+    valid = 0
+    for f in range(n_strata.shape[0]):
+        first = firsts[f]
+        last = first + n_strata[f]
+        missing_g = sums[2 * last]
+        missing_h = sums[2 * last + 1] >> shift
+        missing_c = sums[2 * last + 1] & mask
+        for j in range(first, last + 1):
+            if j == last and missing_c == 0:
+                continue
+            left_g = sums[2 * j]
+            left_h = sums[2 * j + 1] >> shift
+            left_c = sums[2 * j + 1] & mask
+            other = split_score(left_g, left_h, left_c, g, h, c, rule)
+            if missing_c > 0 and j < last:
+                turned = split_score(
+                    left_g + missing_g, left_h + missing_h, left_c + missing_c, g, h, c, rule
+                )
+                other = turned if turned > other else other
+            if other >= 0.0:
+                valid += 1
+            if other > value:
+                above += 1
+    return above, valid
+
+
+@kernel
+def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):  # type: ignore[no-untyped-def]
+    """Move the rows that go left to the front of ``rows[start:stop]``; both halves keep their order.
+
+    IN column uint8|uint16[n], codes of the split feature; INOUT rows uint32[n]; OUT spare
+    uint32[n]. Returns where the right half begins. Without branches: which way a row goes is what
+    a processor cannot guess.
+    """
+    left = np.int64(start)
+    right = np.int64(0)
+    for i in range(start, stop):
+        row = rows[i]
+        code = np.int64(column[row])
+        goes_left = np.int64(code <= threshold)
+        if code == missing_code:
+            goes_left = np.int64(missing_left)
+        rows[left] = row
+        spare[right] = row
+        left += goes_left
+        right += 1 - goes_left
+    for i in range(right):
+        rows[left + i] = spare[i]
+    return left
