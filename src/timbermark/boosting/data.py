@@ -65,7 +65,8 @@ class TrainingData:
     @property
     def count(self) -> np.ndarray:
         """int32[n]: how many rows each row stands for."""
-        return np.ceil(self.weight).astype(np.int32)
+        count: np.ndarray = np.ceil(self.weight).astype(np.int32)
+        return count
 
     def binned(self, params: TrainParams) -> Binned:
         """The view the kernels take."""
@@ -101,6 +102,18 @@ def make_data(
         X, label, weight = X[weight > 0], label[weight > 0], weight[weight > 0]
     codes, columns = encode(bins, X, workers)
     return TrainingData(bins, codes, columns, label.astype(np.int32), weight, n_classes)
+
+
+def empty_data(like: TrainingData) -> TrainingData:
+    """No rows, in the same bins."""
+    return TrainingData(
+        like.bins,
+        like.codes[:0],
+        np.ascontiguousarray(like.columns[:, :0]),
+        like.label[:0],
+        like.weight[:0],
+        like.n_classes,
+    )
 
 
 def join_data(first: TrainingData, second: TrainingData) -> TrainingData:
@@ -143,4 +156,4 @@ def check_scale(scale: Scale, data: TrainingData) -> None:
 
 def count_fits(scale: Scale, data: TrainingData) -> bool:
     """Whether this many rows can be counted below the shift."""
-    return int(data.count.sum(dtype=np.int64)) < 2**scale.shift
+    return bool(data.count.sum(dtype=np.int64) < 2**scale.shift)

@@ -50,8 +50,8 @@ class Trained:
     """What training leaves behind.
 
     ``leaf`` uint8|uint16[T, n]: the node each row ends in; ``record`` int64[T, L - 1, 2c]: sums
-    to the left of each split candidate, by tree and split (no splits: not recorded); ``margins``
-    float64[outputs, n].
+    to the left of each split candidate, by tree and split (both are empty unless recorded);
+    ``margins`` float64[outputs, n].
     """
 
     forest: Forest
@@ -105,7 +105,7 @@ def train(
     splits = leaves - 1 if record else 0
     trained = Trained(
         forest=empty_forest(n_trees, leaves, outputs),
-        leaf=np.empty((n_trees, n), leaf_dtype(leaves)),
+        leaf=np.empty((n_trees, n if record else 0), leaf_dtype(leaves)),
         record=np.empty((n_trees, splits, 2 * int(binned.firsts[-1])), np.int64),
         margins=np.zeros((outputs, n)),
     )

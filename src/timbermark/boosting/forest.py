@@ -12,6 +12,7 @@ import numpy as np
 
 from timbermark.boosting.binning import Bins
 from timbermark.boosting.data import Scale
+from timbermark.errors import StateError
 from timbermark.kernels.layout import NODE
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.making import make_ensemble
@@ -66,3 +67,77 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
         hessian=nodes["h"] / scale.unit,
         gain=np.where(inner, nodes["gain"] / scale.unit, 0.0),
     )
+
+
+def joined_bins(bins: Bins, ensemble: Ensemble) -> Bins:
+    """``bins`` with the thresholds of ``ensemble`` among them."""
+    inner = (ensemble.left >= 0) & (ensemble.category_set < 0)
+    largest = np.finfo(np.float64).max
+    found = []
+    for f in range(bins.n_features):
+        own = ensemble.threshold[inner & (ensemble.feature == f)]
+        if ensemble.strict:
+            own = np.nextafter(own, -np.inf)
+        found.append(np.union1d(bins.thresholds(f), own[np.abs(own) < largest] + 0.0))
+    starts = np.concatenate([[0], np.cumsum([len(t) for t in found])]).astype(np.int64)
+    return Bins(np.concatenate(found), starts)
+
+
+def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
+    """The splits and leaf values of ``ensemble``; ``bins`` must hold all its thresholds.
+
+    Nodes are renumbered, parents first, where a right child does not follow its left one. Raises
+    StateError for what codes cannot express: categories, leaf vectors, larger trees than
+    ``max_leaves``.
+    """
+    e = ensemble
+    sizes = np.diff(e.tree_start)
+    if (e.category_set >= 0).any() or (e.tree_output < 0).any():
+        raise StateError(
+            "A model with category splits or leaf vectors cannot be updated in place.",
+            hint="only numeric splits and one output per tree are supported so far.",
+        )
+    if sizes.max(initial=1) > 2 * max_leaves - 1:
+        raise StateError(
+            f"The model has a tree of {int(sizes.max() + 1) // 2} leaves, max_leaf_nodes is "
+            f"{max_leaves}.",
+            hint="give max_leaf_nodes at least that number.",
+        )
+    if e.n_trees % e.n_outputs or (e.tree_output != np.arange(e.n_trees) % e.n_outputs).any():
+        raise StateError(
+            "The model's trees do not take turns over its classes.",
+            hint="only models with one tree per class and iteration can be updated.",
+        )
+    forest = empty_forest(e.n_trees, max_leaves, e.n_outputs)
+    forest.n_nodes[:] = sizes
+    threshold = np.nextafter(e.threshold, -np.inf) if e.strict else e.threshold
+    for t in range(e.n_trees):
+        start, stop = e.tree_start[t], e.tree_start[t + 1]
+        left, right = e.left[start:stop], e.right[start:stop]
+        order = _parents_first(left, right)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order))
+        nodes = forest.nodes[t, : len(order)]
+        inner = left[order] >= 0
+        nodes["left"] = np.where(inner, place[left[order]], -1)
+        nodes["split"] = np.where(inner, (nodes["left"] - 1) // 2, -1)
+        nodes["feature"] = e.feature[start:stop][order]
+        nodes["missing_left"] = e.missing_left[start:stop][order]
+        nodes["value"] = e.value[start:stop, 0][order] * e.tree_weight[t]
+        cut = threshold[start:stop][order]
+        for node in np.flatnonzero(inner):
+            known = bins.thresholds(nodes["feature"][node])
+            nodes["code"][node] = np.searchsorted(known, cut[node])
+    return forest
+
+
+def _parents_first(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Node numbers such that the children of a node follow it and each other."""
+    inner = left >= 0
+    if (right[inner] == left[inner] + 1).all() and (left[inner] > np.flatnonzero(inner)).all():
+        return np.arange(len(left))
+    order = [0]
+    for node in order:
+        if left[node] >= 0:
+            order += [int(left[node]), int(right[node])]
+    return np.array(order)

@@ -6,7 +6,7 @@ from timbermark.kernels.compile import kernel
 
 
 @kernel
-def assign_codes(values, thresholds, missing_code, out):  # type: ignore[no-untyped-def]
+def assign_codes(values, thresholds, missing_code, out):
     """Code of each value: the number of thresholds below it; NaN gets ``missing_code``.
 
     IN values float64[n]; IN thresholds float64[t], ascending; OUT out uint8|uint16[n]. A value

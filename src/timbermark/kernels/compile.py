@@ -4,9 +4,11 @@ A kernel is serial and releases the interpreter lock: threads come from Python, 
 that nothing in here can deadlock or depend on the number of threads.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import config, njit, types
@@ -15,21 +17,42 @@ from numba.extending import intrinsic
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def _sources_stamp() -> str:
+    """A digest of all kernels' sources."""
+    total = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        total.update(source.read_bytes())
+    return total.hexdigest()
+
+
+_STAMP = _sources_stamp()
+
+
+def _stamped(compiled: Any) -> Any:
+    """Tie a kernel's machine code on disk to the sources of all kernels.
+
+    Numba looks only at the file a function is in. A kernel that has another one inlined from a
+    file that changed would be taken from disk as it was, without a warning.
+    """
+    cache = getattr(compiled, "_cache", None)
+    file = getattr(cache, "_cache_file", None)
+    if file is not None:
+        cache._source_stamp = file._source_stamp = _STAMP  # type: ignore[union-attr]
+    return compiled
+
+
 def kernel(function: Function) -> Function:
     """Compile ``function`` on first use, keep the machine code on disk, release the lock."""
-    compiled: Function = njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    return cast(Function, _stamped(njit(cache=True, nogil=True, error_model="numpy")(function)))
 
 
 def inlined(function: Function) -> Function:
     """The same for a small helper inside a loop: LLVM must see through the call to vectorise."""
-    compiled: Function = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(
-        function
-    )
-    return compiled
+    make = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+    return cast(Function, _stamped(make(function)))
 
 
-if config.DISABLE_JIT:
+if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to type checkers)
 
     def add_pair(out: Any, index: Any, first: Any, second: Any) -> None:
         """Add ``first`` and ``second`` to ``out[index]`` and ``out[index + 1]``."""
@@ -67,14 +90,14 @@ else:
     from numba.core import cgutils
 
     @intrinsic
-    def add_pair(typingctx, out, index, first, second):  # type: ignore[no-untyped-def]
+    def add_pair(typingctx, out, index, first, second):
         """Add ``first`` and ``second`` to ``out[index]`` and ``out[index + 1]``.
 
         One 128-bit load, add and store. Numba leaves LLVM's superword vectoriser off, and without
         it the two sums cost twice the time of the whole histogram loop.
         """
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             array = context.make_array(signature.args[0])(context, builder, args[0])
             pair = ir.VectorType(ir.IntType(64), 2)
             lane = [ir.Constant(ir.IntType(32), i) for i in range(2)]
@@ -88,30 +111,30 @@ else:
         return types.none(out, types.uint64, types.int64, types.int64), codegen
 
     @intrinsic
-    def load_shared(typingctx, array, index):  # type: ignore[no-untyped-def]
-        """``array[index]``, which another thread may write at any time: never kept in a register."""
+    def load_shared(typingctx, array, index):
+        """``array[index]``, read anew each time: another thread may write to it."""
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
             return builder.load_atomic(builder.gep(data, [args[1]]), "acquire", 8)
 
         return types.int64(array, types.int64), codegen
 
     @intrinsic
-    def add_shared(typingctx, array, index, amount):  # type: ignore[no-untyped-def]
+    def add_shared(typingctx, array, index, amount):
         """Add to ``array[index]`` in one indivisible step; returns what was there before."""
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
             return builder.atomic_rmw("add", builder.gep(data, [args[1]]), args[2], "seq_cst")
 
         return types.int64(array, types.int64, types.int64), codegen
 
     @intrinsic
-    def yield_core(typingctx):  # type: ignore[no-untyped-def]
+    def yield_core(typingctx):
         """Let other threads run, where the system has a call for that."""
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             if os.name == "posix":
                 kind = ir.FunctionType(ir.IntType(32), [])
                 builder.call(
@@ -122,19 +145,19 @@ else:
         return types.none(), codegen
 
     @intrinsic
-    def bits_to_float(typingctx, bits):  # type: ignore[no-untyped-def]
+    def bits_to_float(typingctx, bits):
         """The float32 whose bits are the int32 ``bits``."""
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], ir.FloatType())
 
         return types.float32(types.int32), codegen
 
     @intrinsic
-    def float_to_bits(typingctx, value):  # type: ignore[no-untyped-def]
+    def float_to_bits(typingctx, value):
         """The bits of a float32, as an int32."""
 
-        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], ir.IntType(32))
 
         return types.int32(types.float32), codegen

@@ -22,7 +22,7 @@ _C5, _C6 = np.float32(1 / 120), np.float32(1 / 720)
 
 
 @inlined
-def exp_nonpositive(x):  # type: ignore[no-untyped-def]  # IN
+def exp_nonpositive(x):  # IN
     """e^x for a float32 x <= 0, from multiplications alone.
 
     The C library's exp is neither vectorised nor the same on every machine; this is both.
@@ -37,7 +37,7 @@ def exp_nonpositive(x):  # type: ignore[no-untyped-def]  # IN
 
 
 @kernel
-def softmax_gradients(margins, label, weight, start, stop, grad, hess):  # type: ignore[no-untyped-def]
+def softmax_gradients(margins, label, weight, start, stop, grad, hess):
     """Gradients of the softmax loss for the rows ``start`` to ``stop``.
 
     IN margins float64[K, n]; IN label int32[n]; IN weight float32[n], times 2^bits;
@@ -84,7 +84,7 @@ def softmax_gradients(margins, label, weight, start, stop, grad, hess):  # type:
 
 
 @kernel
-def logistic_gradients(margins, label, weight, start, stop, grad, hess):  # type: ignore[no-untyped-def]
+def logistic_gradients(margins, label, weight, start, stop, grad, hess):
     """Gradients of the logistic loss; shapes as in :func:`softmax_gradients` with K = 1."""
     for i in range(start, stop):
         margin = np.float32(margins[0, i])

@@ -21,6 +21,7 @@ from timbermark.kernels.layout import (
     PHASE,
     SPLIT,
     START,
+    UNKNOWN,
     WAITING,
 )
 from timbermark.kernels.splitting import (
@@ -32,7 +33,7 @@ from timbermark.kernels.splitting import (
 
 
 @kernel
-def child_sums(node, binned, sums, shift):  # type: ignore[no-untyped-def]
+def child_sums(node, binned, sums, shift):
     """Feature, code, missing_left and the left child's sums of a node's chosen split.
 
     IN node: a record of NODE; IN sums int64[2 * candidates], the node's.
@@ -61,7 +62,7 @@ def child_sums(node, binned, sums, shift):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def search_split(node, nodes, binned, growth, shift, rule):  # type: ignore[no-untyped-def]
+def search_split(node, nodes, binned, growth, shift, rule):
     """Find the best split of ``node`` from its histogram."""
     slot = growth.places[node]["slot"]
     sums = growth.sums[slot]
@@ -89,7 +90,7 @@ def search_split(node, nodes, binned, growth, shift, rule):  # type: ignore[no-u
 
 
 @kernel
-def start_tree(key, nodes, growth):  # type: ignore[no-untyped-def]
+def start_tree(key, nodes, growth):
     """A tree of one node, without rows so far."""
     control = growth.control
     control[N_NODES] = 1
@@ -101,7 +102,7 @@ def start_tree(key, nodes, growth):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def new_node(node, g, h, c, key, nodes, growth):  # type: ignore[no-untyped-def]
+def new_node(node, g, h, c, key, nodes, growth):
     """Write a fresh leaf at ``node``, with sums but no rows so far."""
     nodes[node]["feature"] = -1
     nodes[node]["code"] = 0
@@ -111,7 +112,7 @@ def new_node(node, g, h, c, key, nodes, growth):  # type: ignore[no-untyped-def]
     nodes[node]["h"] = h
     nodes[node]["c"] = c
     nodes[node]["gain"] = -1.0
-    nodes[node]["choice"] = -1
+    nodes[node]["choice"] = UNKNOWN
     nodes[node]["split"] = -1
     nodes[node]["key"] = key
     growth.places[node]["start"] = 0
@@ -120,7 +121,7 @@ def new_node(node, g, h, c, key, nodes, growth):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def best_leaf(nodes, n_nodes):  # type: ignore[no-untyped-def]
+def best_leaf(nodes, n_nodes):
     """The leaf with the highest gain, the first of equals; -1 where no leaf can be split."""
     found = -1
     highest = 0.0
@@ -132,7 +133,7 @@ def best_leaf(nodes, n_nodes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def split_node(node, nodes, binned, growth, shift, record):  # type: ignore[no-untyped-def]
+def split_node(node, nodes, binned, growth, shift, record):
     """Carry out the best split of ``node``: partition its rows, make its children.
 
     The candidates' sums go to ``record`` unless that has no rows. Returns the left child.
@@ -155,7 +156,7 @@ def split_node(node, nodes, binned, growth, shift, record):  # type: ignore[no-u
 
 
 @kernel
-def link_children(node, f, code, missing_left, g, h, c, nodes, growth):  # type: ignore[no-untyped-def]
+def link_children(node, f, code, missing_left, g, h, c, nodes, growth):
     """Make ``node`` a split and write its two children; ``g, h, c`` are the left one's sums."""
     control = growth.control
     left = control[N_NODES]
@@ -177,7 +178,7 @@ def link_children(node, f, code, missing_left, g, h, c, nodes, growth):  # type:
 
 
 @kernel
-def assign_slots(left, slot, growth):  # type: ignore[no-untyped-def]
+def assign_slots(left, slot, growth):
     """Give the larger child its parent's histogram and the smaller one, returned, a clean one."""
     control = growth.control
     small = left
@@ -195,16 +196,17 @@ def assign_slots(left, slot, growth):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fill_node(node, binned, grad, hess, shift, growth):  # type: ignore[no-untyped-def]
+def fill_node(node, binned, grad, hess, shift, growth):
     """Add all rows of ``node`` to its histogram."""
+    place = growth.places[node]
     fill_histogram(
-        binned.codes, binned.offsets, growth.rows, growth.places[node]["start"], growth.places[node]["stop"],
-        grad, hess, binned.count, shift, growth.histograms[growth.places[node]["slot"]],
+        binned.codes, binned.offsets, growth.rows, place["start"], place["stop"],
+        grad, hess, binned.count, shift, growth.histograms[place["slot"]],
     )  # fmt: skip
 
 
 @kernel
-def search_children(small, nodes, binned, growth, shift, rule):  # type: ignore[no-untyped-def]
+def search_children(small, nodes, binned, growth, shift, rule):
     """Best splits of ``small``, whose histogram is filled, and of its sibling."""
     large = small + 1 if small % 2 == 1 else small - 1
     subtract_histogram(
@@ -217,7 +219,7 @@ def search_children(small, nodes, binned, growth, shift, rule):  # type: ignore[
 
 
 @kernel
-def sum_root(node, nodes, binned, growth, shift):  # type: ignore[no-untyped-def]
+def sum_root(node, nodes, binned, growth, shift):
     """A node's own sums, read off its histogram (any feature's bins hold all rows)."""
     histogram = growth.histograms[growth.places[node]["slot"]]
     mask = (np.int64(1) << shift) - np.int64(1)
@@ -232,7 +234,7 @@ def sum_root(node, nodes, binned, growth, shift):  # type: ignore[no-untyped-def
 
 
 @kernel
-def grow(binned, grad, hess, shift, rule, max_leaves, key, share_above, nodes, growth, record):  # type: ignore[no-untyped-def]
+def grow(binned, grad, hess, shift, rule, max_leaves, key, share_above, nodes, growth, record):
     """Grow a tree until it is done or a histogram of over ``share_above`` rows is wanted.
 
     IN binned Binned; IN grad, hess int32[n]; IN rule as in :func:`best_candidate`; IN key uint64;
@@ -282,12 +284,12 @@ def grow(binned, grad, hess, shift, rule, max_leaves, key, share_above, nodes, g
 
 
 @kernel
-def finish_tree(nodes, growth, scale, l2, limit, leaf, margin):  # type: ignore[no-untyped-def]
+def finish_tree(nodes, growth, scale, l2, limit, leaf, margin):
     """Leaf values, each row's leaf, and the margins with this tree added.
 
     INOUT nodes NODE[m]; IN scale float64: learning rate times the objective's factor; IN l2,
-    limit float64: the regularisation and the largest |G / (H + l2)|; OUT leaf uint8|uint16[n];
-    INOUT margin float64[n].
+    limit float64: the regularisation and the largest |G / (H + l2)|; OUT leaf uint8|uint16[n]
+    (empty: not wanted); INOUT margin float64[n].
     """
     for node in range(growth.control[N_NODES]):
         v = leaf_value(nodes[node]["g"], nodes[node]["h"], scale, l2, limit)
@@ -295,12 +297,13 @@ def finish_tree(nodes, growth, scale, l2, limit, leaf, margin):  # type: ignore[
         if nodes[node]["split"] < 0:
             for i in range(growth.places[node]["start"], growth.places[node]["stop"]):
                 row = growth.rows[i]
-                leaf[row] = node
                 margin[row] += v
+                if leaf.shape[0] > 0:
+                    leaf[row] = node
 
 
 @kernel
-def leaf_value(g, h, scale, l2, limit):  # type: ignore[no-untyped-def]
+def leaf_value(g, h, scale, l2, limit):
     """scale * g / (h + l2), with the quotient held within +-limit."""
     if h <= 0:
         return 0.0

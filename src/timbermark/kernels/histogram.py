@@ -12,7 +12,7 @@ _ONE = np.uint64(1)
 
 
 @kernel
-def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, out):  # type: ignore[no-untyped-def]
+def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, out):
     """Add the rows ``rows[start:stop]`` to the histogram ``out``.
 
     IN codes uint8|uint16[n, d], row by row; IN offsets uint64[d], first slot of a feature;
@@ -28,7 +28,7 @@ def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, 
 
 
 @kernel
-def subtract_histogram(whole, part):  # type: ignore[no-untyped-def]  # INOUT, IN
+def subtract_histogram(whole, part):  # INOUT, IN
     """Take ``part`` out of ``whole``: what is left is the other child's histogram."""
     for i in range(whole.shape[0]):
         whole[i] -= part[i]

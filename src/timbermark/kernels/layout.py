@@ -15,7 +15,7 @@ NODE = np.dtype(
         ("h", np.int64),  # sum of hessians
         ("c", np.int64),  # number of rows
         ("gain", np.float64),  # of the best split, done or not; -1 where there is none
-        ("choice", np.int64),  # the best split as best_candidate names it; -1: none
+        ("choice", np.int64),  # the best split as best_candidate names it, or one of the below
         ("key", np.uint64),  # what the node's split candidates are drawn from
         ("value", np.float64),  # what a row that ends here gets
         ("left", np.int32),  # left child; the right one is the next; -1 at a leaf
@@ -26,6 +26,9 @@ NODE = np.dtype(
         ("unused", np.int32),  # keeps the size a multiple of eight bytes
     ]
 )
+
+# Values of ``choice`` that name no candidate.
+NONE, OUTSIDE, UNKNOWN = -1, -2, -3  # no split is possible; not among the candidates; not searched
 
 PLACE = np.dtype(
     [

@@ -22,13 +22,15 @@ MOST_LEAVES = 31
 
 
 @inlined
-def lowest_bit(mask):  # type: ignore[no-untyped-def]
+def lowest_bit(mask):
     """Number of the lowest bit set in a positive int32: the exponent of that power of two."""
     return (float_to_bits(np.float32(mask & -mask)) >> np.int32(23)) - np.int32(127)
 
 
 @kernel
-def add_margins(codes, start, stop, split_start, column, code, mask, leaf_start, value, output, out):  # type: ignore[no-untyped-def]  # fmt: skip
+def add_margins(
+    codes, start, stop, split_start, column, code, mask, leaf_start, value, output, out
+):
     """Add all trees to the margins of the rows ``start`` to ``stop``, in the order of the trees.
 
     IN codes uint8|uint16[columns, n]; IN split_start int64[T + 1]: splits of a tree; IN column
@@ -55,7 +57,7 @@ def add_margins(codes, start, stop, split_start, column, code, mask, leaf_start,
 
 
 @kernel
-def add_margins_by_path(codes, start, stop, node_start, column, code, left, value, output, out):  # type: ignore[no-untyped-def]  # fmt: skip
+def add_margins_by_path(codes, start, stop, node_start, column, code, left, value, output, out):
     """The same for trees of any size: follow each row from the root to its leaf.
 
     IN node_start int64[T + 1]; IN column, code, left int32[nodes], children numbered within their

@@ -15,7 +15,7 @@ from timbermark.kernels.hashing import mix
 
 
 @inlined
-def candidate(key, feature, stratum, n_thresholds, n_strata):  # type: ignore[no-untyped-def]
+def candidate(key, feature, stratum, n_thresholds, n_strata):
     """The threshold that stands for ``stratum`` of ``feature`` in the node with ``key``."""
     low = stratum * n_thresholds // n_strata
     high = (stratum + 1) * n_thresholds // n_strata
@@ -26,13 +26,13 @@ def candidate(key, feature, stratum, n_thresholds, n_strata):  # type: ignore[no
 
 
 @inlined
-def score(g, h, l2):  # type: ignore[no-untyped-def]
+def score(g, h, l2):
     """How much of the loss a leaf with these sums takes away (twice that, in gradient units)."""
     return np.float64(g) * np.float64(g) / (np.float64(h) + l2) if h > 0 else 0.0
 
 
 @kernel
-def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, out):  # type: ignore[no-untyped-def]
+def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, out):
     """Sums to the left of every split candidate of a node.
 
     IN histogram int64[2 * slots]; IN offsets uint64[d]; IN n_thresholds, n_strata int64[d];
@@ -62,7 +62,7 @@ def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, 
 
 
 @inlined
-def split_score(left_g, left_h, left_c, g, h, c, rule):  # type: ignore[no-untyped-def]
+def split_score(left_g, left_h, left_c, g, h, c, rule):
     """Both children's scores added up, or -1 where a child would be too small."""
     if (
         left_c < rule[2]
@@ -77,7 +77,7 @@ def split_score(left_g, left_h, left_c, g, h, c, rule):  # type: ignore[no-untyp
 
 
 @kernel
-def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):  # type: ignore[no-untyped-def]
+def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):
     """Name of the best split among the collected candidates, or -1; its gain goes to ``out[0]``.
 
     IN sums int64[2 * c] of :func:`collect_candidates`; IN g, h, c: the node's sums; IN rule
@@ -119,7 +119,7 @@ def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):  # type: 
 
 
 @kernel
-def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):  # type: ignore[no-untyped-def]
+def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):
     """How many valid candidates score above ``value``, and how many valid ones there are."""
     mask = (np.int64(1) << shift) - np.int64(1)
     above = 0
@@ -150,8 +150,8 @@ def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):  # type: ig
 
 
 @kernel
-def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):  # type: ignore[no-untyped-def]
-    """Move the rows that go left to the front of ``rows[start:stop]``; both halves keep their order.
+def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):
+    """Move the rows that go left to the front of ``rows[start:stop]``; both parts stay in order.
 
     IN column uint8|uint16[n], codes of the split feature; INOUT rows uint32[n]; OUT spare
     uint32[n]. Returns where the right half begins. Without branches: which way a row goes is what

@@ -12,7 +12,7 @@ from timbermark.kernels.waiting import meet, take
 
 
 @kernel
-def derive_gradients(margins, label, weight, start, stop, grad, hess):  # type: ignore[no-untyped-def]
+def derive_gradients(margins, label, weight, start, stop, grad, hess):
     """Gradients of the rows ``start`` to ``stop``; one output means two classes."""
     if margins.shape[0] == 1:
         logistic_gradients(margins, label, weight, start, stop, grad, hess)
@@ -24,7 +24,7 @@ def derive_gradients(margins, label, weight, start, stop, grad, hess):  # type: 
 def train_trees(
     thread, n_threads, sync, tickets, first, last, binned, label, weight, shift, rule, max_leaves,
     step, limit, keys, margins, grad, hess, nodes, n_nodes, leaf, record, growth,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Iterations ``first`` to ``last`` as thread number ``thread`` of ``n_threads``.
 
     IN label int32[n]; IN weight float32[n], scaled; IN keys uint64[trees]; INOUT margins

@@ -10,7 +10,7 @@ from timbermark.kernels.waiting import meet, take
 
 
 @kernel
-def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):  # type: ignore[no-untyped-def]
+def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):
     """Touches of one tree: added rows enter, moved rows change. Returns how many there are.
 
     IN moved bool[n], old rows; IN old_grad, old_hess int32[n], what the moved rows' part in the
@@ -36,7 +36,7 @@ def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):  # t
 
 
 @kernel
-def find_moved(before, after, tolerance, start, stop, out):  # type: ignore[no-untyped-def]
+def find_moved(before, after, tolerance, start, stop, out):
     """Mark the rows whose margin moved by more than ``tolerance`` in any output.
 
     IN before, after float64[outputs, n]; OUT out bool[n].
@@ -55,7 +55,7 @@ def renew_trees(
     thread, n_threads, sync, tickets, first, last, old, binned, label, weight, shift, rule,
     patience, tolerance, max_leaves, step, limit, before, after, grad, hess, old_grad, old_hess,
     moved, nodes, n_nodes, walk, growth,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Renew the trees of the iterations ``first`` to ``last``, as one thread of ``n_threads``.
 
     IN old Old, the forest and its training on the first n rows; IN label, weight of all rows;

@@ -12,7 +12,7 @@ _PATIENCE = 4096
 
 
 @kernel
-def meet(sync, meeting, n_threads):  # type: ignore[no-untyped-def]
+def meet(sync, meeting, n_threads):
     """Wait until all threads are at the ``meeting``-th meeting (counted from 1).
 
     False: somebody failed, all must return. More threads than cores only cost time: a thread that
@@ -32,6 +32,6 @@ def meet(sync, meeting, n_threads):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def take(tickets, counter):  # type: ignore[no-untyped-def]
+def take(tickets, counter):
     """The next number of a counter that all threads draw from."""
     return add_shared(tickets, counter, 1)

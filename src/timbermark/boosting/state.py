@@ -1,0 +1,171 @@
+"""What an in-place update must know of a model's training.
+
+The state holds facts about training rows: it is a thing of its own, kept beside the model and
+never part of the file that ships.
+
+A state stays at the last full training (its *base*) and lists the rows that were added since.
+Every lazy update starts again from the base with all of them. So adding rows in two steps gives
+the same trees as adding them in one, nothing drifts, and a row added on trial leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timbermark.boosting.binning import find_bins
+from timbermark.boosting.data import Scale, TrainingData, choose_scale, empty_data, make_data
+from timbermark.boosting.fitting import (
+    Progress,
+    Trained,
+    leaf_dtype,
+    make_growth,
+    no_progress,
+    train,
+    tree_key,
+)
+from timbermark.boosting.forest import Forest, from_ensemble, joined_bins, to_ensemble
+from timbermark.boosting.objective import split_rule
+from timbermark.boosting.params import TrainParams
+from timbermark.boosting.workers import Workers
+from timbermark.errors import StateError
+from timbermark.kernels.tracing import add_leaves, trace_tree
+from timbermark.kernels.training import derive_gradients
+from timbermark.trees.ensemble import Ensemble, digest
+
+_MOST_BYTES = 2 * 2**30
+"""Beyond this the sums are not kept: an update then trains again."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A model's training: base rows, base trees with their sums, rows added since.
+
+    ``model`` is the digest of the ensemble the state belongs to.
+    """
+
+    params: TrainParams
+    scale: Scale
+    data: TrainingData
+    trained: Trained
+    added: TrainingData
+    model: str
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether a lazy update is possible; if not, the next update trains again."""
+        return bool(self.trained.record.shape[1] > 0 and self.trained.leaf.shape[1] > 0)
+
+    def check(self, ensemble: Ensemble) -> None:
+        """Raise StateError unless this is the state of ``ensemble``."""
+        if digest(ensemble) != self.model:
+            raise StateError(
+                "This state belongs to another model.",
+                hint="load the state that was saved with this model, or rebuild one from the "
+                "training data.",
+            )
+
+
+def fits_in_memory(data: TrainingData, params: TrainParams) -> bool:
+    """Whether the sums of a training on ``data`` are worth keeping."""
+    n_trees = params.max_iter * data.n_outputs
+    candidates = int(data.binned(params).firsts[-1])
+    sums = 16 * candidates * (params.max_leaf_nodes - 1)
+    return n_trees * (sums + 2 * data.n_rows) <= _MOST_BYTES
+
+
+def fit_ensemble(
+    X: np.ndarray,
+    label: np.ndarray,
+    weight: np.ndarray | None,
+    n_classes: int,
+    params: TrainParams,
+    workers: Workers,
+    keep_sums: bool = True,
+    progress: Progress = no_progress,
+) -> tuple[Ensemble, State]:
+    """Train on float64 rows and class numbers; returns the model and its state."""
+    bins = find_bins(X, weight, params.max_bins, params.seed, workers)
+    data = make_data(bins, X, label, weight, n_classes, workers)
+    return fit_data(data, params, choose_scale(data), workers, keep_sums, progress)
+
+
+def fit_data(
+    data: TrainingData,
+    params: TrainParams,
+    scale: Scale,
+    workers: Workers,
+    keep_sums: bool = True,
+    progress: Progress = no_progress,
+) -> tuple[Ensemble, State]:
+    """The same for rows that are already in bins."""
+    keep = keep_sums and fits_in_memory(data, params)
+    trained = train(data, params, scale, workers, record=keep, progress=progress)
+    ensemble = to_ensemble(trained.forest, data.bins, data.n_classes, scale)
+    return ensemble, State(params, scale, data, trained, empty_data(data), digest(ensemble))
+
+
+def rebuild_state(
+    ensemble: Ensemble,
+    X: np.ndarray,
+    label: np.ndarray,
+    weight: np.ndarray | None,
+    n_classes: int,
+    params: TrainParams,
+    workers: Workers,
+    progress: Progress = no_progress,
+) -> State:
+    """A state for a model that has none, by sending its training data through it.
+
+    The model's own thresholds join the bins, so that every split of it can be expressed. For a
+    model of our own and the data it was fitted on this is the state that ``fit`` kept.
+    """
+    bins = joined_bins(find_bins(X, weight, params.max_bins, params.seed, workers), ensemble)
+    data = make_data(bins, X, label, weight, n_classes, workers)
+    params = replace(params, max_iter=ensemble.n_trees // data.n_outputs)
+    scale = choose_scale(data)
+    forest = from_ensemble(ensemble, bins, params.max_leaf_nodes)
+    trained = trace(forest, ensemble.init, data, params, scale, workers, progress)
+    return State(params, scale, data, trained, empty_data(data), digest(ensemble))
+
+
+def trace(
+    forest: Forest,
+    init: np.ndarray,
+    data: TrainingData,
+    params: TrainParams,
+    scale: Scale,
+    workers: Workers,
+    progress: Progress = no_progress,
+) -> Trained:
+    """Sums, leaf numbers and margins of ``data`` in ``forest``, whose sums are filled in."""
+    n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
+    binned = data.binned(params)
+    rule = split_rule(params, data.n_classes, scale)
+    weight = (data.weight * scale.unit).astype(np.float32)
+    leaf = np.empty((forest.n_trees, n), leaf_dtype(leaves))
+    record = np.empty((forest.n_trees, leaves - 1, 2 * int(binned.firsts[-1])), np.int64)
+    margins = np.repeat(np.asarray(init, np.float64)[:, None], n, axis=1)
+    grad = np.empty((outputs, n), np.int32)
+    hess = np.empty((outputs, n), np.int32)
+    growths = [make_growth(binned, leaves) for _ in range(workers.n_threads)]
+
+    for iteration in range(forest.n_trees // outputs):
+
+        def derive(thread: int, start: int, stop: int) -> None:
+            derive_gradients(margins, data.label, weight, start, stop, grad, hess)
+
+        def trace_one(thread: int, output: int, iteration: int = iteration) -> None:
+            t = iteration * outputs + output
+            trace_tree(
+                binned, grad[output], hess[output], scale.shift, rule, leaves,
+                tree_key(params.seed, t), forest.n_nodes[t], forest.nodes[t], growths[thread],
+                record[t], leaf[t],
+            )  # fmt: skip
+            add_leaves(forest.nodes[t], leaf[t], margins[output])
+
+        workers.split(derive, n)
+        workers.drain(trace_one, outputs)
+        progress(iteration + 1)
+    return Trained(forest, leaf, record, margins)
