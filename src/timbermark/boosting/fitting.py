@@ -112,7 +112,8 @@ def train(
     run = Run(
         binned=binned,
         label=data.label,
-        weight=(data.weight * scale.unit).astype(np.float32),
+        weight=data.weight,
+        unit=np.float32(scale.unit),
         shift=scale.shift,
         rule=split_rule(params, data.n_classes, scale),
         max_leaves=leaves,
@@ -136,6 +137,7 @@ class Run:
     binned: Binned
     label: np.ndarray
     weight: np.ndarray
+    unit: np.float32
     shift: int
     rule: np.ndarray
     max_leaves: int
@@ -161,7 +163,7 @@ def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progr
                 return
             train_trees(
                 thread, n_threads, sync, tickets, first, last, run.binned, run.label, run.weight,
-                run.shift, run.rule, run.max_leaves, run.step, run.limit, run.keys,
+                run.unit, run.shift, run.rule, run.max_leaves, run.step, run.limit, run.keys,
                 trained.margins, run.grad, run.hess, trained.forest.nodes,
                 trained.forest.n_nodes, trained.leaf, trained.record, growths[thread],
             )  # fmt: skip
@@ -177,7 +179,9 @@ def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progre
     parts = np.zeros((workers.n_threads, growth.histograms.shape[1]), np.int64)
 
     def derive(thread: int, start: int, stop: int) -> None:
-        derive_gradients(trained.margins, run.label, run.weight, start, stop, run.grad, run.hess)
+        derive_gradients(
+            trained.margins, run.label, run.weight, run.unit, start, stop, run.grad, run.hess
+        )
 
     def fill_part(thread: int, start: int, stop: int) -> None:
         begin = growth.places[growth.control[WAITING]]["start"]

@@ -15,6 +15,7 @@ import numpy as np
 from timbermark.boosting.workers import Workers
 from timbermark.kernels.binning import assign_codes
 from timbermark.kernels.predicting import MOST_LEAVES, add_margins, add_margins_by_path
+from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
 
 # Where a missing value goes decides which of a feature's columns a split looks at.
@@ -164,3 +165,26 @@ def _make_masks(e: Ensemble) -> Masks | None:
         leaf_start=np.searchsorted(np.sort(leaf), e.tree_start).astype(np.int64),
         value=e.value[leaf, 0] * e.tree_weight[tree[leaf]],
     )
+
+
+class LazyPredictor:
+    """Margins of one ensemble; the fast predictor is prepared when it is first needed.
+
+    Lost on pickling, because it can be made again.
+    """
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        self._made: tuple[Predictor | None] | None = None
+
+    def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
+        """float64[n, K], as the reference predictor's."""
+        if self._made is None:
+            self._made = (make_predictor(self.ensemble),)
+        fast = self._made[0]
+        if fast is None:
+            return np.asarray(reference.margins(self.ensemble, X), np.float64)
+        return fast.margins(X, workers)
+
+    def __reduce__(self) -> tuple[type[LazyPredictor], tuple[Ensemble]]:
+        return LazyPredictor, (self.ensemble,)

@@ -143,7 +143,7 @@ def trace(
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     binned = data.binned(params)
     rule = split_rule(params, data.n_classes, scale)
-    weight = (data.weight * scale.unit).astype(np.float32)
+    unit = np.float32(scale.unit)
     leaf = np.empty((forest.n_trees, n), leaf_dtype(leaves))
     record = np.empty((forest.n_trees, leaves - 1, 2 * int(binned.firsts[-1])), np.int64)
     margins = np.repeat(np.asarray(init, np.float64)[:, None], n, axis=1)
@@ -154,7 +154,7 @@ def trace(
     for iteration in range(forest.n_trees // outputs):
 
         def derive(thread: int, start: int, stop: int) -> None:
-            derive_gradients(margins, data.label, weight, start, stop, grad, hess)
+            derive_gradients(margins, data.label, data.weight, unit, start, stop, grad, hess)
 
         def trace_one(thread: int, output: int, iteration: int = iteration) -> None:
             t = iteration * outputs + output

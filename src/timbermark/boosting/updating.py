@@ -118,7 +118,6 @@ def renew(
     old_grad = np.empty((outputs, n_compared), np.int32)
     old_hess = np.empty((outputs, n_compared), np.int32)
     moved = np.zeros(n, np.bool_)
-    weight = (whole.weight * scale.unit).astype(np.float32)
     rule = split_rule(params, data.n_classes, scale)
     step = params.learning_rate * factor(data.n_classes)
     n_threads = min(workers.n_threads, outputs)
@@ -132,9 +131,9 @@ def renew(
                 return
             walk, growth = scratch[thread]
             renew_trees(
-                thread, n_threads, sync, tickets, first, last, old, binned, whole.label, weight,
-                scale.shift, rule, patience, tolerance, leaves, step, params.leaf_limit,
-                before, after, grad, hess, old_grad, old_hess, moved, forest.nodes,
+                thread, n_threads, sync, tickets, first, last, old, binned, whole.label,
+                whole.weight, np.float32(scale.unit), scale.shift, rule, patience, tolerance,
+                leaves, step, params.leaf_limit, before, after, grad, hess, old_grad, old_hess, moved, forest.nodes,
                 forest.n_nodes, walk, growth,
             )  # fmt: skip
 

@@ -36,12 +36,18 @@ def exp_nonpositive(x):  # IN
     return poly * bits_to_float(np.int32((n + np.int32(127)) << np.int32(23)))
 
 
+@inlined
+def weighted(value, weight):
+    """A non-negative float32, rounded and then weighted: a weight of 3 is exactly three copies."""
+    return np.int32(np.float32(np.int32(value + _HALF)) * weight + _HALF)
+
+
 @kernel
-def softmax_gradients(margins, label, weight, start, stop, grad, hess):
+def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Gradients of the softmax loss for the rows ``start`` to ``stop``.
 
-    IN margins float64[K, n]; IN label int32[n]; IN weight float32[n], times 2^bits;
-    OUT grad int32[K, n], y - p; OUT hess int32[K, n], p (1 - p).
+    IN margins float64[K, n]; IN label int32[n]; IN weight float32[n]; IN unit float32, 2^bits;
+    OUT grad int32[K, n], y - p; OUT hess int32[K, n], p (1 - p), both in units and weighted.
     """
     n_classes = margins.shape[0]
     e = np.empty((n_classes, _BLOCK), dtype=np.float32)
@@ -77,21 +83,19 @@ def softmax_gradients(margins, label, weight, start, stop, grad, hess):
             for i in range(b - a):
                 p = power[i] * total[i]
                 p = p if p < _ONE else _ONE
-                out_grad[i] = -np.int32(p * w[i] + _HALF)
-                out_hess[i] = np.int32(p * (_ONE - p) * w[i] + _HALF)
+                out_grad[i] = -weighted(p * unit, w[i])
+                out_hess[i] = weighted(p * (_ONE - p) * unit, w[i])
         for i in range(a, b):
-            grad[label[i], i] += np.int32(weight[i] + _HALF)
+            grad[label[i], i] += weighted(unit, weight[i])
 
 
 @kernel
-def logistic_gradients(margins, label, weight, start, stop, grad, hess):
+def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Gradients of the logistic loss; shapes as in :func:`softmax_gradients` with K = 1."""
     for i in range(start, stop):
         margin = np.float32(margins[0, i])
         e = exp_nonpositive(-abs(margin))
         small = e / (_ONE + e)
         p = small if margin < np.float32(0.0) else _ONE - small
-        w = weight[i]
-        full = np.int32(w + _HALF)
-        grad[0, i] = label[i] * full - np.int32(p * w + _HALF)
-        hess[0, i] = np.int32(p * (_ONE - p) * w + _HALF)
+        grad[0, i] = label[i] * weighted(unit, weight[i]) - weighted(p * unit, weight[i])
+        hess[0, i] = weighted(p * (_ONE - p) * unit, weight[i])

@@ -52,7 +52,7 @@ def find_moved(before, after, tolerance, start, stop, out):
 
 @kernel
 def renew_trees(
-    thread, n_threads, sync, tickets, first, last, old, binned, label, weight, shift, rule,
+    thread, n_threads, sync, tickets, first, last, old, binned, label, weight, unit, shift, rule,
     patience, tolerance, max_leaves, step, limit, before, after, grad, hess, old_grad, old_hess,
     moved, nodes, n_nodes, walk, growth,
 ):  # fmt: skip
@@ -70,10 +70,10 @@ def renew_trees(
     start, stop = min(thread * part, n_all), min((thread + 1) * part, n_all)
     old_stop = min(stop, n)
     for iteration in range(first, last):
-        derive_gradients(after, label, weight, start, stop, grad, hess)
+        derive_gradients(after, label, weight, unit, start, stop, grad, hess)
         if old_grad.shape[1] > 0 and start < old_stop:
             find_moved(before, after, tolerance, start, old_stop, moved)
-            derive_gradients(before, label, weight, start, old_stop, old_grad, old_hess)
+            derive_gradients(before, label, weight, unit, start, old_stop, old_grad, old_hess)
         if not meet(sync, 2 * (iteration - first) + 1, n_threads):
             return
         while True:

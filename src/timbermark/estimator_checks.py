@@ -1,0 +1,125 @@
+"""Parameters, rows and weights as the estimator wants them, or one clear sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from timbermark.boosting.params import PAPER, TrainParams
+from timbermark.errors import InputError
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:  # scikit-learn before 1.6
+
+    def validate_data(estimator: Any, X: Any, **options: Any) -> Any:
+        """The same, by its former name."""
+        return estimator._validate_data(X, **options)
+
+
+_DEFAULTS = TrainParams()
+# Name, least, most.
+_WHOLE = (
+    ("max_iter", 1, 1_000_000),
+    ("max_leaf_nodes", 2, 32_768),
+    ("min_samples_leaf", 1, 2**31 - 1),
+    ("max_bins", 2, 65_000),
+)
+
+
+def check_params(estimator: Any) -> TrainParams:
+    """The estimator's parameters, with a seed drawn where ``random_state`` is no number."""
+    if estimator.preset not in (None, "paper"):
+        raise InputError(f"preset={estimator.preset!r} is not known.", hint="use None or 'paper'.")
+    seed = estimator.random_state
+    if not isinstance(seed, Integral):
+        seed = check_random_state(seed).randint(2**31 - 1)
+    if seed < 0:
+        raise InputError(f"random_state={seed} must be at least 0.", hint="0 is a good start.")
+    if estimator.preset == "paper":
+        return replace(PAPER, seed=int(seed))
+    for name, least, most in _WHOLE:
+        value = getattr(estimator, name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, Integral)
+            or not least <= int(value) <= most
+        ):
+            raise InputError(
+                f"{name}={value!r} must be a whole number from {least} to {most}.",
+                hint=f"{getattr(_DEFAULTS, name)} is a good start.",
+            )
+    rate, sampling = estimator.learning_rate, estimator.split_sampling
+    if not isinstance(rate, Real) or not 0 < float(rate) < np.inf:
+        raise InputError(f"learning_rate={rate!r} must be > 0.", hint="0.1 is a good start.")
+    if not isinstance(sampling, Real) or not 0 < float(sampling) <= 1:
+        raise InputError(
+            f"split_sampling={sampling!r} must be > 0 and at most 1.", hint="0.1 is a good start."
+        )
+    l2 = estimator.l2_regularization
+    if not isinstance(l2, Real) or not 0 <= float(l2) < np.inf:
+        raise InputError(f"l2_regularization={l2!r} must be >= 0.", hint="0 is a good start.")
+    return TrainParams(
+        max_iter=int(estimator.max_iter),
+        learning_rate=float(rate),
+        max_leaf_nodes=int(estimator.max_leaf_nodes),
+        min_samples_leaf=int(estimator.min_samples_leaf),
+        l2_regularization=float(l2),
+        max_bins=int(estimator.max_bins),
+        split_sampling=float(sampling),
+        seed=int(seed),
+    )
+
+
+def check_knob(name: str, value: Any) -> None:
+    """Raise InputError unless ``value`` is a number that is at least 0."""
+    if not isinstance(value, Real) or not float(value) >= 0:
+        raise InputError(f"{name}={value!r} must be at least 0.", hint="see the default.")
+
+
+def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
+    """``X`` as a float64 matrix in C order; NaN is a missing value, infinity an error.
+
+    On ``reset`` the number of features and their names are noted in the estimator, else they must
+    be the same as then. Raises InputError.
+    """
+    rows: np.ndarray = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        order="C",
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=1 if reset else 0,
+    )
+    return rows
+
+
+def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
+    """``sample_weight`` as float64[n], or None where all rows weigh the same."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise InputError(
+            f"sample_weight has the shape {weight.shape}, expected ({n},).",
+            hint="pass one weight for each row.",
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        worst = weight[~(np.isfinite(weight) & (weight >= 0))][0]
+        raise InputError(
+            f"sample_weight holds {worst:g}; weights must be finite and at least 0.",
+            hint="a weight of 0 leaves a row out.",
+        )
+    if n and not weight.any():
+        raise InputError(
+            "All sample weights are zero, so no row is left.", hint="give some row a weight > 0."
+        )
+    return weight
