@@ -21,6 +21,7 @@ from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import PATIENCE, TOLERANCE, update_ensemble
+from timbermark.boosting.warmup import notice_if_cold
 from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.estimator_checks import check_knob, check_params, check_rows, check_weight
@@ -32,6 +33,7 @@ from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
 KIND = "classifier"
 FORMAT_VERSION = 1
 """Raised whenever a file written by the new code cannot be read by the old."""
+_TREES = "trees_"
 _ALONE = 256
 """Rows up to which a second thread is not worth waking."""
 
@@ -110,6 +112,7 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
                 f"A classifier needs at least 2 classes; the labels have only one class: {named}.",
                 hint="check the label column and the sample weights.",
             )
+        notice_if_cold()
         with Workers(count_threads(self.n_jobs)) as workers, self._bar(params) as progress:
             ensemble, state = fit_ensemble(
                 rows, label, weight, len(classes), params, workers, bool(self.keep_state), progress
@@ -177,7 +180,7 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
                 f"Labels of type {self.classes_.dtype} cannot be saved.",
                 hint="use numbers or strings as labels.",
             )
-        meta, arrays = ensemble_to_arrays(self.ensemble_)
+        meta, arrays = ensemble_to_arrays(self.ensemble_, prefix=_TREES)
         labels = self.classes_.astype(str) if self.classes_.dtype == object else self.classes_
         names = getattr(self, "feature_names_in_", None)
         meta = {
@@ -194,7 +197,7 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         """Read what :meth:`save` wrote. Raises FileFormatError for anything else."""
         _, meta, arrays = read_container(path, KIND, FORMAT_VERSION)
         try:
-            ensemble = ensemble_from_arrays(meta["ensemble"], arrays)
+            ensemble = ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
             classes = arrays["classes"]
             model = cls(**meta["params"])
             if classes.shape != (ensemble.n_classes,):

@@ -266,3 +266,18 @@ def naive_train(data, params, scale):
             trees.append(nodes)
             leaves.append(leaf)
     return NaiveTrained(trees, np.array(leaves), margins)
+
+
+def naive_paths(nodes, codes, n_thresholds):
+    """For every row the nodes it comes by, root first; ``nodes`` NODE[m] of one tree."""
+    paths = []
+    for row in np.asarray(codes).astype(np.int64):
+        path = [0]
+        while nodes[path[-1]]["left"] >= 0:
+            node = nodes[path[-1]]
+            code = row[node["feature"]]
+            missing = code == n_thresholds[node["feature"]] + 1
+            to_left = node["missing_left"] == 1 if missing else code <= node["code"]
+            path.append(int(node["left"]) + (0 if to_left else 1))
+        paths.append(path)
+    return paths

@@ -1,10 +1,12 @@
 """Small training sets full of what goes wrong: ties, gaps, constants, copies, odd weights."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from hypothesis import strategies as st
 
 from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import make_data
+from timbermark.boosting.data import TrainingData, join_data, make_data
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.workers import Workers
 
@@ -50,7 +52,7 @@ def matrices(draw, kinds, min_rows, max_rows):
 
 
 @st.composite
-def samples(draw, kinds, n_classes, weights, min_rows=1, max_rows=30):
+def samples(draw, kinds, n_classes, weights, min_rows, max_rows):
     """Rows, labels and weights (or None)."""
     X = draw(matrices(kinds, min_rows, max_rows))
     label = draw(st.lists(st.integers(0, n_classes - 1), min_size=len(X), max_size=len(X)))
@@ -64,26 +66,47 @@ def column_kinds():
     return st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3)
 
 
+@dataclass(frozen=True)
+class Case:
+    """Rows, the same as the engine holds them, and parameters."""
+
+    X: np.ndarray
+    data: TrainingData
+    params: TrainParams
+
+
+@dataclass(frozen=True)
+class Addition(Case):
+    """Rows that come later, in the same bins."""
+
+    X_added: np.ndarray
+    added: TrainingData
+
+    @property
+    def whole(self):
+        return join_data(self.data, self.added)
+
+    @property
+    def X_whole(self):
+        return np.concatenate([self.X, self.X_added])
+
+
 @st.composite
-def training(draw):
-    """(data, params)"""
+def cases(draw, max_rows=30):
     chosen = draw(params())
     n_classes = draw(st.integers(2, 4))
     X, label, weight = draw(
-        samples(draw(column_kinds()), n_classes, draw(st.sampled_from(WEIGHTS)))
+        samples(draw(column_kinds()), n_classes, draw(st.sampled_from(WEIGHTS)), 1, max_rows)
     )
     with Workers(1) as workers:
-        bins = find_bins(X, weight, chosen.max_bins, chosen.seed, workers)
-        return make_data(bins, X, label, weight, n_classes, workers), chosen
+        bins = find_bins(X, weight, chosen.max_bins, 0, workers)
+        return Case(X, make_data(bins, X, label, weight, n_classes, workers), chosen)
 
 
 @st.composite
-def additions(draw, min_rows=5, max_rows=40, min_added=0, max_added=8, most=None):
-    """(data, added, params): rows to train on and rows that come later, in the same bins.
-
-    Later rows may have missing values where the first have none, and values out of range.
-    """
-    chosen = draw(most if most is not None else params())
+def cases_with_additions(draw, max_added=8):
+    """Later rows may have missing values where the first have none, and values out of range."""
+    chosen = draw(params())
     n_classes = draw(st.integers(2, 4))
     kinds = draw(column_kinds())
     weights = draw(st.sampled_from(WEIGHTS))
@@ -91,19 +114,19 @@ def additions(draw, min_rows=5, max_rows=40, min_added=0, max_added=8, most=None
         draw(st.sampled_from([kind, kind | st.just(NAN), kind | st.sampled_from([-9.0, 99.0])]))
         for kind in kinds
     ]
-    X, label, weight = draw(samples(kinds, n_classes, weights, min_rows, max_rows))
-    X_added, label_added, weight_added = draw(
-        samples(later, n_classes, weights, min_added, min(max_added, 2 * len(X)))
-    )
+    X, label, weight = draw(samples(kinds, n_classes, weights, 1, 40))
+    # The scale leaves room for four times the rows.
+    most = min(max_added, len(X) // 2)
+    X_added, label_added, weight_added = draw(samples(later, n_classes, weights, 0, most))
     with Workers(1) as workers:
-        bins = find_bins(X, weight, chosen.max_bins, chosen.seed, workers)
+        bins = find_bins(X, weight, chosen.max_bins, 0, workers)
         data = make_data(bins, X, label, weight, n_classes, workers)
         added = make_data(bins, X_added, label_added, weight_added, n_classes, workers)
-    return data, added, chosen
+    return Addition(X, data, chosen, X_added, added)
 
 
 def noise(seed, n, d, n_classes, missing=0.1, weighted=True, decimals=None):
-    """Rows that a tree can learn something from: (X, label, weight)."""
+    """Rows that trees can learn something from: (X, label, weight)."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     if decimals is not None:
@@ -115,10 +138,13 @@ def noise(seed, n, d, n_classes, missing=0.1, weighted=True, decimals=None):
     return X, label.astype(np.int64), weight
 
 
-def noise_data(seed, n, d, n_classes, max_bins=32, bins=None, **options):
-    """The same as TrainingData."""
-    X, label, weight = noise(seed, n, d, n_classes, **options)
+def noise_case(seed, n, d, n_classes, params, n_added=0, **options):
+    """The same, with the last ``n_added`` rows as an addition."""
+    X, label, weight = noise(seed, n + n_added, d, n_classes, **options)
+    if weight is None:
+        weight = np.ones(n + n_added)
     with Workers(1) as workers:
-        if bins is None:
-            bins = find_bins(X, weight, max_bins, seed, workers)
-        return make_data(bins, X, label, weight, n_classes, workers)
+        bins = find_bins(X[:n], weight[:n], params.max_bins, 0, workers)
+        data = make_data(bins, X[:n], label[:n], weight[:n], n_classes, workers)
+        added = make_data(bins, X[n:], label[n:], weight[n:], n_classes, workers)
+    return Addition(X[:n], data, params, X[n:], added)

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.boosting.comparing import assert_same_forest, n_leaves, used_nodes
-from tests.boosting.naive import gradients, naive_value, Sums
-from tests.boosting.strategies import additions, noise_data, params
-from timbermark.boosting import fitting, updating
-from timbermark.boosting.data import choose_scale, join_data
+from tests.boosting.naive import Sums, gradients, naive_paths, naive_value
+from tests.boosting.strategies import cases, cases_with_additions, noise_case
+from timbermark.boosting import updating
+from timbermark.boosting.data import choose_scale, empty_data
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
 from timbermark.boosting.params import TrainParams
@@ -18,25 +18,225 @@ from timbermark.boosting.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
 
 INF = float("inf")
-PATIENCES = st.sampled_from([0.0, 0.05, 0.1, 0.3, 1.0])
-TOLERANCES = st.sampled_from([0.0, 0.01, 0.3, INF])
+PARAMS = TrainParams(
+    max_iter=4,
+    learning_rate=0.5,
+    max_leaf_nodes=12,
+    min_samples_leaf=3,
+    max_bins=32,
+    split_sampling=0.5,
+    seed=7,
+)
+patiences = st.sampled_from([0.0, 0.02, 0.1, 0.3, 1.0])
+tolerances = st.sampled_from([0.0, 0.01, 0.3, INF])
 
 
-def fit(data, params, scale=None, n_threads=1):
+def fit(data, params, scale, n_threads=1):
     with Workers(n_threads) as workers:
-        return train(data, params, scale or choose_scale(data), workers, record=True)
+        return train(data, params, scale, workers, record=True)
 
 
-def update(data, added, params, patience, tolerance, n_threads=1):
-    scale = choose_scale(data)
-    trained = fit(data, params, scale)
+def update(case, patience, tolerance, n_threads=1, trained=None, **options):
+    scale = choose_scale(case.data)
+    if trained is None:
+        trained = fit(case.data, case.params, scale)
     with Workers(n_threads) as workers:
-        return renew(trained, data, added, params, scale, patience, tolerance, workers)
+        return renew(
+            trained, case.data, case.added, case.params, scale, patience, tolerance, workers,
+            **options,
+        )  # fmt: skip
 
 
-@settings(max_examples=1000)
-@given(additions())
-def test_without_patience_and_tolerance_it_is_training_again(given):
-    data, added, params = given
-    again = fit(join_data(data, added), params, choose_scale(data))
-    assert_same_forest(update(data, added, params, 0.0, 0.0), again.forest)
+def train_again(case):
+    """On old and new rows, with the same bins, seeds and scale."""
+    return fit(case.whole, case.params, choose_scale(case.data)).forest
+
+
+@settings(max_examples=200)
+@given(cases_with_additions())
+def test_without_patience_and_tolerance_it_is_training_again(case):
+    assert_same_forest(update(case, 0.0, 0.0), train_again(case))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("max_bins", [16, 300])
+@pytest.mark.parametrize("n_added", [1, 5, 60])
+def test_larger_trees_are_those_of_training_again(n_classes, max_bins, n_added):
+    params = replace(PARAMS, max_bins=max_bins, max_iter=12)
+    case = noise_case(n_added, 400, 3, n_classes, params, n_added, decimals=2)
+    expected = train_again(case)
+    assert n_leaves(expected).max() == params.max_leaf_nodes
+    assert_same_forest(update(case, 0.0, 0.0), expected)
+
+
+@given(cases(), patiences, tolerances)
+def test_adding_nothing_changes_nothing(case, patience, tolerance):
+    scale = choose_scale(case.data)
+    trained = fit(case.data, case.params, scale)
+    with Workers(1) as workers:
+        found = renew(
+            trained, case.data, empty_data(case.data), case.params, scale, patience, tolerance,
+            workers,
+        )  # fmt: skip
+    assert_same_forest(found, trained.forest)
+
+
+def assert_sound(forest, case):
+    """Every node has the rows that come by, and every margin is the sum of its leaves."""
+    params, whole = case.params, case.whole
+    assert (n_leaves(forest) <= params.max_leaf_nodes).all()
+    ensemble = to_ensemble(forest, whole.bins, whole.n_classes, choose_scale(case.data))
+    total = np.zeros((whole.n_rows, whole.n_outputs))
+    in_leaf = leaf_indices(ensemble, case.X_whole)
+    for tree in range(forest.n_trees):
+        nodes = used_nodes(forest, tree)
+        paths = naive_paths(nodes, whole.codes, whole.bins.n_thresholds)
+        count = np.zeros(len(nodes), np.int64)
+        for path, weight in zip(paths, whole.count, strict=True):
+            count[path] += weight
+        np.testing.assert_array_equal(nodes["c"], count)
+        assert nodes["c"][nodes["left"] < 0].sum() == whole.count.sum()
+        np.testing.assert_array_equal(in_leaf[:, tree], [path[-1] for path in paths])
+        total[:, tree % whole.n_outputs] += nodes["value"][in_leaf[:, tree]]
+    assert margins(ensemble, case.X_whole).tobytes() == total.tobytes()
+
+
+@settings(max_examples=100)
+@given(cases_with_additions(), patiences, tolerances)
+def test_a_lazy_update_is_sound(case, patience, tolerance):
+    assert_sound(update(case, patience, tolerance), case)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("patience", [0.05, 0.5])
+@pytest.mark.parametrize("tolerance", [0.0, 0.05, INF])
+def test_a_lazy_update_of_larger_trees_is_sound(n_classes, patience, tolerance):
+    case = noise_case(21, 200, 3, n_classes, PARAMS, 25)
+    assert_sound(update(case, patience, tolerance), case)
+
+
+def assert_sums_are_current(forest, case):
+    """Every node's sums are those of its rows' gradients in the model as it is now."""
+    whole, scale = case.whole, choose_scale(case.data)
+    total = np.zeros((whole.n_outputs, whole.n_rows))
+    for tree in range(forest.n_trees):
+        output = tree % whole.n_outputs
+        if output == 0:
+            grad, hess = gradients(total, whole.label, whole.weight, scale)
+        nodes = used_nodes(forest, tree)
+        sums = np.zeros((len(nodes), 2), np.int64)
+        for row, path in enumerate(naive_paths(nodes, whole.codes, whole.bins.n_thresholds)):
+            sums[path] += [grad[output, row], hess[output, row]]
+            total[output, row] += nodes["value"][path[-1]]
+        np.testing.assert_array_equal(nodes["g"], sums[:, 0])
+        np.testing.assert_array_equal(nodes["h"], sums[:, 1])
+        for node in nodes:
+            expected = Sums(int(node["g"]), int(node["h"]), int(node["c"]))
+            assert node["value"] == naive_value(expected, case.params, whole.n_classes, scale)
+
+
+# Rows whose margins moved are taken out of the old sums and put back in: nothing may be left over.
+@settings(max_examples=100)
+@given(cases_with_additions(), patiences)
+def test_without_tolerance_all_sums_are_up_to_date(case, patience):
+    assert_sums_are_current(update(case, patience, 0.0), case)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("patience", [0.05, 0.5])
+def test_without_tolerance_all_sums_of_larger_trees_are_up_to_date(n_classes, patience):
+    case = noise_case(22, 200, 3, n_classes, PARAMS, 25)
+    assert_sums_are_current(update(case, patience, 0.0), case)
+
+
+@given(cases_with_additions())
+def test_with_boundless_patience_and_tolerance_rows_join_the_trees_as_they_are(case):
+    scale, n = choose_scale(case.data), case.data.n_rows
+    trained = fit(case.data, case.params, scale)
+    forest = update(case, 1.0, INF, trained=trained)
+    added = case.added
+    np.testing.assert_array_equal(forest.n_nodes, trained.forest.n_nodes)
+    total = np.zeros((added.n_outputs, added.n_rows))
+    for tree in range(forest.n_trees):
+        output = tree % added.n_outputs
+        if output == 0:
+            grad, hess = gradients(total, added.label, added.weight, scale)
+        nodes, was = used_nodes(forest, tree), used_nodes(trained.forest, tree)
+        for name in ("left", "split", "feature", "code", "key"):
+            np.testing.assert_array_equal(nodes[name], was[name])
+        expected = [Sums(int(node["g"]), int(node["h"]), int(node["c"])) for node in was]
+        for row, path in enumerate(naive_paths(nodes, added.codes, added.bins.n_thresholds)):
+            entry = Sums(int(grad[output, row]), int(hess[output, row]), int(added.count[row]))
+            for node in path:
+                expected[node] += entry
+            total[output, row] += nodes["value"][path[-1]]
+        for name in ("g", "h", "c"):
+            assert nodes[name].tolist() == [getattr(sums, name) for sums in expected]
+        assert nodes["value"].tolist() == [
+            naive_value(sums, case.params, added.n_classes, scale) for sums in expected
+        ]
+    assert n == trained.margins.shape[1]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize(("patience", "tolerance"), [(0.0, 0.0), (0.1, 0.05), (0.1, INF)])
+def test_threads_change_nothing(n_classes, patience, tolerance):
+    params = replace(PARAMS, max_iter=12)
+    case = noise_case(23, 300, 3, n_classes, params, 12)
+    expected = update(case, patience, tolerance)
+    for n_threads in (1, 2, 4):
+        assert_same_forest(update(case, patience, tolerance, n_threads), expected)
+
+
+def test_patience_keeps_splits_that_would_be_given_up():
+    case = noise_case(24, 300, 3, 2, PARAMS, 30)
+    scale = choose_scale(case.data)
+    old = fit(case.data, PARAMS, scale).forest
+
+    def n_changed(patience):
+        new = update(case, patience, INF)
+        return sum(
+            used_nodes(new, tree)["feature"].tolist() != used_nodes(old, tree)["feature"].tolist()
+            or used_nodes(new, tree)["code"].tolist() != used_nodes(old, tree)["code"].tolist()
+            for tree in range(old.n_trees)
+        )
+
+    assert n_changed(0.001) > n_changed(1.0) == 0
+
+
+def test_what_is_given_is_left_alone():
+    case = noise_case(25, 200, 3, 3, PARAMS, 20)
+    trained = fit(case.data, PARAMS, choose_scale(case.data))
+    everything = [
+        trained.forest.nodes, trained.forest.n_nodes, trained.leaf, trained.record,
+        trained.margins, case.data.codes, case.data.columns, case.data.label, case.data.weight,
+        case.added.codes, case.added.columns, case.added.label, case.added.weight,
+    ]  # fmt: skip
+    before = [x.tobytes() for x in everything]
+    first = update(case, 0.1, 0.01, trained=trained)
+    assert [x.tobytes() for x in everything] == before
+    assert_same_forest(update(case, 0.1, 0.01, trained=trained), first)
+
+
+def test_progress_is_told():
+    case = noise_case(26, 60, 2, 2, replace(PARAMS, max_iter=23), 5)
+    told = []
+    update(case, 0.1, INF, progress=told.append)
+    assert told == sorted(set(told))
+    assert told[-1] == 23
+    assert len(told) >= 3
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
+    original = updating.renew_trees
+
+    def fails(thread, *given):
+        if thread == failing:
+            raise MemoryError(f"thread {failing}")
+        original(thread, *given)
+
+    monkeypatch.setattr(updating, "renew_trees", fails)
+    case = noise_case(27, 60, 2, 3, PARAMS, 5)
+    with pytest.raises(MemoryError, match=f"thread {failing}"):
+        update(case, 0.1, INF, n_threads=3)

@@ -35,8 +35,8 @@ from timbermark.kernels.training import derive_gradients, train_trees
 Progress = Callable[[int], None]
 """Told, now and then, how many iterations are done."""
 
-_SHARE_ABOVE = 16_384
-"""Rows from which a histogram is worth waking other threads for."""
+share_above = 16_384
+"""Rows from which a histogram is worth waking other threads for. It cannot change a tree."""
 AT_ONCE = 10
 """Iterations between two looks at the progress, and at the keyboard."""
 
@@ -123,7 +123,7 @@ def train(
         grad=np.empty((outputs, n), np.int32),
         hess=np.empty((outputs, n), np.int32),
     )
-    if outputs == 1 and workers.n_threads > 1 and n > _SHARE_ABOVE:
+    if outputs == 1 and workers.n_threads > 1 and n > share_above:
         _train_shared(run, trained, workers, progress)
     else:
         _train_in_step(run, trained, workers, progress)
@@ -202,7 +202,7 @@ def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progre
                 growth.histograms[place["slot"]] += parts.sum(axis=0)
             grow(
                 run.binned, run.grad[0], run.hess[0], run.shift, run.rule, run.max_leaves,
-                run.keys[t], _SHARE_ABOVE, nodes, growth, trained.record[t],
+                run.keys[t], share_above, nodes, growth, trained.record[t],
             )  # fmt: skip
         trained.forest.n_nodes[t] = growth.control[N_NODES]
         finish_tree(

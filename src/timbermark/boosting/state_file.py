@@ -191,7 +191,8 @@ def _read_data(
 def _array(arrays: dict[str, np.ndarray], name: str, kind: type[np.generic]) -> np.ndarray:
     array = arrays[name]
     _expect(array.dtype == np.dtype(kind), f"its {name}")
-    return np.ascontiguousarray(array)
+    # Writeable, because kernels are compiled once more for arrays that are not.
+    return np.require(array, requirements=["C", "W"])
 
 
 def _expect(sound: bool, what: str) -> None:

@@ -133,8 +133,8 @@ def renew(
             renew_trees(
                 thread, n_threads, sync, tickets, first, last, old, binned, whole.label,
                 whole.weight, np.float32(scale.unit), scale.shift, rule, patience, tolerance,
-                leaves, step, params.leaf_limit, before, after, grad, hess, old_grad, old_hess, moved, forest.nodes,
-                forest.n_nodes, walk, growth,
+                leaves, step, params.leaf_limit, before, after, grad, hess, old_grad, old_hess,
+                moved, forest.nodes, forest.n_nodes, walk, growth,
             )  # fmt: skip
 
         workers.in_step(work)

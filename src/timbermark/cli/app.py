@@ -29,3 +29,8 @@ def _root(
     ] = False,
 ) -> None:
     """Take the options that stand before any command."""
+
+
+# Commands register themselves on import; each imports what it needs when it is called, so that
+# `timbermark --help` starts at once.
+from timbermark.cli import demo, inspect, warmup  # noqa: E402, F401
