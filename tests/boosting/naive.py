@@ -237,8 +237,8 @@ def naive_value(sums, params, n_classes, scale):
 def gradients(margins, label, weight, scale):
     """Quantised gradients and hessians int32[outputs, n], as the engine rounds them."""
     grad, hess = np.empty(margins.shape, np.int32), np.empty(margins.shape, np.int32)
-    scaled = (weight * np.float32(scale.unit)).astype(np.float32)
-    derive_gradients(margins, label, scaled, 0, len(label), grad, hess)
+    unit = np.float32(2.0**scale.bits)
+    derive_gradients(margins, label, weight, unit, 0, len(label), grad, hess)
     return grad, hess
 
 

@@ -87,7 +87,7 @@ class Addition(Case):
         return join_data(self.data, self.added)
 
     @property
-    def X_whole(self):
+    def all_rows(self):
         return np.concatenate([self.X, self.X_added])
 
 

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.boosting.comparing import (
     assert_same_as_naive,
     assert_same_forest,
     assert_same_training,
     n_leaves,
-    used_nodes,
 )
 from tests.boosting.naive import naive_mix, naive_train
 from tests.boosting.strategies import cases, noise_case
@@ -33,9 +33,7 @@ PARAMS = TrainParams(
 
 def fit(data, params, scale=None, n_threads=1, record=True, **options):
     with Workers(n_threads) as workers:
-        return train(
-            data, params, scale or choose_scale(data), workers, record=record, **options
-        )
+        return train(data, params, scale or choose_scale(data), workers, record=record, **options)
 
 
 def assert_naive(data, params):
@@ -72,9 +70,10 @@ def test_more_bins_than_a_byte_holds(n_classes, split_sampling):
 
 
 def test_more_leaves_than_a_byte_holds():
-    params = replace(PARAMS, max_leaf_nodes=140, min_samples_leaf=1, max_iter=1, min_hessian=0.0)
-    case = noise_case(4, 500, 3, 2, params, missing=0.0)
-    trained = assert_naive(case.data, params)
+    params = replace(PARAMS, max_leaf_nodes=140, min_samples_leaf=1, max_iter=1)
+    case = noise_case(4, 500, 3, 2, params)
+    label = np.random.default_rng(4).integers(0, 2, 500).astype(np.int32)
+    trained = assert_naive(replace(case.data, label=label), params)
     assert trained.leaf.dtype == np.uint16
     assert trained.leaf.max() > 255
 
@@ -124,7 +123,7 @@ def test_shared_histograms_change_nothing(monkeypatch, share_above, n_threads):
     expected = fit(case.data, PARAMS)
     shared = []
     original = fitting._train_shared
-    monkeypatch.setattr(fitting, "_SHARE_ABOVE", share_above)
+    monkeypatch.setattr(fitting, "share_above", share_above)
     monkeypatch.setattr(
         fitting, "_train_shared", lambda *given: (shared.append(True), original(*given))
     )
@@ -133,7 +132,7 @@ def test_shared_histograms_change_nothing(monkeypatch, share_above, n_threads):
 
 
 def test_shared_histograms_change_nothing_on_odd_data(monkeypatch):
-    monkeypatch.setattr(fitting, "_SHARE_ABOVE", 0)
+    monkeypatch.setattr(fitting, "share_above", 0)
 
     @settings(max_examples=15)
     @given(cases())
@@ -182,33 +181,29 @@ def weighted_case(seed, n_classes, params):
     return replace(case.data, weight=times.astype(np.float32)), times
 
 
-# The first probabilities, 1 / 2 and 1 / 4, are whole numbers of units: nothing is rounded.
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_weight_is_as_many_copies(n_classes):
-    params = replace(PARAMS, max_iter=1)
-    weighted, times = weighted_case(12, n_classes, params)
-    copies = copied(weighted, times)
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_a_whole_weight_is_as_many_copies(n_classes):
+    params = replace(PARAMS, max_iter=5)
+    case = noise_case(12, 200, 3, n_classes, params, weighted=False)
+    times = np.random.default_rng(12).integers(1, 9, case.data.n_rows)
+    weighted = replace(case.data, weight=times.astype(np.float32))
     scale = choose_scale(weighted)
-    a, b = fit(weighted, params, scale), fit(copies, params, scale)
+    a, b = fit(weighted, params, scale), fit(copied(case.data, times), params, scale)
     assert n_leaves(a.forest).max() == params.max_leaf_nodes
     assert_same_forest(a.forest, b.forest)
     np.testing.assert_array_equal(np.repeat(a.margins, times, axis=1), b.margins)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 4])
-def test_a_weight_is_as_many_copies_up_to_rounding(n_classes):
-    params = replace(PARAMS, max_iter=6)
-    weighted, times = weighted_case(13, n_classes, params)
+@given(cases(), st.data())
+def test_a_whole_weight_is_as_many_copies_on_odd_data(case, draw):
+    n = case.data.n_rows
+    times = np.array(draw.draw(st.lists(st.integers(1, 5), min_size=n, max_size=n)))
+    weighted = replace(case.data, weight=times.astype(np.float32))
     scale = choose_scale(weighted)
-    a, b = fit(weighted, params, scale), fit(copied(weighted, times), params, scale)
-    np.testing.assert_array_equal(a.forest.n_nodes, b.forest.n_nodes)
-    for tree in range(a.forest.n_trees):
-        for name in ("c", "key", "left", "split", "feature", "code", "missing_left"):
-            np.testing.assert_array_equal(
-                used_nodes(a.forest, tree)[name], used_nodes(b.forest, tree)[name]
-            )
-    np.testing.assert_allclose(a.forest.nodes["value"], b.forest.nodes["value"], rtol=2e-4)
-    np.testing.assert_allclose(np.repeat(a.margins, times, axis=1), b.margins, rtol=2e-4)
+    a = fit(weighted, case.params, scale)
+    b = fit(copied(case.data, times), case.params, scale)
+    assert_same_forest(a.forest, b.forest)
+    np.testing.assert_array_equal(np.repeat(a.margins, times, axis=1), b.margins)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -226,12 +221,10 @@ def test_every_iteration_lowers_the_loss(n_classes):
 
 @pytest.mark.parametrize(("n_threads", "share_above"), [(1, 10**9), (2, 10**9), (2, 10)])
 def test_progress_is_told(monkeypatch, n_threads, share_above):
-    monkeypatch.setattr(fitting, "_SHARE_ABOVE", share_above)
+    monkeypatch.setattr(fitting, "share_above", share_above)
     params = replace(PARAMS, max_iter=23)
     told = []
-    fit(
-        noise_case(15, 60, 2, 2, params).data, params, n_threads=n_threads, progress=told.append
-    )
+    fit(noise_case(15, 60, 2, 2, params).data, params, n_threads=n_threads, progress=told.append)
     assert told == sorted(set(told))
     assert told[-1] == 23
     assert len(told) >= 3

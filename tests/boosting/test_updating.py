@@ -87,7 +87,7 @@ def assert_sound(forest, case):
     assert (n_leaves(forest) <= params.max_leaf_nodes).all()
     ensemble = to_ensemble(forest, whole.bins, whole.n_classes, choose_scale(case.data))
     total = np.zeros((whole.n_rows, whole.n_outputs))
-    in_leaf = leaf_indices(ensemble, case.X_whole)
+    in_leaf = leaf_indices(ensemble, case.all_rows)
     for tree in range(forest.n_trees):
         nodes = used_nodes(forest, tree)
         paths = naive_paths(nodes, whole.codes, whole.bins.n_thresholds)
@@ -98,7 +98,7 @@ def assert_sound(forest, case):
         assert nodes["c"][nodes["left"] < 0].sum() == whole.count.sum()
         np.testing.assert_array_equal(in_leaf[:, tree], [path[-1] for path in paths])
         total[:, tree % whole.n_outputs] += nodes["value"][in_leaf[:, tree]]
-    assert margins(ensemble, case.X_whole).tobytes() == total.tobytes()
+    assert margins(ensemble, case.all_rows).tobytes() == total.tobytes()
 
 
 @settings(max_examples=100)

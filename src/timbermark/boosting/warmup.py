@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from timbermark.boosting import fitting
-from timbermark.boosting.data import make_data
+from timbermark.boosting.binning import find_bins
+from timbermark.boosting.data import choose_scale, make_data
+from timbermark.boosting.forest import empty_forest
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import make_predictor
 from timbermark.boosting.state import fit_ensemble, rebuild_state
-from timbermark.boosting.updating import update_ensemble
+from timbermark.boosting.updating import renew
 from timbermark.boosting.workers import Workers
 from timbermark.kernels.training import train_trees
 
+_PARAMS = TrainParams(max_iter=2, max_leaf_nodes=4, min_samples_leaf=2)
+
+
+def _rows() -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3
+
 
 def warm_up() -> None:
-    """Run every kernel once on a few rows, so that its machine code lies on disk afterwards."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    label = np.arange(60) % 3
-    params = TrainParams(max_iter=2, max_leaf_nodes=4, min_samples_leaf=2)
+    """Run every kernel once on a few rows, so that its machine code lies on disk afterwards.
+
+    Another process compiles the update meanwhile: compilation uses one core only.
+    """
+    code = "from timbermark.boosting import warmup; warmup.warm_update()"
+    if is_cold():
+        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL):
+            warm_training()
+    else:
+        warm_training()
+    # Loaded from disk by now; compiled here if the other process could not.
+    warm_update()
+
+
+def warm_training() -> None:
+    """Training with three classes and with two, prediction, and the rebuilding of a state."""
+    X, label = _rows()
     with Workers(2) as workers:
-        ensemble, state = fit_ensemble(X, label, None, 3, params, workers)
-        rebuild_state(ensemble, X, label, None, 3, params, workers)
-        update_ensemble(
-            ensemble, state, X[:1], label[:1], None, workers, patience=0.0, tolerance=0.0
-        )
+        ensemble, state = fit_ensemble(X, label, None, 3, _PARAMS, workers)
+        rebuild_state(ensemble, X, label, None, 3, _PARAMS, workers)
         predictor = make_predictor(ensemble)
         if predictor is not None:
             predictor.margins(X, workers)
@@ -37,9 +55,30 @@ def warm_up() -> None:
         try:
             # The path for two classes and many rows, on few.
             fitting.share_above = 8
-            fitting.train(data, params, state.scale, workers)
+            fitting.train(data, _PARAMS, state.scale, workers)
         finally:
             fitting.share_above = before
+
+
+def warm_update() -> None:
+    """The in-place update, of trees that are single leaves: no training needed."""
+    X, label = _rows()
+    leaves = _PARAMS.max_leaf_nodes
+    forest = empty_forest(3 * _PARAMS.max_iter, leaves, 3)
+    forest.n_nodes[:] = 1
+    for field in ("left", "split", "feature", "choice"):
+        forest.nodes[field] = -1
+    with Workers(2) as workers:
+        data = make_data(find_bins(X, None, 255, 0, workers), X, label, None, 3, workers)
+        candidates = int(data.binned(_PARAMS).firsts[-1])
+        trained = fitting.Trained(
+            forest,
+            leaf=np.zeros((forest.n_trees, len(X)), fitting.leaf_dtype(leaves)),
+            record=np.zeros((forest.n_trees, leaves - 1, 2 * candidates), np.int64),
+            margins=np.zeros((3, 0)),
+        )
+        one = make_data(data.bins, X[:1], label[:1], None, 3, workers)
+        renew(trained, data, one, _PARAMS, choose_scale(data), 0.0, 0.0, workers)
 
 
 def is_cold() -> bool:

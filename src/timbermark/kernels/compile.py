@@ -46,10 +46,15 @@ def kernel(function: Function) -> Function:
     return cast(Function, _stamped(njit(cache=True, nogil=True, error_model="numpy")(function)))
 
 
+def part(function: Function) -> Function:
+    """A function that only kernels call: its machine code lies on disk within theirs."""
+    return cast(Function, njit(nogil=True, error_model="numpy")(function))
+
+
 def inlined(function: Function) -> Function:
     """The same for a small helper inside a loop: LLVM must see through the call to vectorise."""
-    make = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-    return cast(Function, _stamped(make(function)))
+    make = njit(nogil=True, error_model="numpy", forceinline=True)
+    return cast(Function, make(function))
 
 
 if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to type checkers)

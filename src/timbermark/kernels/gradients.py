@@ -7,7 +7,7 @@ out of a sum again without a trace.
 
 import numpy as np
 
-from timbermark.kernels.compile import bits_to_float, inlined, kernel
+from timbermark.kernels.compile import bits_to_float, inlined, part
 
 _BLOCK = 128
 _LOG2_E = np.float32(1.44269504)
@@ -42,7 +42,7 @@ def weighted(value, weight):
     return np.int32(np.float32(np.int32(value + _HALF)) * weight + _HALF)
 
 
-@kernel
+@part
 def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Gradients of the softmax loss for the rows ``start`` to ``stop``.
 
@@ -89,7 +89,7 @@ def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
             grad[label[i], i] += weighted(unit, weight[i])
 
 
-@kernel
+@part
 def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Gradients of the logistic loss; shapes as in :func:`softmax_gradients` with K = 1."""
     for i in range(start, stop):

@@ -7,7 +7,7 @@ done in place. Both ways give the same sums, so both give the same tree.
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel
+from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.histogram import fill_histogram, subtract_histogram
 from timbermark.kernels.layout import (
@@ -32,7 +32,7 @@ from timbermark.kernels.splitting import (
 )
 
 
-@kernel
+@part
 def child_sums(node, binned, sums, shift):
     """Feature, code, missing_left and the left child's sums of a node's chosen split.
 
@@ -40,7 +40,9 @@ def child_sums(node, binned, sums, shift):
     """
     choice = node["choice"]
     place = choice >> 1
-    f = np.searchsorted(binned.firsts, place, side="right") - 1
+    f = 0
+    while binned.firsts[f + 1] <= place:
+        f += 1
     last = binned.firsts[f] + binned.n_strata[f]
     mask = (np.int64(1) << shift) - np.int64(1)
     g, packed = sums[2 * place], sums[2 * place + 1]
@@ -61,7 +63,7 @@ def child_sums(node, binned, sums, shift):
     return f, code, missing_left, g, packed >> shift, packed & mask
 
 
-@kernel
+@part
 def search_split(node, nodes, binned, growth, shift, rule):
     """Find the best split of ``node`` from its histogram."""
     slot = growth.places[node]["slot"]
@@ -89,7 +91,7 @@ def search_split(node, nodes, binned, growth, shift, rule):
     nodes[node]["gain"] = growth.gain[0] if nodes[node]["choice"] >= 0 else -1.0
 
 
-@kernel
+@part
 def start_tree(key, nodes, growth):
     """A tree of one node, without rows so far."""
     control = growth.control
@@ -98,10 +100,11 @@ def start_tree(key, nodes, growth):
     control[N_SLOTS] = 0
     control[N_SPLITS] = 0
     control[WAITING] = 0
-    new_node(0, 0, 0, 0, key, nodes, growth)
+    zero = np.int64(0)
+    new_node(zero, zero, zero, zero, key, nodes, growth)
 
 
-@kernel
+@part
 def new_node(node, g, h, c, key, nodes, growth):
     """Write a fresh leaf at ``node``, with sums but no rows so far."""
     nodes[node]["feature"] = -1
@@ -120,7 +123,7 @@ def new_node(node, g, h, c, key, nodes, growth):
     growth.places[node]["slot"] = -1
 
 
-@kernel
+@part
 def best_leaf(nodes, n_nodes):
     """The leaf with the highest gain, the first of equals; -1 where no leaf can be split."""
     found = -1
@@ -132,7 +135,7 @@ def best_leaf(nodes, n_nodes):
     return found
 
 
-@kernel
+@part
 def split_node(node, nodes, binned, growth, shift, record):
     """Carry out the best split of ``node``: partition its rows, make its children.
 
@@ -142,7 +145,9 @@ def split_node(node, nodes, binned, growth, shift, record):
     sums = growth.sums[growth.places[node]["slot"]]
     f, code, missing_left, g, h, c = child_sums(nodes[node], binned, sums, shift)
     if record.shape[0] > 0:
-        record[control[N_SPLITS], :] = sums
+        kept = record[control[N_SPLITS]]
+        for j in range(sums.shape[0]):
+            kept[j] = sums[j]
     middle = partition(
         binned.columns[f], code, binned.n_thresholds[f] + 1, missing_left,
         growth.rows, growth.places[node]["start"], growth.places[node]["stop"], growth.spare,
@@ -155,7 +160,7 @@ def split_node(node, nodes, binned, growth, shift, record):
     return left
 
 
-@kernel
+@part
 def link_children(node, f, code, missing_left, g, h, c, nodes, growth):
     """Make ``node`` a split and write its two children; ``g, h, c`` are the left one's sums."""
     control = growth.control
@@ -177,7 +182,7 @@ def link_children(node, f, code, missing_left, g, h, c, nodes, growth):
     return left
 
 
-@kernel
+@part
 def assign_slots(left, slot, growth):
     """Give the larger child its parent's histogram and the smaller one, returned, a clean one."""
     control = growth.control
@@ -195,7 +200,7 @@ def assign_slots(left, slot, growth):
     return small
 
 
-@kernel
+@part
 def fill_node(node, binned, grad, hess, shift, growth):
     """Add all rows of ``node`` to its histogram."""
     place = growth.places[node]
@@ -205,7 +210,7 @@ def fill_node(node, binned, grad, hess, shift, growth):
     )  # fmt: skip
 
 
-@kernel
+@part
 def search_children(small, nodes, binned, growth, shift, rule):
     """Best splits of ``small``, whose histogram is filled, and of its sibling."""
     large = small + 1 if small % 2 == 1 else small - 1
@@ -218,7 +223,7 @@ def search_children(small, nodes, binned, growth, shift, rule):
             search_split(node, nodes, binned, growth, shift, rule)
 
 
-@kernel
+@part
 def sum_root(node, nodes, binned, growth, shift):
     """A node's own sums, read off its histogram (any feature's bins hold all rows)."""
     histogram = growth.histograms[growth.places[node]["slot"]]
@@ -244,6 +249,7 @@ def grow(binned, grad, hess, shift, rule, max_leaves, key, share_above, nodes, g
     histogram of the node ``growth.control[WAITING]`` and calls again; at DONE the tree is whole.
     """
     control = growth.control
+    root = np.int64(0)  # typed: a literal would be compiled for apart
     if control[PHASE] == START:
         n = growth.rows.shape[0]
         for i in range(n):
@@ -256,10 +262,10 @@ def grow(binned, grad, hess, shift, rule, max_leaves, key, share_above, nodes, g
         control[PHASE] = EVALUATE_ROOT
         if n > share_above:
             return
-        fill_node(0, binned, grad, hess, shift, growth)
+        fill_node(root, binned, grad, hess, shift, growth)
     if control[PHASE] == EVALUATE_ROOT:
-        sum_root(0, nodes, binned, growth, shift)
-        search_split(0, nodes, binned, growth, shift, rule)
+        sum_root(root, nodes, binned, growth, shift)
+        search_split(root, nodes, binned, growth, shift, rule)
         control[PHASE] = SPLIT
     while True:
         if control[PHASE] == SPLIT:
@@ -302,7 +308,7 @@ def finish_tree(nodes, growth, scale, l2, limit, leaf, margin):
                     leaf[row] = node
 
 
-@kernel
+@part
 def leaf_value(g, h, scale, l2, limit):
     """scale * g / (h + l2), with the quotient held within +-limit."""
     if h <= 0:

@@ -6,7 +6,7 @@ the hessians shifted left by ``shift`` plus the number of rows, which fits below
 
 import numpy as np
 
-from timbermark.kernels.compile import add_pair, kernel
+from timbermark.kernels.compile import add_pair, kernel, part
 
 _ONE = np.uint64(1)
 
@@ -27,7 +27,7 @@ def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, 
             add_pair(out, (offsets[f] + np.uint64(codes[row, f])) << _ONE, g, h)
 
 
-@kernel
+@part
 def subtract_histogram(whole, part):  # INOUT, IN
     """Take ``part`` out of ``whole``: what is left is the other child's histogram."""
     for i in range(whole.shape[0]):

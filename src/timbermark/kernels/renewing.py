@@ -15,7 +15,7 @@ hess int32[rows] are up to date; OUT nodes NODE[m] is the new tree; walk and gro
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel
+from timbermark.kernels.compile import part
 from timbermark.kernels.growing import (
     assign_slots,
     child_sums,
@@ -47,7 +47,7 @@ _LARGE = 10.0
 """How much more patience the root gets than a leaf: to regrow a node costs time for each row."""
 
 
-@kernel
+@part
 def touched_sums(key, place, old_sums, binned, walk):
     """``walk.sums``: the candidates' sums of a twin (at ``place``), with its touches."""
     delta, sums, codes = walk.delta, walk.sums, walk.codes
@@ -88,7 +88,7 @@ def touched_sums(key, place, old_sums, binned, walk):
         sums[2 * last + 1] = old_sums[2 * last + 1] + delta[2 * last + 1]
 
 
-@kernel
+@part
 def goes_left(node, code, n_thresholds):
     """Whether a row with this code of the node's feature goes left."""
     if code == n_thresholds + 1:
@@ -96,7 +96,7 @@ def goes_left(node, code, n_thresholds):
     return code <= node["code"]
 
 
-@kernel
+@part
 def keeps_split(node, place, old, binned, shift, rule, patience, walk):
     """Whether at most ``patience`` of the candidates beat the node's old split, and its gain.
 
@@ -123,7 +123,7 @@ def keeps_split(node, place, old, binned, shift, rule, patience, walk):
     return above <= patience * valid, value - score(node["g"], node["h"], rule[0])
 
 
-@kernel
+@part
 def sort_by_leaf(leaf, walk):
     """Fill ``walk.by_leaf`` and ``walk.leaf_start``."""
     starts = walk.leaf_start
@@ -141,7 +141,7 @@ def sort_by_leaf(leaf, walk):
     starts[0] = 0
 
 
-@kernel
+@part
 def leaves_under(top, old, stack, out):
     """Write the leaves of the old tree under ``top`` to ``out``; returns how many there are."""
     stack[0] = top
@@ -161,7 +161,7 @@ def leaves_under(top, old, stack, out):
     return found
 
 
-@kernel
+@part
 def make_live(node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, walk, growth):
     """List the rows of a twin behind the ``n_live`` listed so far, and search its best split.
 
@@ -196,7 +196,7 @@ def make_live(node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, w
     return n_live
 
 
-@kernel
+@part
 def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth):
     """Decide what becomes of a fresh twin; returns True where it must be regrown.
 
@@ -243,7 +243,7 @@ def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth
     return False
 
 
-@kernel
+@part
 def is_slight(was, place, shift, patience, walk):
     """Whether the touches are too small to overturn a split, so that it need not be scored.
 
@@ -260,14 +260,15 @@ def is_slight(was, place, shift, patience, walk):
     return g <= most * np.sqrt(was["gain"] * was["h"]) and h <= most * was["h"]
 
 
-@kernel
+@part
 def split_twin(node, nodes, old, binned, shift, walk, growth):
     """Carry out the kept split of a twin: its children are twins, its touches are divided.
 
     Returns the left child.
     """
     place = growth.places[node]
-    f, code = nodes[node]["feature"], nodes[node]["code"]
+    f, code = np.int64(nodes[node]["feature"]), np.int64(nodes[node]["code"])
+    missing_left = np.int64(nodes[node]["missing_left"])
     order, spare = walk.order, walk.spare
     was = old[old[place["twin"]]["left"]]
     g = was["g"]
@@ -289,7 +290,7 @@ def split_twin(node, nodes, old, binned, shift, walk, growth):
         order[middle + i] = spare[i]
     mask = (np.int64(1) << shift) - np.int64(1)
     left = link_children(
-        node, f, code, nodes[node]["missing_left"], g, packed >> shift, packed & mask, nodes, growth
+        node, f, code, missing_left, g, packed >> shift, packed & mask, nodes, growth
     )
     for child in range(2):
         growth.places[left + child]["twin"] = old[place["twin"]]["left"] + child
@@ -301,7 +302,7 @@ def split_twin(node, nodes, old, binned, shift, walk, growth):
     return left
 
 
-@kernel
+@part
 def renew_root(n_touches, nodes, old, shift, walk, growth):
     """Start the new tree: its root is the twin of the old one, with all touches."""
     start_tree(old[0]["key"], nodes, growth)
@@ -321,7 +322,7 @@ def renew_root(n_touches, nodes, old, shift, walk, growth):
     walk.leaf_start[0] = -1
 
 
-@kernel
+@part
 def renew_tree(
     n_touches, old, record, leaf, binned, grad, hess, shift, rule, patience, max_leaves, nodes,
     walk, growth,
@@ -372,7 +373,7 @@ def renew_tree(
                 places[child]["priority"] = nodes[child]["gain"]
 
 
-@kernel
+@part
 def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, after):
     """Leaf values of the renewed tree, and both margins with the tree added.
 

@@ -10,7 +10,7 @@ threshold of each stratum, drawn from the node's key, is a *candidate*. A featur
 
 import numpy as np
 
-from timbermark.kernels.compile import inlined, kernel
+from timbermark.kernels.compile import inlined, part
 from timbermark.kernels.hashing import mix
 
 
@@ -31,7 +31,7 @@ def score(g, h, l2):
     return np.float64(g) * np.float64(g) / (np.float64(h) + l2) if h > 0 else 0.0
 
 
-@kernel
+@part
 def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, out):
     """Sums to the left of every split candidate of a node.
 
@@ -76,7 +76,7 @@ def split_score(left_g, left_h, left_c, g, h, c, rule):
     return score(left_g, left_h, rule[0]) + score(g - left_g, h - left_h, rule[0])
 
 
-@kernel
+@part
 def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):
     """Name of the best split among the collected candidates, or -1; its gain goes to ``out[0]``.
 
@@ -118,7 +118,7 @@ def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):
     return found
 
 
-@kernel
+@part
 def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):
     """How many valid candidates score above ``value``, and how many valid ones there are."""
     mask = (np.int64(1) << shift) - np.int64(1)
@@ -149,7 +149,7 @@ def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):
     return above, valid
 
 
-@kernel
+@part
 def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):
     """Move the rows that go left to the front of ``rows[start:stop]``; both parts stay in order.
 

@@ -6,7 +6,7 @@ candidates are collected. So a state can be had for any tree, whoever grew it.
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel
+from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.growing import (
     assign_slots,
     fill_node,
@@ -25,7 +25,7 @@ from timbermark.kernels.splitting import (
 )
 
 
-@kernel
+@part
 def name_split(node, binned, sums, shift):
     """The name of a node's split among its candidates, OUTSIDE where it is none of them."""
     f, code = node["feature"], np.int64(node["code"])
@@ -59,8 +59,9 @@ def trace_tree(
     growth.control[N_SLOTS] = 1
     growth.histograms[0, :] = 0
     nodes[0]["key"] = key
-    fill_node(0, binned, grad, hess, shift, growth)
-    sum_root(0, nodes, binned, growth, shift)
+    root = np.int64(0)
+    fill_node(root, binned, grad, hess, shift, growth)
+    sum_root(root, nodes, binned, growth, shift)
     n_splits = n_nodes // 2
     for split in range(n_splits):
         node = 0
@@ -73,12 +74,12 @@ def trace_tree(
             binned.firsts, here["key"], record[split],
         )  # fmt: skip
         here["choice"] = name_split(here, binned, record[split], shift)
-        f = here["feature"]
+        f, code = np.int64(here["feature"]), np.int64(here["code"])
         middle = partition(
-            binned.columns[f], here["code"], binned.n_thresholds[f] + 1, here["missing_left"],
+            binned.columns[f], code, binned.n_thresholds[f] + 1, np.int64(here["missing_left"]),
             growth.rows, place["start"], place["stop"], growth.spare,
         )  # fmt: skip
-        left = here["left"]
+        left = np.int64(here["left"])
         places[left]["start"] = place["start"]
         places[left]["stop"] = middle
         places[left + 1]["start"] = middle

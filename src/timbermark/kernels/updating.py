@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel
+from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.layout import N_NODES
 from timbermark.kernels.renewing import finish_renewal, renew_tree
 from timbermark.kernels.training import derive_gradients
 from timbermark.kernels.waiting import meet, take
 
 
-@kernel
+@part
 def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):
     """Touches of one tree: added rows enter, moved rows change. Returns how many there are.
 
@@ -35,7 +35,7 @@ def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):
     return n
 
 
-@kernel
+@part
 def find_moved(before, after, tolerance, start, stop, out):
     """Mark the rows whose margin moved by more than ``tolerance`` in any output.
 

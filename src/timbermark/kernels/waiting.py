@@ -5,13 +5,13 @@ thread takes some 70: threads meet in compiled code instead. ``sync`` int64[2] i
 a thread arrived at a meeting, and whether all shall stop.
 """
 
-from timbermark.kernels.compile import add_shared, kernel, load_shared, yield_core
+from timbermark.kernels.compile import add_shared, load_shared, part, yield_core
 
 ARRIVED, STOPPED = 0, 1
 _PATIENCE = 4096
 
 
-@kernel
+@part
 def meet(sync, meeting, n_threads):
     """Wait until all threads are at the ``meeting``-th meeting (counted from 1).
 
@@ -31,7 +31,7 @@ def meet(sync, meeting, n_threads):
     return load_shared(sync, STOPPED) == 0
 
 
-@kernel
+@part
 def take(tickets, counter):
     """The next number of a counter that all threads draw from."""
     return add_shared(tickets, counter, 1)

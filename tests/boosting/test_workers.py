@@ -1,0 +1,186 @@
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from timbermark.boosting.workers import Workers, count_threads
+from timbermark.kernels.waiting import STOPPED, meet
+
+THREADS = [1, 2, 4]
+
+
+class OwnError(Exception):
+    pass
+
+
+def fails_at(wanted):
+    """A task that raises where its number is ``wanted``."""
+
+    def task(number):
+        if number == wanted:
+            raise OwnError(f"number {wanted}")
+        return number
+
+    return task
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+def test_each_runs_once_on_every_thread(n_threads):
+    seen = []
+    with Workers(n_threads) as workers:
+        workers.each(seen.append)
+    assert sorted(seen) == list(range(n_threads))
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+def test_this_thread_is_the_first(n_threads):
+    names = {}
+    with Workers(n_threads) as workers:
+        workers.each(lambda i: names.update({i: threading.get_ident()}))
+    assert names[0] == threading.get_ident()
+    assert all(names[i] != names[0] for i in range(1, n_threads))
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 10])
+def test_split_covers_everything_once(n_threads, n):
+    touched = np.zeros(n, int)
+    numbers = []
+
+    def task(thread, start, stop):
+        numbers.append(thread)
+        touched[start:stop] += 1
+
+    with Workers(n_threads) as workers:
+        workers.split(task, n)
+    assert (touched == 1).all()
+    assert sorted(numbers) == list(range(n_threads))
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+@pytest.mark.parametrize("n", [0, 1, 2, 50])
+def test_drain_does_every_item_once(n_threads, n):
+    done = []
+    with Workers(n_threads) as workers:
+        workers.drain(lambda thread, item: done.append((thread, item)), n)
+    assert sorted(item for _, item in done) == list(range(n))
+    assert all(0 <= thread < n_threads for thread, _ in done)
+
+
+@pytest.mark.parametrize("n_threads", THREADS)
+@pytest.mark.parametrize("n", [0, 1, 50])
+def test_map_keeps_the_order(n_threads, n):
+    with Workers(n_threads) as workers:
+        assert workers.map(lambda i: i * i, iter(range(n))) == [i * i for i in range(n)]
+
+
+@pytest.mark.parametrize("n_threads", [2, 4])
+@pytest.mark.parametrize("failing", [0, 1, -1])
+def test_whatever_fails_is_raised_here(n_threads, failing):
+    failing %= n_threads
+    task = fails_at(failing)
+    message = f"number {failing}"
+    with Workers(n_threads) as workers:
+        with pytest.raises(OwnError, match=message):
+            workers.each(task)
+        with pytest.raises(OwnError, match=message):
+            workers.in_step(lambda thread, sync: task(thread))
+        with pytest.raises(OwnError, match=message):
+            workers.split(lambda thread, start, stop: task(thread), 10)
+        with pytest.raises(OwnError, match=message):
+            workers.drain(lambda thread, item: task(item), n_threads)
+        with pytest.raises(OwnError, match=message):
+            workers.map(task, range(n_threads))
+        # None of that has harmed the pool.
+        assert workers.map(abs, [-1, -2, -3]) == [1, 2, 3]
+
+
+def test_one_thread_raises_as_well():
+    task = fails_at(0)
+    with Workers(1) as workers:
+        for attempt in (
+            lambda: workers.each(task),
+            lambda: workers.in_step(lambda thread, sync: task(thread)),
+            lambda: workers.split(lambda thread, start, stop: task(thread), 3),
+            lambda: workers.drain(lambda thread, item: task(item), 3),
+            lambda: workers.map(task, [0, 1]),
+        ):
+            with pytest.raises(OwnError, match="number 0"):
+                attempt()
+
+
+def run_with_help(workers, task):
+    """Run ``in_step``; a kernel that still waits after a minute is freed and the test fails."""
+    syncs = []
+    gave_up = threading.Event()
+
+    def free():
+        gave_up.set()
+        for sync in syncs:
+            sync[STOPPED] = 1
+
+    def remembered(thread, sync):
+        syncs.append(sync)
+        task(thread, sync)
+
+    watch = threading.Timer(60, free)
+    watch.start()
+    try:
+        workers.in_step(remembered)
+    finally:
+        watch.cancel()
+        assert not gave_up.is_set(), "kernels were left waiting"
+
+
+@pytest.mark.parametrize("n_threads", [2, 4])
+@pytest.mark.parametrize("kind", [OwnError, KeyboardInterrupt])
+@pytest.mark.parametrize("failing", [0, -1])
+def test_kernels_do_not_wait_for_a_thread_that_failed(n_threads, kind, failing):
+    met = {}
+
+    def task(thread, sync):
+        met[thread] = [meet(sync, 1, n_threads)]
+        if thread == failing % n_threads:
+            raise kind("after the first meeting")
+        met[thread].append(meet(sync, 2, n_threads))
+
+    with Workers(n_threads) as workers, pytest.raises(kind, match="after the first meeting"):
+        run_with_help(workers, task)
+    assert met.pop(failing % n_threads)[0]
+    assert len(met) == n_threads - 1
+    assert all(result[-1] is False for result in met.values())
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 4])
+def test_kernels_in_step_wait_for_each_other(n_threads):
+    rounds = 50
+    seen = np.zeros((rounds, n_threads), int)
+    behind = []
+
+    def task(thread, sync):
+        for i in range(rounds):
+            seen[i, thread] = 1
+            assert meet(sync, i + 1, n_threads)
+            if not seen[i].all():
+                behind.append((i, thread))
+
+    with Workers(n_threads) as workers:
+        run_with_help(workers, task)
+    assert not behind
+    assert seen.all()
+
+
+def test_the_pool_is_gone_afterwards():
+    before = threading.active_count()
+    with Workers(4) as workers:
+        workers.each(lambda i: None)
+    assert threading.active_count() == before
+
+
+def test_count_threads():
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert count_threads(3) == 3
+    assert count_threads(None) == count_threads(-1) == cores
+    assert count_threads(-2) == max(1, cores - 1)
+    assert count_threads(-1000) == 1

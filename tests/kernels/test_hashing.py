@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.boosting.naive import naive_mix
+from timbermark.kernels.hashing import mix
+
+words = st.integers(0, 2**64 - 1)
+
+
+def mixed(key, counter):
+    return int(mix(np.uint64(key), np.uint64(counter)))
+
+
+# SplitMix64 as published; the files of models that can be updated depend on it.
+@pytest.mark.parametrize(
+    ("key", "numbers"),
+    [
+        (0, [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]),
+        (1234567, [6457827717110365317, 3203168211198807973, 9817491932198370423]),
+    ],
+)
+def test_vectors(key, numbers):
+    assert [mixed(key, i) for i in range(3)] == numbers
+
+
+@given(words, words)
+def test_it_wraps_as_64_bits_do(key, counter):
+    assert mixed(key, counter) == naive_mix(key, counter)
+
+
+def test_bits_are_balanced_and_independent_of_their_neighbours():
+    numbers = np.array([mixed(42, i) for i in range(2000)], np.uint64)
+    assert len(set(numbers.tolist())) == 2000
+    bits = (numbers[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
+    # Five standard deviations.
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 0.056
+    flips = bits[1:] ^ bits[:-1]
+    assert np.abs(flips.mean(axis=0) - 0.5).max() < 0.056
+
+
+def test_neighbouring_keys_give_unlike_numbers():
+    changed = [(mixed(key, 0) ^ mixed(key + 1, 0)).bit_count() for key in range(500)]
+    assert 31 < np.mean(changed) < 33
+    assert min(changed) > 12
