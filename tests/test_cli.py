@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 import timbermark
@@ -50,3 +52,30 @@ def test_bugs_keep_their_traceback(failing):
 def test_exit_codes_pass_through(failing, code, expected):
     failing(SystemExit(code))
     assert main([]) == expected
+
+
+def test_demo_leaves_a_model_that_inspect_reads(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--out", "here"]) == 0
+    shown = capsys.readouterr()
+    assert "16 of 16" in shown.out
+    assert "starting" in shown.err
+    assert main(["inspect", "here/digits.timber", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["trees"] == 2000
+    assert facts["classes"] == list(range(10))
+    assert main(["inspect", "here/digits.timber"]) == 0
+    assert "softmax" in capsys.readouterr().out
+
+
+def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
+    (tmp_path / "x").write_text("nothing of ours")
+    assert main(["inspect", str(tmp_path / "x")]) == 2
+    assert "Hint:" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "absent")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_warmup_says_that_kernels_are_ready(capsys):
+    assert main(["warmup"]) == 0
+    assert "kernels are ready" in capsys.readouterr().out

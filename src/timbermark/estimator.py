@@ -326,6 +326,11 @@ def _label_column(y: ArrayLike, n: int) -> np.ndarray:
             f"{len(missing)} labels are missing (NaN or None).",
             hint="leave these rows out or label them.",
         )
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise InputError(
+            "Input y contains infinity, which is no label.",
+            hint="check the label column.",
+        )
     if len(labels) != n:
         raise InputError(
             f"There are {n} rows but {len(labels)} labels (inconsistent numbers of samples).",

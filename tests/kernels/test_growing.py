@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.making import SHIFT, Tiny, grow_tiny, make_binned, new_nodes, tinies
+from timbermark.boosting.fitting import make_growth
+from timbermark.kernels.growing import best_leaf, grow, leaf_value
+from timbermark.kernels.histogram import fill_histogram
+from timbermark.kernels.layout import (
+    DONE,
+    EVALUATE,
+    EVALUATE_ROOT,
+    N_NODES,
+    NONE,
+    PHASE,
+    START,
+    UNKNOWN,
+    WAITING,
+)
+
+leaves = st.integers(2, 6)
+
+
+@given(tinies(min_rows=2, max_rows=14), leaves)
+def test_the_tree_is_that_of_the_naive_grower(tiny, max_leaves):
+    found = grow_tiny(tiny, max_leaves)
+    expected = tiny.grower().grow(int(tiny.key), max_leaves)
+    assert len(found.nodes) == len(expected)
+    for name in ("g", "h", "c"):
+        assert found.nodes[name].tolist() == [getattr(node.sums, name) for node in expected]
+    for name in ("gain", "choice", "key", "left", "split", "feature", "code", "missing_left"):
+        assert found.nodes[name].tolist() == [getattr(node, name) for node in expected], name
+    for i, node in enumerate(expected):
+        if node.split < 0:
+            assert (found.leaf[node.rows] == i).all()
+            assert (found.margin[node.rows] == found.nodes[i]["value"]).all()
+        else:
+            packed = [x for sums in node.candidate_sums for x in sums.packed(SHIFT)]
+            assert found.record[node.split].tolist() == packed
+
+
+def grow_with_help(tiny, max_leaves, share_above):
+    """Let somebody else fill the large histograms; returns the nodes and how often that was."""
+    binned = tiny.binned
+    growth, nodes = make_growth(binned, max_leaves), new_nodes(max_leaves)
+    no_record = np.zeros((0, 2 * int(binned.firsts[-1])), np.int64)
+    growth.control[PHASE] = START
+    helped = 0
+    while True:
+        grow(
+            binned, tiny.grad, tiny.hess, SHIFT, tiny.rule, max_leaves, tiny.key, share_above,
+            nodes, growth, no_record,
+        )  # fmt: skip
+        if growth.control[PHASE] == DONE:
+            return nodes[: growth.control[N_NODES]], helped
+        assert growth.control[PHASE] in (EVALUATE, EVALUATE_ROOT)
+        place = growth.places[growth.control[WAITING]]
+        assert place["stop"] - place["start"] > share_above
+        fill_histogram(
+            binned.codes, binned.offsets, growth.rows, place["start"], place["stop"], tiny.grad,
+            tiny.hess, binned.count, SHIFT, growth.histograms[place["slot"]],
+        )  # fmt: skip
+        helped += 1
+
+
+@given(tinies(min_rows=2, max_rows=14), leaves, st.integers(0, 6))
+def test_shared_histograms_give_the_same_tree(tiny, max_leaves, share_above):
+    expected = grow_tiny(tiny, max_leaves).nodes
+    found, helped = grow_with_help(tiny, max_leaves, share_above)
+    for name in ("g", "h", "c", "gain", "choice", "key", "left", "split", "feature", "code"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert (helped > 0) == (tiny.n_rows > share_above)
+
+
+def step_data(grad, codes, least_rows=1.0, n_thresholds=3):
+    """One feature, every threshold a candidate, hessians of one hundred."""
+    n = len(grad)
+    binned = make_binned(
+        np.array(codes)[:, None], [n_thresholds], [n_thresholds], np.ones(n, np.int32)
+    )
+    return Tiny(
+        binned,
+        np.array(grad, np.int32),
+        np.full(n, 100, np.int32),
+        np.array([0.0, 0.0, least_rows, 1.0]),
+        np.uint64(1),
+    )
+
+
+def test_a_step_is_found():
+    tiny = step_data([-50, -50, 50, 50], [0, 1, 2, 3])
+    grown = grow_tiny(tiny, 2)
+    root = grown.nodes[0]
+    assert (root["feature"], root["code"], root["left"], root["split"]) == (0, 1, 1, 0)
+    assert root["gain"] == 2 * 100 * 100 / 200
+    assert grown.nodes["c"].tolist() == [4, 2, 2]
+    assert grown.nodes["g"].tolist() == [0, -100, 100]
+    # Half a Newton step.
+    assert grown.nodes["value"].tolist() == [0.0, -0.25, 0.25]
+    assert grown.margin.tolist() == [-0.25, -0.25, 0.25, 0.25]
+    assert grown.leaf.tolist() == [1, 1, 2, 2]
+    # Nobody asks for the splits of the last children.
+    assert grown.nodes["choice"][1:].tolist() == [UNKNOWN, UNKNOWN]
+
+
+def test_nothing_to_gain_is_a_single_leaf():
+    tiny = step_data([-50, -50, -50, -50], [0, 1, 2, 3])
+    grown = grow_tiny(tiny, 4)
+    assert len(grown.nodes) == 1
+    assert grown.nodes[0]["choice"] == NONE
+    assert grown.nodes[0]["gain"] == -1.0
+    assert grown.nodes[0]["left"] == grown.nodes[0]["feature"] == -1
+    assert grown.margin.tolist() == [-0.25] * 4
+
+
+@pytest.mark.parametrize(
+    ("codes", "missing_left"),
+    [([0, 1, 1, 1], 0), ([0, 0, 1, 1], 1), ([0, 0, 0, 1], 1)],
+)
+def test_unseen_missing_values_follow_the_larger_child(codes, missing_left):
+    grad = [-50 if code == 0 else 50 for code in codes]
+    root = grow_tiny(step_data(grad, codes), 2).nodes[0]
+    assert root["code"] == 0
+    assert root["missing_left"] == missing_left
+
+
+@pytest.mark.parametrize(("missing_grad", "missing_left"), [(-50, 1), (50, 0)])
+def test_missing_values_go_where_they_gain_most(missing_grad, missing_left):
+    tiny = step_data([-50, -50, 50, 50, missing_grad], [0, 0, 3, 3, 4])
+    root = grow_tiny(tiny, 2).nodes[0]
+    assert (root["feature"], root["missing_left"]) == (0, missing_left)
+    assert root["choice"] & 1 == missing_left
+
+
+def test_missing_values_can_stand_alone():
+    tiny = step_data([-50, -50, -50, 50, 50], [0, 1, 3, 4, 4])
+    grown = grow_tiny(tiny, 2)
+    root = grown.nodes[0]
+    # The others, all bins up to the last, go left.
+    assert (root["code"], root["missing_left"], root["choice"]) == (3, 0, 6)
+    assert grown.leaf.tolist() == [1, 1, 1, 2, 2]
+    assert grown.nodes["g"].tolist() == [-50, -150, 100]
+
+
+def test_the_most_profitable_leaf_comes_first():
+    # Left of the first split there is a small step, right of it a large one.
+    tiny = step_data([-110, -70, 40, 120], [0, 1, 2, 3])
+    nodes = grow_tiny(tiny, 4).nodes
+    assert nodes["split"].tolist() == [0, 2, 1, -1, -1, -1, -1]
+    assert nodes["left"].tolist() == [1, 5, 3, -1, -1, -1, -1]
+    assert nodes[2]["gain"] > nodes[1]["gain"] > 0
+
+
+def test_children_have_enough_rows():
+    tiny = step_data([-50, 50, 50, 50], [0, 1, 2, 3], least_rows=2.0)
+    nodes = grow_tiny(tiny, 4).nodes
+    assert nodes["c"].tolist() == [4, 2, 2]
+
+
+def test_best_leaf_is_the_first_of_equals():
+    nodes = new_nodes(3)
+    nodes["gain"] = [9.0, 2.0, 5.0, 5.0, -1.0]
+    nodes["split"] = [0, -1, -1, -1, -1]
+    assert best_leaf(nodes, 5) == 2
+    assert best_leaf(nodes, 2) == 1
+    nodes["gain"] = -1.0
+    assert best_leaf(nodes, 5) == -1
+
+
+@pytest.mark.parametrize(
+    ("g", "h", "l2", "limit", "expected"),
+    [
+        (30, 10, 0.0, 50.0, 1.5),
+        (30, 10, 5.0, 50.0, 1.0),
+        (-1000, 10, 0.0, 50.0, -25.0),
+        (1000, 10, 0.0, 50.0, 25.0),
+        (7, 0, 1.0, 50.0, 0.0),
+    ],
+)
+def test_leaf_values(g, h, l2, limit, expected):
+    assert leaf_value(np.int64(g), np.int64(h), 0.5, l2, limit) == expected
