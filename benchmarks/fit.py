@@ -4,11 +4,13 @@
 the parts to run: speed, large, accuracy, growth, start (default: all).
 """
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from functools import partial
 
 import lightgbm
 import numpy as np
@@ -47,15 +49,21 @@ def others(seed: int) -> dict:
     }  # fmt: skip
 
 
+def fit_one(make, X, y):
+    make().fit(X, y)
+
+
 def speed() -> dict:
     rows, result = [], {}
     ours(max_iter=2).fit(*load("segmentation")[:2])
     for name in NAMES:
         X, y, X_test, _ = load(name)
-        fit = alternate({"ours": lambda: ours().fit(X, y), "light": lambda: light().fit(X, y)}, 3)
+        fit = alternate(
+            {"ours": partial(fit_one, ours, X, y), "light": partial(fit_one, light, X, y)}, 3
+        )
         a, b = ours().fit(X, y), light().fit(X, y)
         predict = alternate(
-            {"ours": lambda: a.predict_proba(X_test), "light": lambda: b.predict_proba(X_test)}, 3
+            {"ours": partial(a.predict_proba, X_test), "light": partial(b.predict_proba, X_test)}, 3
         )
         ratio = fit["light"] / fit["ours"], predict["light"] / predict["ours"]
         rows.append([name, fit["ours"], fit["light"], ratio[0], predict["ours"], ratio[1]])
@@ -79,7 +87,9 @@ def two_classes(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def large() -> dict:
     X, y = two_classes(1_000_000)
-    best = alternate({"ours": lambda: ours().fit(X, y), "light": lambda: light().fit(X, y)}, 2)
+    best = alternate(
+        {"ours": partial(fit_one, ours, X, y), "light": partial(fit_one, light, X, y)}, 2
+    )
     ratio = best["light"] / best["ours"]
     header = ["rows", "ours s", "LightGBM s", "times as fast"]
     show("two classes", header, [[1_000_000, *best.values(), ratio]])
@@ -90,7 +100,9 @@ def growth() -> dict:
     rows = []
     for n in (10_000, 100_000, 1_000_000):
         X, y = two_classes(n)
-        best = alternate({"ours": lambda: ours(keep_state=False).fit(X, y)}, 2)["ours"]
+        best = alternate({"ours": partial(fit_one, partial(ours, keep_state=False), X, y)}, 2)[
+            "ours"
+        ]
         rows.append([n, best, best / n * 1e6])
     show("cost by rows", ["rows", "s", "µs a row"], rows)
     return {str(n): per_row for n, _, per_row in rows}
@@ -123,8 +135,6 @@ def accuracy() -> dict:
 
 def start() -> dict:
     """Seconds to compile everything, to load it from disk, and to import timbermark."""
-    import os
-
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
         code = (

@@ -17,11 +17,11 @@ from timbermark import TimberClassifier
 
 warnings.filterwarnings("ignore")
 RATIOS = (0.001, 0.01, 0.1)
-SEEDS = 3
+SEEDS = 5
 
 
 def flips(model, X, y, k):
-    """The ``k`` rows that are right with the least confidence, and their most likely wrong label."""
+    """The ``k`` right answers of least confidence, and the most likely wrong label of each."""
     sure = model.predict_proba(X)
     here = np.searchsorted(model.classes_, y).clip(0, len(model.classes_) - 1)
     right = model.classes_[sure.argmax(axis=1)] == y

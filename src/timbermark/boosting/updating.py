@@ -42,6 +42,9 @@ TOLERANCE = float("inf")
 _LARGE_SHARE = 0.025
 """Share of new rows from which training again is as fast as walking, and exact."""
 
+_FEW_ROWS = 1000
+"""Below this training again takes no time, and a walk would leave more behind than it saves."""
+
 
 def update_ensemble(
     ensemble: Ensemble,
@@ -58,7 +61,7 @@ def update_ensemble(
     """``ensemble`` with the float64 rows ``X`` and class numbers ``label`` learned in place.
 
     Gives a new model and its state; what was given is left as it was. A lazy update trains again
-    where that is as fast: with many new rows, or where the state holds no sums.
+    where that is as fast: with many new rows, with few old ones, or where the state holds no sums.
 
     Raises StateError where the state is another model's, InputError for weights that are too
     heavy.
@@ -72,7 +75,7 @@ def update_ensemble(
         mode == "lazy"
         and state.has_sums
         and count_fits(state.scale, whole)
-        and (added.n_rows <= _LARGE_SHARE * state.data.n_rows or patience == tolerance == 0.0)
+        and (_is_worth_a_walk(state.data.n_rows, added.n_rows) or patience == tolerance == 0.0)
     )
     if not walk:
         scale = state.scale if count_fits(state.scale, whole) else choose_scale(whole)
@@ -86,6 +89,10 @@ def update_ensemble(
     renewed = to_ensemble(forest, state.data.bins, state.data.n_classes, state.scale)
     renewed = replace(renewed, init=ensemble.init)
     return renewed, replace(state, added=added, model=digest(renewed))
+
+
+def _is_worth_a_walk(n_rows: int, n_added: int) -> bool:
+    return n_rows >= _FEW_ROWS and n_added <= _LARGE_SHARE * n_rows
 
 
 def renew(
