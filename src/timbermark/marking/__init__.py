@@ -1,0 +1,1 @@
+"""Marking: candidates, selection, labels, embedding, and the cost shown beforehand."""

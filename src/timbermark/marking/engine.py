@@ -1,0 +1,91 @@
+"""A model under marking: what embedding asks of it, whatever it is.
+
+One implementation so far, for timbermark's own classifier; other libraries' models will give
+another one with the same methods.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from timbermark.boosting.predicting import LazyPredictor
+from timbermark.boosting.state import State
+from timbermark.boosting.updating import update_ensemble
+from timbermark.boosting.workers import Workers, count_threads
+from timbermark.errors import InputError
+from timbermark.estimator import TimberClassifier
+from timbermark.estimator_checks import check_rows
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble, digest
+
+
+class Marked:
+    """A fitted TimberClassifier and its state; the classifier itself is never touched."""
+
+    def __init__(self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any) -> None:
+        if not isinstance(model, TimberClassifier):
+            raise InputError(
+                f"A model of the type {type(model).__name__} cannot be marked yet.",
+                hint="train a timbermark.TimberClassifier.",
+            )
+        self.model = copy.copy(model)
+        self.model._state = model._state
+        if self.model._state is None:
+            if X is None or y is None:
+                raise InputError(
+                    "The model has no training state and no training data was given.",
+                    hint="pass X and y, or load the state with model.load_state(path).",
+                )
+            self.model.rebuild_state(X, y, sample_weight)
+        self.ensemble: Ensemble = self.model.ensemble_
+        self._fast = LazyPredictor(self.ensemble)
+
+    @property
+    def state(self) -> State:
+        """The training state."""
+        return self.model._need_state()
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The labels, by class number."""
+        return np.asarray(self.model.classes_)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the unmarked trees."""
+        return digest(self.ensemble)
+
+    def rows(self, X: Any) -> np.ndarray:
+        """float64[n, d], checked against the model's features."""
+        return check_rows(self.model, X, reset=False)
+
+    def labels(self, y: Any, n: int) -> np.ndarray:
+        """Class numbers of labels that the model must know."""
+        return self.model._known_labels(y, n)
+
+    def confidence(self, X: np.ndarray, ensemble: Ensemble | None = None) -> np.ndarray:
+        """Probabilities [n, K] of rows under the unmarked model, or under another ensemble."""
+        given = self.ensemble if ensemble is None else ensemble
+        two_or_more = reference.probabilities(self.margins(X, given), given.objective)
+        return np.asarray(two_or_more)
+
+    def margins(self, X: np.ndarray, ensemble: Ensemble) -> np.ndarray:
+        """Raw scores [n, outputs] of float64 rows."""
+        if self._fast.ensemble is not ensemble:
+            self._fast = LazyPredictor(ensemble)
+        with Workers(count_threads(self.model.n_jobs)) as workers:
+            return self._fast.margins(X, workers)
+
+    def learn(self, X: np.ndarray, label: np.ndarray, weight: np.ndarray) -> tuple[Ensemble, State]:
+        """The unmarked model with these rows learned in place."""
+        with Workers(count_threads(self.model.n_jobs)) as workers:
+            return update_ensemble(self.ensemble, self.state, X, label, weight, workers)
+
+    def wrap(self, ensemble: Ensemble, state: State | None) -> TimberClassifier:
+        """A model of the same type around other trees."""
+        made = copy.copy(self.model)
+        made._install(ensemble, state)
+        return made

@@ -1,0 +1,48 @@
+"""Distances between rows whose features differ in scale and may be missing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def scale_rows(X: np.ndarray, raw: bool = False) -> np.ndarray:
+    """Rows that a Euclidean distance makes sense on: float64, no NaN.
+
+    Missing values become the feature's median; each feature is centred there and divided by its
+    interquartile range (by its standard deviation where that is 0, by 1 where that is, too). A
+    constant or all-missing feature becomes 0. ``raw`` only fills in missing values: the paper's
+    way.
+
+    >>> scale_rows(np.array([[0.0, 5.0], [2.0, np.nan], [4.0, 5.0]])).tolist()
+    [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    """
+    X = np.asarray(X, np.float64)
+    known = ~np.isnan(X)
+    some = known.any(axis=0)
+    middle = np.zeros(X.shape[1])
+    spread = np.ones(X.shape[1])
+    for f in np.flatnonzero(some):
+        values = X[known[:, f], f]
+        low, middle[f], high = np.percentile(values, [25, 50, 75])
+        spread[f] = high - low or values.std() or 1.0
+    filled = np.where(known, X, middle)
+    return filled if raw else (filled - middle) / spread
+
+
+def farthest_points(X: np.ndarray, k: int, first: int) -> np.ndarray:
+    """Indices of ``k`` rows, each the farthest from those before it; O(n k) (Algorithm 2).
+
+    >>> farthest_points(np.array([[0.0], [1.0], [5.0], [9.0]]), 3, first=0).tolist()
+    [0, 3, 2]
+    """
+    chosen = np.empty(k, np.int64)
+    nearest = np.full(len(X), np.inf)
+    norms = np.einsum("ij,ij->i", X, X)
+    here = first
+    for i in range(k):
+        chosen[i] = here
+        distance = norms - 2.0 * (X @ X[here]) + norms[here]
+        np.minimum(nearest, np.maximum(distance, 0.0), out=nearest)
+        nearest[here] = -1.0
+        here = int(nearest.argmax())
+    return chosen

@@ -1,0 +1,233 @@
+"""Secrets at rest: a container as it is, or encrypted under a passphrase.
+
+Without a passphrase the container of `timbermark.files` is written as it is, readable by its owner
+only. With one, that whole container is encrypted (scrypt, then AES-256-GCM) and put as bytes into
+a container of the same kind and version, which says how. docs/mark-format.md describes both.
+"""
+
+import os
+import re
+import secrets
+import stat
+import unicodedata
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import atomic_write, container_bytes, read_container
+from timbermark.files.limits import Arrays, Meta
+from timbermark.ownership.plain import encode, is_unicode
+
+CIPHER = "scrypt+aes-256-gcm"
+_DOMAIN = b"timbermark/seal/1"
+_OWNER_ONLY = 0o600
+_SALT_BYTES, _NONCE_BYTES, _KEY_BYTES = 16, 12, 32
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
+_FOREIGN = "it was not written by timbermark, do not trust it."
+
+
+class PassphraseError(InputError):
+    """A passphrase that is wrong, missing, or given where none is needed."""
+
+
+class PassphraseNeededError(PassphraseError):
+    """The file is encrypted and no passphrase was given: ask for one and try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScryptCost:
+    """What one guess of a passphrase costs: 128 · n · r bytes of memory, p times over.
+
+    >>> ScryptCost().memory // 2**20
+    128
+    """
+
+    n: int = 1 << 17
+    r: int = 8
+    p: int = 1
+
+    @property
+    def memory(self) -> int:
+        """Bytes needed at once."""
+        return 128 * self.n * self.r
+
+    def is_bearable(self) -> bool:
+        """Return whether a file may ask for this: at most 256 MiB, and never trivially little.
+
+        >>> ScryptCost().is_bearable(), ScryptCost(n=1 << 30).is_bearable()
+        (True, False)
+        """
+        whole = all(type(number) is int for number in (self.n, self.r, self.p))
+        return (
+            whole
+            and self.n >= 1 << 10
+            and self.n & (self.n - 1) == 0
+            and 1 <= self.r <= 64
+            and 1 <= self.p <= 4
+            and self.memory <= 256 << 20
+        )
+
+
+COST = ScryptCost()
+
+
+def seal(
+    kind: str,
+    version: int,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, AnyArray],
+    passphrase: str | None = None,
+) -> bytes:
+    """Return a container as bytes, encrypted if there is a passphrase.
+
+    The arguments are those of `container_bytes`; the metadata must not have the key ``cipher``.
+    The passphrase is taken in Unicode's form NFC, so that every keyboard gives the same.
+
+    Raises InputError for an empty passphrase and as `container_bytes` does.
+
+    >>> unseal(seal("note", 1, {"a": 1}, {}, "open sesame"), "note", 1, "open sesame")
+    (1, {'a': 1}, {})
+    """
+    content = container_bytes(kind, version, meta, arrays)
+    if passphrase is None:
+        return content
+    salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
+    how = {
+        "cipher": CIPHER,
+        "scrypt": asdict(COST),
+        "salt": salt.hex(),
+        "nonce": nonce.hex(),
+    }
+    cipher = _cipher(passphrase, salt, COST)
+    sealed = cipher.encrypt(nonce, content, _bound(kind, version, how))
+    return container_bytes(kind, version, how, {"sealed": np.frombuffer(sealed, np.uint8)})
+
+
+def unseal(
+    source: str | os.PathLike[str] | bytes,
+    kind: str,
+    max_version: int,
+    passphrase: str | None = None,
+) -> tuple[int, Meta, Arrays]:
+    """Return the version, metadata and arrays that `seal` was given, from a file or from bytes.
+
+    Raises PassphraseNeededError if it is encrypted and there is no passphrase, PassphraseError if
+    the passphrase does not open it or none is needed, FileFormatError and OSError as
+    `read_container` does. A wrong passphrase and a forged content cannot be told apart.
+    """
+    name = "The data" if isinstance(source, bytes) else os.fspath(source)
+    version, meta, arrays = read_container(source, kind, max_version)
+    if "cipher" not in meta:
+        if passphrase is not None:
+            raise PassphraseError(
+                f"{name} is not encrypted, so no passphrase opens it.",
+                hint="leave the passphrase out; save the file again with one to encrypt it.",
+            )
+        return version, meta, arrays
+    salt, nonce, cost, sealed = _read_how(meta, arrays, name)
+    if passphrase is None:
+        raise PassphraseNeededError(f"{name} is encrypted.", hint="give its passphrase.")
+    # Only what is encrypted pays for the import.
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        content = _cipher(passphrase, salt, cost).decrypt(
+            nonce, sealed, _bound(kind, version, meta)
+        )
+    except InvalidTag:
+        raise PassphraseError(
+            f"The passphrase does not open {name}.",
+            hint="check it; if it is right, the file is not the one that you saved.",
+        ) from None
+    return read_container(content, kind, version)
+
+
+def save_sealed(
+    path: str | os.PathLike[str], content: bytes, what: str, *, force: bool = False
+) -> None:
+    """Write a secret file atomically, readable by its owner only.
+
+    Raises InputError if the file exists, unless ``force``, and as `atomic_write` does.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_sealed(folder + "/x", b"secret", "note")
+    ...     oct(os.stat(folder + "/x").st_mode & 0o777)
+    '0o600'
+    """
+    if not force and os.path.lexists(path):
+        raise InputError(
+            f"{os.fspath(path)} exists already, the {what} was not written.",
+            hint="choose another name, or force=True to replace it.",
+        )
+    atomic_write(path, content, mode=_OWNER_ONLY)
+
+
+def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:
+    """Warn if others than its owner may read a secret file; systems without such modes are silent.
+
+    Raises OSError if there is no such file.
+    """
+    if os.name != "posix":
+        return
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        warnings.warn(
+            f"{os.fspath(path)} is a secret {what}, but others may read it (mode {mode:04o}). "
+            f"Hint: chmod 600 {os.fspath(path)}",
+            stacklevel=3,
+        )
+
+
+def _read_how(meta: Meta, arrays: Arrays, name: str) -> tuple[bytes, bytes, ScryptCost, bytes]:
+    if meta.keys() != {"cipher", "scrypt", "salt", "nonce"} or arrays.keys() != {"sealed"}:
+        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN)
+    if meta["cipher"] != CIPHER:
+        raise FileFormatError(
+            f"{name} is encrypted in an unknown way, {meta['cipher']!r}.",
+            "pip install --upgrade timbermark",
+        )
+    salt, nonce = _read_hex(meta["salt"], _SALT_BYTES), _read_hex(meta["nonce"], _NONCE_BYTES)
+    sealed = arrays["sealed"]
+    if salt is None or nonce is None or sealed.dtype != np.uint8 or sealed.ndim != 1:
+        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN)
+    asked = meta["scrypt"]
+    if not isinstance(asked, dict) or asked.keys() != {"n", "r", "p"}:
+        raise FileFormatError(f"{name} does not say what a guess costs.", _FOREIGN)
+    cost = ScryptCost(**asked)
+    if not cost.is_bearable():
+        raise FileFormatError(
+            f"{name} asks for scrypt with n={cost.n}, r={cost.r}, p={cost.p}, which is out of "
+            "bounds.",
+            _FOREIGN,
+        )
+    return salt, nonce, cost, sealed.tobytes()
+
+
+def _read_hex(text: object, n_bytes: int) -> bytes | None:
+    if isinstance(text, str) and len(text) == 2 * n_bytes and _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    return None
+
+
+def _bound(kind: str, version: int, how: Mapping[str, Any]) -> bytes:
+    """What the cipher authenticates beside the content: any change to it is a wrong passphrase."""
+    return _DOMAIN + encode({**how, "kind": kind, "version": version})
+
+
+def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
+    if not isinstance(passphrase, str) or not passphrase or not is_unicode(passphrase):
+        raise PassphraseError(
+            "The passphrase is empty or not text.", hint="several random words are a good one."
+        )
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    secret = unicodedata.normalize("NFC", passphrase).encode()
+    scrypt = Scrypt(salt=salt, length=_KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
+    return AESGCM(scrypt.derive(secret))
