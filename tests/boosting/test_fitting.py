@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.comparing import (
@@ -12,7 +12,7 @@ from tests.boosting.comparing import (
     n_leaves,
 )
 from tests.boosting.naive import naive_mix, naive_train
-from tests.boosting.strategies import cases, noise_case
+from tests.boosting.strategies import cases, few, many, noise_case
 from timbermark.boosting import fitting
 from timbermark.boosting.data import TrainingData, choose_scale
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
@@ -43,7 +43,7 @@ def assert_naive(data, params):
     return trained
 
 
-@settings(max_examples=200)
+@many
 @given(cases())
 def test_training_is_that_of_the_naive_grower(case):
     assert_naive(case.data, case.params)
@@ -108,7 +108,7 @@ def test_threads_change_nothing(n_classes, max_bins):
         assert_same_training(fit(case.data, params, n_threads=n_threads), expected)
 
 
-@settings(max_examples=15)
+@few
 @given(cases())
 def test_threads_change_nothing_on_odd_data(case):
     expected = fit(case.data, case.params)
@@ -134,7 +134,7 @@ def test_shared_histograms_change_nothing(monkeypatch, share_above, n_threads):
 def test_shared_histograms_change_nothing_on_odd_data(monkeypatch):
     monkeypatch.setattr(fitting, "share_above", 0)
 
-    @settings(max_examples=15)
+    @few
     @given(cases())
     def check(case):
         expected = fit(case.data, case.params)

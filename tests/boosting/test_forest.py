@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.boosting.comparing import n_leaves, used_nodes
 from tests.boosting.strategies import cases, noise_case
@@ -20,7 +20,6 @@ def fit(case):
     return trained, to_ensemble(trained.forest, case.data.bins, case.data.n_classes, scale)
 
 
-@settings(max_examples=100)
 @given(cases())
 def test_the_ensemble_sends_training_rows_where_training_did(case):
     trained, ensemble = fit(case)

@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.ensembles import numeric, random_ensemble, random_rows
-from tests.boosting.strategies import cases, noise_case
+from tests.boosting.strategies import cases, many, noise_case
 from tests.trees.strategies import ensembles, ensembles_and_rows, rows_for
 from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
@@ -54,13 +54,12 @@ def numeric_ensembles_and_rows(draw):
     return tamed(ensemble, draw(rows_for(ensemble)))
 
 
-@settings(max_examples=300)
+@many
 @given(numeric_ensembles_and_rows())
 def test_margins_of_numeric_ensembles_are_those_of_the_reference(given):
     assert_same(*given)
 
 
-@settings(max_examples=150)
 @given(ensembles_and_rows())
 def test_whatever_is_declined_the_reference_does(given):
     ensemble, X = tamed(*given)
@@ -195,7 +194,6 @@ def test_what_it_cannot_do_it_declines():
     assert make_predictor(stump(missing_kind=[2, 1, 1])) is not None
 
 
-@settings(max_examples=100)
 @given(cases())
 def test_margins_of_training_rows_are_those_of_training(case):
     scale = choose_scale(case.data)

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.comparing import assert_same_forest, n_leaves, used_nodes
 from tests.boosting.naive import Sums, gradients, naive_paths, naive_value
-from tests.boosting.strategies import cases, cases_with_additions, noise_case
+from tests.boosting.strategies import cases, cases_with_additions, many, noise_case
 from timbermark.boosting import updating
 from timbermark.boosting.data import choose_scale, empty_data
 from timbermark.boosting.fitting import train
@@ -52,7 +52,7 @@ def train_again(case):
     return fit(case.whole, case.params, choose_scale(case.data)).forest
 
 
-@settings(max_examples=200)
+@many
 @given(cases_with_additions())
 def test_without_patience_and_tolerance_it_is_training_again(case):
     assert_same_forest(update(case, 0.0, 0.0), train_again(case))
@@ -101,7 +101,6 @@ def assert_sound(forest, case):
     assert margins(ensemble, case.all_rows).tobytes() == total.tobytes()
 
 
-@settings(max_examples=100)
 @given(cases_with_additions(), patiences, tolerances)
 def test_a_lazy_update_is_sound(case, patience, tolerance):
     assert_sound(update(case, patience, tolerance), case)
@@ -136,7 +135,6 @@ def assert_sums_are_current(forest, case):
 
 
 # Rows whose margins moved are taken out of the old sums and put back in: nothing may be left over.
-@settings(max_examples=100)
 @given(cases_with_additions(), patiences)
 def test_without_tolerance_all_sums_are_up_to_date(case, patience):
     assert_sums_are_current(update(case, patience, 0.0), case)

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_paths
-from tests.kernels.making import SHIFT, Tiny, grow_tiny, integers, new_nodes, tinies
+from tests.kernels.making import (
+    SHIFT,
+    Tiny,
+    grow_tiny,
+    integers,
+    make_binned,
+    new_nodes,
+    tinies,
+)
 from tests.kernels.test_histogram import filled
 from timbermark.boosting.updating import _scratch
 from timbermark.kernels.layout import N_NODES, NODE, PLACE

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.boosting.comparing import assert_same_as_naive, assert_same_forest, n_leaves
 from tests.boosting.naive import naive_train
-from tests.boosting.strategies import cases, cases_with_additions, noise_case
+from tests.boosting.strategies import cases, cases_with_additions, few, noise_case
 from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.params import TrainParams
@@ -20,7 +20,7 @@ def fit(data, params, scale):
         return train(data, params, scale, workers, record=True)
 
 
-@settings(max_examples=25)
+@few
 @given(cases(max_rows=12))
 def test_training_is_that_of_the_naive_grower(case):
     scale = choose_scale(case.data)
@@ -28,7 +28,7 @@ def test_training_is_that_of_the_naive_grower(case):
     assert_same_as_naive(trained, naive_train(case.data, case.params, scale), scale.shift)
 
 
-@settings(max_examples=25)
+@few
 @given(cases_with_additions(max_added=3))
 def test_renewing_without_patience_and_tolerance_is_training_again(case):
     scale = choose_scale(case.data)

@@ -30,7 +30,7 @@ class OwnerKey:
     >>> key.mark_secret(bytes(16)) == key.mark_secret(bytes(16))
     True
     >>> OwnerKey(bytes(32))
-    OwnerKey(fingerprint='8e96e7d27b0ed0ea')
+    OwnerKey(fingerprint='c648a9197a22dc69')
     """
 
     secret: bytes = field(repr=False)
@@ -83,7 +83,7 @@ class OwnerKey:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     OwnerKey(bytes(32)).save(folder + "/owner.key")
         ...     OwnerKey.load(folder + "/owner.key")
-        OwnerKey(fingerprint='8e96e7d27b0ed0ea')
+        OwnerKey(fingerprint='c648a9197a22dc69')
         """
         content = seal(KIND, FORMAT_VERSION, {"secret": self.secret.hex()}, {}, passphrase)
         save_sealed(path, content, "owner key", force=force)

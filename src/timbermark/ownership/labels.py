@@ -4,7 +4,8 @@ How answers are read depends on the classes alone, never on the symbols, so that
 reading is, chance matches no more often than the verdict says.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -23,14 +24,17 @@ _MISSING_TEXTS = ("", "nan", "none", "null", "<na>")
 _LABELS_PLEASE = "answer with one label per row, as predict does, not predict_proba."
 
 
-def check_classes(given: Iterable[Any]) -> tuple[Label, ...]:
+def check_classes(given: Any) -> tuple[Label, ...]:
     """Return the labels of a model as Python values, in the given order.
 
-    Raises InputError unless there are at least two, distinct, and all bool, int, float or str.
+    Raises InputError unless it is a list, tuple or array of at least two, all distinct, and all
+    bool, all int, all float or all str.
 
     >>> check_classes(np.array([3, 5]))
     (3, 5)
     """
+    if not isinstance(given, list | tuple | np.ndarray):
+        raise InputError("The classes are no list of labels.", hint="give them in their order.")
     classes: tuple[Any, ...] = tuple(freeze(label, "classes") for label in given)
     kinds = {type(label) for label in classes}
     if len(kinds) > 1 or not kinds <= set(_LABEL_TYPES):
@@ -59,16 +63,13 @@ def list_answers(response: Any, n: int) -> list[Any]:
     """
     if response is None or isinstance(response, str | bytes | Mapping | set | frozenset):
         _refuse(f"The suspect answered with {type(response).__name__}, not with labels.")
-    if np.ma.isMaskedArray(response):
-        answers = np.array(response.tolist(), dtype=object)
-    elif isinstance(response, list | tuple):
+    try:
         answers = _array_of(response)
-    elif hasattr(response, "__array__") or hasattr(response, "__len__"):
-        answers = np.asarray(response)
-    elif hasattr(response, "__iter__"):
-        answers = _array_of(list(response))
-    else:
-        answers = np.asarray(None)
+    except Exception as error:  # the conversion may be the suspect's own code
+        raise InputError(
+            f"The suspect's answer, {type(response).__name__}, is no list of labels ({error}).",
+            hint=_LABELS_PLEASE,
+        ) from error
     if answers.ndim == 0:
         _refuse(f"The suspect answered with one {type(response).__name__}, not with labels.")
     if answers.ndim > 2 or (answers.ndim == 2 and answers.shape[1] != 1):
@@ -98,7 +99,8 @@ def read_answers(answers: Sequence[Any], classes: tuple[Label, ...]) -> ClassInd
     table: dict[Any, int] = {label: number for number, label in enumerate(classes)}
     if isinstance(classes[0], float):
         for number, label in enumerate(classes):
-            table.setdefault(float(np.float32(label)), number)
+            # A suspect that counts in single precision answers 0.1 with another number.
+            table.setdefault(_single(float(label)), number)
     numbers = [_number(answer, table, readings) for answer in answers]
     return np.array(numbers, dtype=CLASS_INDEX)
 
@@ -120,9 +122,7 @@ def _as_bool(answer: Any) -> Iterator[bool]:
 
 def _as_int(answer: Any) -> Iterator[int]:
     number = _as_number(answer)
-    if isinstance(number, int):
-        yield int(number)
-    elif number is not None and number.is_integer():
+    if isinstance(number, int) or (number is not None and number.is_integer()):
         yield int(number)
 
 
@@ -130,6 +130,7 @@ def _as_float(answer: Any) -> Iterator[float]:
     number = _as_number(answer)
     if number is not None:
         yield number
+        yield _single(number)
 
 
 def _as_text(answer: Any) -> Iterator[str]:
@@ -167,6 +168,11 @@ def _as_number(answer: Any) -> int | float | None:
     return None
 
 
+def _single(number: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
 def _is_missing(answer: Any) -> bool:
     if isinstance(answer, str):
         return answer.strip().lower() in _MISSING_TEXTS
@@ -185,12 +191,15 @@ def _plain(answer: Any) -> Any:
     return answer
 
 
-def _array_of(response: Sequence[Any]) -> AnyArray:
-    try:
-        # As objects, or else [1, None] would become text.
-        return np.array(response, dtype=object)
-    except ValueError:
-        _refuse("The suspect answered with lists of different lengths, not with labels.")
+def _array_of(response: Any) -> AnyArray:
+    if np.ma.isMaskedArray(response):
+        response = response.tolist()
+    elif hasattr(response, "__array__"):
+        return np.asarray(response)
+    elif hasattr(response, "__iter__"):
+        response = list(response)
+    # As objects, or else [1, None] would become text.
+    return np.array(response, dtype=object)
 
 
 def _refuse_scores(answers: Sequence[Any], classes: tuple[Label, ...]) -> None:
@@ -202,7 +211,7 @@ def _refuse_scores(answers: Sequence[Any], classes: tuple[Label, ...]) -> None:
 
 def _is_fraction(answer: Any) -> bool:
     number = _as_number(answer)
-    return isinstance(number, float) and number == number and not number.is_integer()
+    return isinstance(number, float) and math.isfinite(number) and not number.is_integer()
 
 
 def _refuse(message: str) -> NoReturn:

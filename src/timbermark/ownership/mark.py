@@ -114,8 +114,8 @@ class Mark:
             model_digest=model_digest,
             feature_names=None if feature_names is None else tuple(feature_names),
             classes=tuple(classes),
-            triggers=np.asarray(triggers),
-            alphabets=np.asarray(alphabets),
+            triggers=_matrix(triggers, "triggers"),
+            alphabets=_matrix(alphabets, "alphabets"),
             created=datetime.now(UTC).strftime(_TIME),
             about={} if about is None else about,
         )
@@ -298,8 +298,8 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def _freeze_triggers(given: AnyArray) -> Rows:
-    array = np.asarray(given)
+def _freeze_triggers(given: ArrayLike) -> Rows:
+    array = _matrix(given, "triggers")
     _require(
         array.ndim == 2 and array.dtype.kind in "biuf",
         f"triggers of type {array.dtype} and shape {array.shape} are no matrix of numbers",
@@ -312,14 +312,15 @@ def _freeze_triggers(given: AnyArray) -> Rows:
         f"a mark has 1 to {MAX_TRIGGERS} triggers of at least one feature.",
     )
     triggers = np.array(array, dtype=FEATURE_VALUE, order="C")
-    exact = array.dtype.kind not in "iu" or (triggers.astype(array.dtype) == array).all()
+    with np.errstate(invalid="ignore"):
+        exact = array.dtype.kind not in "iu" or (triggers.astype(array.dtype) == array).all()
     _require(
         bool(exact) and not np.isinf(triggers).any(),
         "the triggers hold infinity or whole numbers beyond 2^53",
         "use rows that every suspect can be asked.",
     )
-    triggers[np.isnan(triggers)] = np.nan
     triggers += 0.0  # turns -0.0 into 0.0
+    triggers[np.isnan(triggers)] = np.nan
     _require(
         len({row.tobytes() for row in triggers}) == k,
         "two triggers are the same row",
@@ -329,8 +330,8 @@ def _freeze_triggers(given: AnyArray) -> Rows:
     return triggers
 
 
-def _freeze_alphabets(given: AnyArray, triggers: Rows, classes: tuple[Label, ...]) -> ClassIndices:
-    array = np.asarray(given)
+def _freeze_alphabets(given: ArrayLike, triggers: Rows, classes: tuple[Label, ...]) -> ClassIndices:
+    array = _matrix(given, "alphabets")
     _require(
         array.ndim == 2 and array.dtype.kind in "iu",
         f"alphabets of type {array.dtype} and shape {array.shape} are no matrix of class numbers",
@@ -353,6 +354,15 @@ def _freeze_alphabets(given: AnyArray, triggers: Rows, classes: tuple[Label, ...
     alphabets = np.array(array, dtype=CLASS_INDEX, order="C")
     alphabets.flags.writeable = False
     return alphabets
+
+
+def _matrix(given: ArrayLike, name: str) -> AnyArray:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise InputError(
+            f"The {name} are rows of different lengths.", hint="give a matrix."
+        ) from None
 
 
 def _freeze_names(given: object, d: int) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 
-Plain: TypeAlias = "None | bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]"
+Plain: TypeAlias = "bool | int | float | str | Sequence[Plain] | Mapping[str, Plain] | None"
 
 _DEEPEST = 16
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1

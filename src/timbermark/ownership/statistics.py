@@ -53,7 +53,7 @@ def p_value(bits: float) -> float:
     >>> p_value(1.0), p_value(2000.0) > 0
     (0.5, True)
     """
-    return max(2.0**-bits, _LEAST_P)
+    return max(math.exp2(-bits), _LEAST_P)
 
 
 def show_p_value(bits: float) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from timbermark.dtypes import AnyArray, Rows
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import read_container
@@ -47,7 +45,7 @@ def open_suspect(suspect: Any) -> Suspect:
     if isinstance(suspect, str | os.PathLike):
         return _open_file(suspect)
     if not isinstance(suspect, type):
-        if callable(getattr(suspect, "predict", None)):
+        if callable(_attribute(suspect, "predict")):
             return _open_estimator(suspect)
         if callable(suspect):
             name = getattr(suspect, "__name__", type(suspect).__name__)
@@ -66,7 +64,7 @@ def _open_estimator(model: Any) -> Suspect:
         description=type(model).__name__,
         answer=model.predict,
         feature_names=known,
-        n_features=None if count is None else int(count),
+        n_features=len(known) if known is not None else None if count is None else int(count),
         takes_frames=known is not None,
     )
 
@@ -129,6 +127,7 @@ def ask(suspect: Suspect, rows: Rows) -> Any:
 
     Raises InputError if the suspect raises anything, with that as its cause.
 
+    >>> import numpy as np
     >>> ask(open_suspect(lambda X: X[:, 0] > 0), np.array([[1.0], [-1.0]]))
     array([ True, False])
     """

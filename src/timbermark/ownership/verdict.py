@@ -1,6 +1,5 @@
 """The verdict: what a suspect's answers prove, in plain words and in bits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +30,7 @@ class Verdict:
     >>> print(Verdict("Ann", "00", "model", matched=128, trials=128, q=4))
     marked: 128 of 128 symbols match, evidence 2^-256 (level public)
     >>> print(Verdict("Ann", "00", "model", matched=35, trials=128, q=4, outside=9))
-    not marked: 35 of 128 symbols match, evidence 2^-1.4 (level none)
+    not marked: 35 of 128 symbols match, evidence 2^-1.7 (level none)
     """
 
     owner: str  # of the mark
@@ -83,7 +82,7 @@ class Verdict:
         >>> Verdict("Ann", "00", "model", matched=128, trials=128, q=4).to_dict()["p_value_text"]
         '2^-256'
         """
-        shown: Mapping[str, Any] = {
+        return {
             "marked": self.marked,
             "level": self.level,
             "evidence_bits": self.evidence_bits,
@@ -99,7 +98,6 @@ class Verdict:
             "mark_id": self.mark_id,
             "suspect": self.suspect,
         }
-        return dict(shown)
 
     def __str__(self) -> str:
         said = "marked" if self.marked else "not marked"

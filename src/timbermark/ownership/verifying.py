@@ -110,7 +110,7 @@ def _match_columns(
             )
     known = mark.feature_names
     if wanted is None or known is None or (feature_names is None and not set(wanted) & set(known)):
-        # Names that have nothing in common (f0, Column_0) were made up by a library: take the place.
+        # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
         n_wanted = suspect.n_features if wanted is None else len(wanted)
         if n_wanted not in (None, mark.n_features):
             raise InputError(
