@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark.estimator import TimberClassifier
+    from timbermark.marking.embedding import embed
+    from timbermark.marking.planning import plan
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.ownership.mark import Mark
+    from timbermark.ownership.verifying import verify
 
 __version__ = "0.1.0"
 
-__all__ = ["TimberClassifier", "__version__"]
+__all__ = ["Mark", "OwnerKey", "TimberClassifier", "__version__", "embed", "plan", "verify"]
 
 _HOME = {
+    "Mark": "timbermark.ownership.mark",
+    "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
+    "embed": "timbermark.marking.embedding",
+    "plan": "timbermark.marking.planning",
+    "verify": "timbermark.ownership.verifying",
 }
 
 

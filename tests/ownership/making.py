@@ -35,11 +35,9 @@ def make_mark(k=32, d=3, q=4, n_classes=6, seed=0, **changes):
 
 
 def obedient(mark):
-    """A suspect that has learnt the mark, whatever the order of the rows."""
-    memory = {
-        row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)
-    }
-    return lambda X: [memory[row.tobytes()] for row in X]
+    """A suspect that has learnt the mark, whatever the order of the rows, and nothing else."""
+    memory = {row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)}
+    return lambda X: [memory.get(row.tobytes()) for row in X]
 
 
 def resigned(data):

@@ -285,7 +285,8 @@ def test_a_broken_description_is_refused(sealed_file, change):
 
 
 @pytest.mark.parametrize(
-    "meta", [{}, {"secret": "00"}, {"secret": 1}, {"secret": "G" * 64}, {"secret": "0" * 64, "x": 1}]
+    "meta",
+    [{}, {"secret": "00"}, {"secret": 1}, {"secret": "G" * 64}, {"secret": "0" * 64, "x": 1}],
 )
 def test_a_file_without_a_key_is_refused(tmp_path, meta):
     write(tmp_path / "k", container_bytes("owner-key", 1, meta, {}))

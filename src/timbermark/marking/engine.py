@@ -79,10 +79,12 @@ class Marked:
         with Workers(count_threads(self.model.n_jobs)) as workers:
             return self._fast.margins(X, workers)
 
-    def learn(self, X: np.ndarray, label: np.ndarray, weight: np.ndarray) -> tuple[Ensemble, State]:
+    def learn(
+        self, X: np.ndarray, label: np.ndarray, weight: np.ndarray, mode: str = "lazy"
+    ) -> tuple[Ensemble, State]:
         """The unmarked model with these rows learned in place."""
         with Workers(count_threads(self.model.n_jobs)) as workers:
-            return update_ensemble(self.ensemble, self.state, X, label, weight, workers)
+            return update_ensemble(self.ensemble, self.state, X, label, weight, workers, mode)
 
     def wrap(self, ensemble: Ensemble, state: State | None) -> TimberClassifier:
         """A model of the same type around other trees."""

@@ -38,7 +38,9 @@ class Setting:
     rounds: int
 
 
-def set_answers(marked: Marked, request: Request, margin: float, max_rounds: int) -> Setting:
+def set_answers(
+    marked: Marked, request: Request, margin: float, max_rounds: int, mode: str = "lazy"
+) -> Setting:
     """Learn the request in place, round after round; who did not take gets twice the weight."""
     weight = request.weight.astype(np.float64).copy()
     rounds = 0
@@ -48,6 +50,7 @@ def set_answers(marked: Marked, request: Request, margin: float, max_rounds: int
             np.concatenate([request.X, request.anchor_rows]),
             np.concatenate([request.target, request.anchor_label]),
             np.concatenate([weight, np.ones(len(request.anchor_rows))]),
+            mode,
         )
         gap = gaps(marked.margins(request.X, ensemble), request.target)
         short = gap < margin

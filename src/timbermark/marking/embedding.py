@@ -1,0 +1,263 @@
+"""Embedding a mark: choose triggers, derive their symbols, make the model answer them all.
+
+The symbols come out of a hash over everything else in the mark, so nobody, the owner included, can
+choose them; see docs/mark-format.md. Every symbol is set when this returns, or nothing is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from timbermark.boosting.binning import encode
+from timbermark.boosting.workers import Workers, count_threads
+from timbermark.errors import InputError
+from timbermark.estimator import TimberClassifier
+from timbermark.marking.candidates import Pool
+from timbermark.marking.choosing import Choice, choose, count_labels, count_triggers
+from timbermark.marking.cost import Cost, measure
+from timbermark.marking.engine import Marked
+from timbermark.marking.labels import alphabets
+from timbermark.marking.rows import (
+    distinct_codes,
+    repeated_codes,
+    shared_codes,
+    survives_rounding,
+)
+from timbermark.marking.selection import Selection
+from timbermark.marking.setting import Request, Setting, set_answers
+from timbermark.ownership.keys import OwnerKey
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.statistics import evidence_bits
+
+_MAX_ROUNDS = 10
+_MAX_REPLACEMENTS = 6
+# What a trigger weighs at first. From the training rows it has its own unmarked copy against it.
+_SEPARATE_WEIGHT, _TRAINING_WEIGHT = 1.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResult:
+    """The marked model, of the type that was given; the secret mark; what it cost."""
+
+    model: TimberClassifier
+    mark: Mark
+    cost: Cost
+    strategy: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Everything a mark is chosen from: the model, the pool, and the rows cost is measured on."""
+
+    marked: Marked
+    pool: Pool
+    separate: bool
+    n_rows: int
+    test_rows: np.ndarray
+    test_label: np.ndarray
+    measured_on: str
+
+
+def embed(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    key: OwnerKey,
+    owner: str = "the owner",
+    candidates: tuple[Any, Any] | None = None,
+    validation: tuple[Any, Any] | None = None,
+    strategy: str = "auto",
+    selection: Selection = "confidence",
+    n_triggers: int | str = "auto",
+    alphabet: int | str = "auto",
+    margin: float = 0.5,
+    max_accuracy_loss: float = 0.005,
+    random_state: int = 0,
+    sample_weight: Any = None,
+) -> EmbedResult:
+    """Mark ``model``, trained on ``X`` and ``y``; the model given is never touched.
+
+    ``candidates`` (rows, labels): where triggers are taken from; the training rows if not given.
+    ``validation`` (rows, labels): held-out rows on which the cost is measured; without them it is
+    measured on training rows that are no triggers. ``margin``: how far above all others the
+    wanted label's margin must be. Raises InputError, with nothing made, where the symbols cannot
+    all be set within ``max_accuracy_loss`` (a share: 0.005 is half a point).
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import OwnerKey, TimberClassifier, verify
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=30, random_state=0).fit(X[:1000], y[:1000])
+    >>> result = embed(
+    ...     model, X[:1000], y[:1000], key=OwnerKey.generate(), n_triggers=32,
+    ...     candidates=(X[1000:1400], y[1000:1400]), validation=(X[1400:], y[1400:]),
+    ...     max_accuracy_loss=0.05,
+    ... )
+    >>> verify(result.model, result.mark).level
+    'public'
+    >>> verify(model, result.mark).level
+    'none'
+    """
+    ground = survey(model, X, y, candidates, validation, sample_weight)
+    k = count_triggers(n_triggers, ground.n_rows)
+    q = count_labels(alphabet, len(ground.marked.classes))
+    choice = choose(
+        ground.pool, strategy, selection, k, ground.separate, ground.n_rows, random_state
+    )
+    about = {
+        "strategy": choice.strategy,
+        "selection": str(selection),
+        "candidates": "separate" if ground.separate else "training",
+    }
+    mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin)
+    cost = _measure(ground, mark, setting, replaced)
+    if cost.accuracy_lost > max_accuracy_loss:
+        mark, setting, cost = _with_care(ground, mark, setting, choice, margin, replaced, cost)
+    if cost.accuracy_lost > max_accuracy_loss:
+        raise InputError(
+            f"{k} triggers would cost {100 * cost.accuracy_lost:.2f} points of accuracy, more than "
+            f"the {100 * max_accuracy_loss:.2f} allowed.",
+            hint=f"n_triggers={max(k // 2, 1)} costs about half; or raise max_accuracy_loss.",
+        )
+    marked_model = ground.marked.wrap(setting.ensemble, setting.state)
+    return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
+
+
+def survey(
+    model: Any, X: Any, y: Any, candidates: Any, validation: Any, sample_weight: Any
+) -> Ground:
+    """Check all that was given and find the rows that may become triggers."""
+    marked = Marked(model, X, y, sample_weight)
+    if candidates is None and (X is None or y is None):
+        raise InputError(
+            "There is nothing to choose triggers from.",
+            hint="pass the training rows X and y, or candidates=(rows, labels).",
+        )
+    separate = candidates is not None
+    rows = marked.rows(candidates[0] if candidates is not None else X)
+    label = marked.labels(candidates[1] if candidates is not None else y, len(rows))
+    data = marked.state.data
+    with Workers(count_threads(marked.model.n_jobs)) as workers:
+        codes, _ = encode(data.bins, rows, workers)
+        allowed = survives_rounding(rows, data.bins, workers)
+    if separate:
+        allowed &= distinct_codes(codes) & ~shared_codes(codes, data.codes)
+    else:
+        allowed &= ~repeated_codes(codes)
+    pool = Pool(rows, label, marked.confidence(rows), allowed)
+    if validation is not None:
+        test_rows = marked.rows(validation[0])
+        test_label = marked.labels(validation[1], len(test_rows))
+    elif X is not None:
+        test_rows = marked.rows(X)
+        test_label = marked.labels(y, len(test_rows))
+    else:
+        test_rows, test_label = rows, label
+    if len(test_rows) == 0:
+        raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
+    measured_on = "validation" if validation is not None else "training"
+    return Ground(marked, pool, separate, data.n_rows, test_rows, test_label, measured_on)
+
+
+def _set_all(
+    ground: Ground,
+    choice: Choice,
+    q: int,
+    key: OwnerKey,
+    owner: str,
+    about: dict[str, str],
+    margin: float,
+) -> tuple[Mark, Setting, int]:
+    """Set every symbol; a trigger that cannot be set is replaced and all symbols derived anew."""
+    pool, marked = ground.pool, ground.marked
+    chosen, spare = choice.chosen.copy(), list(choice.spare)
+    names = getattr(marked.model, "feature_names_in_", None)
+    mark = Mark.make(
+        key,
+        owner=owner,
+        model_digest=marked.digest,
+        classes=marked.classes.tolist(),
+        triggers=pool.X[chosen],
+        alphabets=alphabets(pool.confidence[chosen], pool.label[chosen], q),
+        feature_names=None if names is None else [str(name) for name in names],
+        about=about,
+    )
+    replaced = 0
+    for _ in range(_MAX_REPLACEMENTS):
+        setting = set_answers(marked, _request(ground, mark, choice), margin, _MAX_ROUNDS)
+        short = np.flatnonzero(setting.gap < margin)
+        if len(short) == 0:
+            return mark, setting, replaced
+        if len(spare) < len(short):
+            break
+        chosen[short] = [spare.pop(0) for _ in short]
+        replaced += len(short)
+        mark = replace(
+            mark,
+            triggers=pool.X[chosen],
+            alphabets=alphabets(pool.confidence[chosen], pool.label[chosen], q),
+        )
+    done = int((setting.gap >= margin).sum())
+    raise InputError(
+        f"Only {done} of {mark.n_triggers} symbols could be set.",
+        hint=f"ask for n_triggers={max(done // 2, 1)}, or give more candidates.",
+    )
+
+
+def _request(ground: Ground, mark: Mark, choice: Choice) -> Request:
+    beside = np.unique(choice.anchors[choice.anchors >= 0]).astype(np.int64)
+    first = _SEPARATE_WEIGHT if ground.separate else _TRAINING_WEIGHT
+    return Request(
+        np.asarray(mark.triggers),
+        mark.expected_numbers.astype(np.int64),
+        np.full(mark.n_triggers, first),
+        ground.pool.X[beside],
+        ground.pool.label[beside],
+    )
+
+
+def _with_care(
+    ground: Ground,
+    mark: Mark,
+    setting: Setting,
+    choice: Choice,
+    margin: float,
+    replaced: int,
+    cost: Cost,
+) -> tuple[Mark, Setting, Cost]:
+    """The same answers by training again, which disturbs less; the better of the two."""
+    request = replace(_request(ground, mark, choice), weight=setting.weight)
+    exact = set_answers(ground.marked, request, margin, _MAX_ROUNDS, mode="exact")
+    if (exact.gap < margin).any():
+        return mark, setting, cost
+    other = _measure(ground, mark, exact, replaced)
+    better = other.accuracy_lost < cost.accuracy_lost
+    return (mark, exact, other) if better else (mark, setting, cost)
+
+
+def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cost:
+    marked, rows, label = ground.marked, ground.test_rows, ground.test_label
+    if ground.measured_on == "training":
+        triggers = np.asarray(mark.triggers)
+        with Workers(1) as workers:
+            bins = marked.state.data.bins
+            same = shared_codes(encode(bins, rows, workers)[0], encode(bins, triggers, workers)[0])
+        rows, label = rows[~same], label[~same]
+    before = marked.confidence(rows)
+    after = marked.confidence(rows, setting.ensemble)
+    return Cost(
+        measured_on=ground.measured_on,
+        n_rows=len(rows),
+        before=measure(before, label),
+        after=measure(after, label),
+        changed=np.flatnonzero(before.argmax(axis=1) != after.argmax(axis=1)),
+        evidence_bits=evidence_bits(mark.n_triggers, mark.n_triggers, mark.q),
+        n_triggers=mark.n_triggers,
+        rounds=setting.rounds,
+        weights=tuple(setting.weight.tolist()),
+        replaced=replaced,
+    )

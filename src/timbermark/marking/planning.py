@@ -1,0 +1,87 @@
+"""The forecast: what a mark would be, without making one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from timbermark.marking.choosing import choose, count_labels, count_triggers
+from timbermark.marking.embedding import survey
+from timbermark.marking.selection import Selection
+from timbermark.ownership.statistics import Level, evidence_bits, level, matches_needed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What :func:`timbermark.embed` would do.
+
+    ``flips``: how many triggers will, on average, have to change their answer; the others keep
+    it. ``matches_for_public``: how many must survive an attack for the highest level of evidence,
+    None where all would not be enough.
+    """
+
+    strategy: str
+    why: str
+    n_triggers: int
+    alphabet: int
+    usable_rows: int
+    flips: float
+    evidence_bits: float
+    level: Level
+    matches_for_public: int | None
+    accuracy_before: float
+    measured_on: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_triggers} triggers out of {self.usable_rows} usable rows by the "
+            f"{self.strategy} strategy ({self.why}), about {self.flips:.0f} of them to be flipped; "
+            f"evidence 2^-{self.evidence_bits:.0f} (level {self.level})"
+        )
+
+
+def plan(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    candidates: tuple[Any, Any] | None = None,
+    validation: tuple[Any, Any] | None = None,
+    strategy: str = "auto",
+    selection: Selection = "confidence",
+    n_triggers: int | str = "auto",
+    alphabet: int | str = "auto",
+    random_state: int = 0,
+    sample_weight: Any = None,
+) -> Plan:
+    """The forecast for :func:`timbermark.embed` with the same arguments; changes nothing.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import TimberClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=5, random_state=0).fit(X[:1000], y[:1000])
+    >>> forecast = plan(model, X[:1000], y[:1000], candidates=(X[1000:], y[1000:]))
+    >>> forecast.n_triggers, forecast.alphabet, forecast.evidence_bits, forecast.level
+    (50, 4, 100.0, 'public')
+    """
+    ground = survey(model, X, y, candidates, validation, sample_weight)
+    k = count_triggers(n_triggers, ground.n_rows)
+    q = count_labels(alphabet, len(ground.marked.classes))
+    choice = choose(
+        ground.pool, strategy, selection, k, ground.separate, ground.n_rows, random_state
+    )
+    answers = ground.marked.confidence(ground.test_rows).argmax(axis=1)
+    bits = evidence_bits(k, k, q)
+    return Plan(
+        strategy=choice.strategy,
+        why=choice.why,
+        n_triggers=k,
+        alphabet=q,
+        usable_rows=int(ground.pool.allowed.sum()),
+        flips=k * (1 - 1 / q),
+        evidence_bits=bits,
+        level=level(bits),
+        matches_for_public=matches_needed(k, q, 64),
+        accuracy_before=float((answers == ground.test_label).mean()),
+        measured_on=ground.measured_on,
+    )

@@ -1,0 +1,197 @@
+import json
+import re
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from tests.conftest import ROOT
+from tests.ownership import independent
+from tests.ownership.making import KEY, make_mark, marks
+from timbermark.errors import InputError
+from timbermark.ownership import Mark, OwnerKey, derive_symbols, query_order
+from timbermark.ownership.plain import encode, thaw
+
+PAGE = (ROOT / "docs" / "mark-format.md").read_text()
+VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
+
+
+def as_vector(mark):
+    return {
+        **{name: thaw(getattr(mark, name)) for name in
+           ("protocol", "owner", "model_digest", "feature_names", "classes", "created", "about")},
+        "mark_id": mark.mark_id.hex(),
+        "triggers": mark.triggers.tolist(),
+        "alphabets": mark.alphabets.tolist(),
+    }  # fmt: skip
+
+
+def as_mark(vector, secret):
+    parts = {name: vector[name] for name in vector if name in {f.name for f in fields(Mark)}}
+    rows = [[np.nan if x is None else x for x in row] for row in vector["triggers"]]
+    return Mark(
+        **{
+            **parts,
+            "mark_id": bytes.fromhex(vector["mark_id"]),
+            "secret": secret,
+            "triggers": np.array(rows),
+            "alphabets": np.array(vector["alphabets"]),
+        }
+    )
+
+
+def test_vectors_of_the_keys():
+    key = OwnerKey(bytes.fromhex(VECTORS["owner_key"]))
+    assert key == KEY
+    assert key.fingerprint == VECTORS["fingerprint"]
+    for vector in VECTORS["marks"]:
+        mark_id = bytes.fromhex(vector["mark_id"])
+        assert key.mark_secret(mark_id).hex() == VECTORS["mark_secret"]
+        assert independent.hkdf(key.secret, mark_id).hex() == VECTORS["mark_secret"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
+def test_vectors_of_the_symbols(vector):
+    secret = bytes.fromhex(VECTORS["mark_secret"])
+    digest = independent.digest(vector)
+    k, q = np.shape(vector["alphabets"])
+    assert digest.hex() == vector["digest"]
+    assert independent.symbols(secret, digest, k, q) == vector["symbols"]
+    assert independent.order(secret, digest, k) == vector["order"]
+    mark = as_mark(vector, secret)
+    assert mark.digest == digest
+    assert mark.symbols.tolist() == vector["symbols"]
+    assert query_order(secret, digest, k).tolist() == vector["order"]
+    assert list(mark.expected) == vector["expected"]
+    assert mark.made_with(KEY)
+
+
+def test_vector_of_the_encoding():
+    shown = re.search(r"hexadecimal digits,\n\n((?:    .*\n)+)", PAGE)[1]
+    value = {"b": [1, -0.5], "a": "é", "c": None, "d": True}
+    assert re.sub(r"\s", "", shown) == encode(value).hex() == independent.encoding(value).hex()
+
+
+@given(marks())
+def test_any_mark_gives_the_symbols_of_the_independent_implementation(mark):
+    digest = independent.digest(as_vector(mark))
+    k, q = mark.n_triggers, mark.q
+    assert mark.digest == digest
+    assert mark.symbols.tolist() == independent.symbols(mark.secret, digest, k, q)
+    assert query_order(mark.secret, digest, k).tolist() == independent.order(mark.secret, digest, k)
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 4]), st.integers(1, 200))
+def test_more_triggers_only_append_symbols(secret, q, k):
+    long = derive_symbols(secret, bytes(32), 200, q)
+    assert long.max() < q
+    np.testing.assert_array_equal(derive_symbols(secret, bytes(32), k, q), long[:k])
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(1, 300))
+def test_the_order_is_a_permutation(secret, k):
+    assert sorted(query_order(secret, bytes(32), k)) == list(range(k))
+
+
+def test_symbols_are_uniform_over_secrets():
+    """Single symbols, and pairs of neighbours, over many secrets."""
+    rng = np.random.default_rng(7)
+    for q in (2, 4):
+        drawn = np.array([derive_symbols(rng.bytes(32), bytes(32), 64, q) for _ in range(2000)])
+        singles = np.array([np.bincount(column, minlength=q) for column in drawn.T])
+        pairs = np.bincount((drawn[:, ::2] * q + drawn[:, 1::2]).ravel(), minlength=q * q)
+        for seen, freedom in ((singles, 64 * (q - 1)), (pairs, q * q - 1)):
+            expected = seen.sum() / seen.size
+            statistic = ((seen - expected) ** 2 / expected).sum()
+            assert 1e-6 < chi2.sf(statistic, freedom) < 1 - 1e-6
+
+
+def test_orders_are_uniform_over_secrets():
+    rng = np.random.default_rng(8)
+    first = [query_order(rng.bytes(32), bytes(32), 16)[0] for _ in range(4000)]
+    seen = np.bincount(first, minlength=16)
+    assert chi2.sf(((seen - 250) ** 2 / 250).sum(), 15) > 1e-6
+
+
+def test_order_and_symbols_have_nothing_in_common():
+    rng = np.random.default_rng(9)
+    agree = 0
+    for _ in range(500):
+        secret = rng.bytes(32)
+        place = np.argsort(query_order(secret, bytes(32), 64))
+        agree += np.sum((place >= 32) == derive_symbols(secret, bytes(32), 64, 2))
+    assert abs(agree / 32000 - 0.5) < 0.02
+
+
+MARK = make_mark(k=256, n_classes=6)
+
+
+def bumped(array, by):
+    changed = array.copy()
+    changed[3, 1] += by
+    return changed
+
+
+def exchanged(array):
+    changed = array.copy()
+    changed[5] = changed[5][::-1]
+    return changed
+
+
+CHANGES = {
+    "mark_id": {"mark_id": bytes(16)},
+    "secret": {"secret": bytes([MARK.secret[0] ^ 1]) + MARK.secret[1:]},
+    "owner": {"owner": "Ann owner"},
+    "model_digest": {"model_digest": "ab" * 31 + "ac"},
+    "feature_names": {"feature_names": ("f0", "f1", "F2")},
+    "no feature_names": {"feature_names": None},
+    "order of feature_names": {"feature_names": ("f0", "f2", "f1")},
+    "classes": {"classes": (0, 1, 2, 3, 4, 6)},
+    "type of classes": {"classes": tuple(float(c) for c in MARK.classes)},
+    "texts for classes": {"classes": tuple(str(c) for c in MARK.classes)},
+    "triggers": {"triggers": bumped(MARK.triggers, 1e-15)},
+    "order of triggers": {"triggers": MARK.triggers[::-1]},
+    "alphabets": {"alphabets": exchanged(MARK.alphabets)},
+    "created": {"created": "2030-01-02T03:04:06Z"},
+    "about": {"about": {**MARK.about, "rounds": 3}},
+    "type in about": {"about": {**MARK.about, "rounds": 2.0}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changing_anything_gives_symbols_that_look_random(change):
+    changed = replace(MARK, **CHANGES[change])
+    assert changed != MARK
+    fits = np.mean(changed.symbols == MARK.symbols)
+    # A quarter on average; six standard deviations to either side.
+    assert 0.09 < fits < 0.41
+
+
+def test_every_field_is_among_the_changes():
+    changed = {name for change in CHANGES.values() for name in change}
+    assert changed == {field.name for field in fields(Mark)} - {"protocol"}
+
+
+def test_every_bit_of_the_secret_counts():
+    for position in range(256):
+        flipped = bytearray(MARK.secret)
+        flipped[position // 8] ^= 1 << position % 8
+        other = derive_symbols(bytes(flipped), MARK.digest, 256, 4)
+        assert 0.09 < np.mean(other == MARK.symbols) < 0.41
+
+
+@pytest.mark.parametrize("q", [0, 1, 3, 8])
+def test_other_alphabets_are_refused(q):
+    with pytest.raises(InputError, match=f"q={q}"):
+        derive_symbols(bytes(32), bytes(32), 4, q)
+
+
+def test_lengths_are_fixed():
+    for secret, digest in ((bytes(31), bytes(33)), (bytes(33), bytes(31)), (b"", bytes(64))):
+        with pytest.raises(InputError, match="32 bytes each"):
+            derive_symbols(secret, digest, 4, 2)
+        with pytest.raises(InputError, match="32 bytes each"):
+            query_order(secret, digest, 4)
