@@ -88,15 +88,20 @@ def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
     On ``reset`` the number of features and their names are noted in the estimator, else they must
     be the same as then. Raises InputError.
     """
-    rows: np.ndarray = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=np.float64,
-        order="C",
-        ensure_all_finite="allow-nan",
-        ensure_min_samples=1 if reset else 0,
-    )
+    try:
+        rows: np.ndarray = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=1 if reset else 0,
+        )
+    except ValueError as error:
+        raise InputError(
+            str(error), hint="pass a table of numbers, NaN for a missing one."
+        ) from error
     return rows
 
 

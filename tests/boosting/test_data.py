@@ -10,6 +10,7 @@ from tests.boosting.strategies import cases, cases_with_additions, noise_case
 from timbermark.boosting.binning import Bins
 from timbermark.boosting.data import (
     Scale,
+    TrainingData,
     check_scale,
     choose_scale,
     count_fits,
@@ -37,13 +38,11 @@ def data_with(weight):
         return make_data(bins_with(1), X, np.zeros(len(weight), int), weight, 2, workers)
 
 
-@given(
-    st.lists(st.integers(0, 300), min_size=1, max_size=5),
-    st.integers(1, 100).map(lambda percent: percent / 100),
-)
-def test_strata_are_a_share_of_the_thresholds_rounded_up(counts, split_sampling):
-    found = count_strata(bins_with(*counts), split_sampling)
-    assert found.tolist() == [naive_strata(n, split_sampling) for n in counts]
+@pytest.mark.parametrize("percent", [*range(1, 101, 3), 7, 10, 29, 58, 100])
+def test_strata_are_a_share_of_the_thresholds_rounded_up(percent):
+    # In floats 0.07 · 100 is more than 7.
+    found = count_strata(bins_with(*range(201)), percent / 100)
+    assert found.tolist() == [naive_strata(n, percent / 100) for n in range(201)]
 
 
 def test_rows_without_weight_are_left_out():
@@ -101,19 +100,33 @@ def test_binned_view():
     assert binned.count.tolist() == case.data.count.tolist()
 
 
-@given(st.lists(st.floats(2**-10, 2**17, width=32), min_size=1, max_size=40))
-def test_no_sum_can_overflow(weights):
-    data = data_with(weights)
+def assert_no_overflow(weight):
+    """Four times the rows with the largest possible gradients: all sums fit."""
+    weight = np.asarray(weight, np.float32)
+    n = len(weight)
+    nothing = np.zeros((n, 0), np.uint8)
+    data = TrainingData(bins_with(1), nothing, nothing.T, np.zeros(n, np.int32), weight, 2)
     scale = choose_scale(data)
-    # Four times the rows, with the largest possible gradients.
     unit = 2**scale.bits
-    rows = 4 * int(data.count.sum())
-    weight = 4 * float(data.weight.sum(dtype=np.float64))
-    largest_hessian = int(weight * unit / 4) + rows
+    rows = 4 * int(data.count.sum(dtype=np.int64))
+    largest_gradient = int(4 * weight.sum(dtype=np.float64) * unit) + rows
+    largest_hessian = int(weight.sum(dtype=np.float64) * unit) + rows
     assert rows < 2**scale.shift
     assert (largest_hessian << scale.shift) + rows < 2**63
-    assert max(weights) * unit + 1 < 2**31
+    assert largest_gradient < 2**63
+    assert float(weight.max()) * unit + 1 < 2**31
     assert 8 <= scale.bits <= 20
+
+
+@given(st.lists(st.floats(2**-10, 2**17, width=32), min_size=1, max_size=40))
+def test_no_sum_can_overflow(weight):
+    assert_no_overflow(weight)
+
+
+@pytest.mark.parametrize("n_rows", [2**19, 2**20 - 1, 2**20, 3_000_000])
+@pytest.mark.parametrize("weight", [0.3, 1.0, 2.0])
+def test_no_sum_over_many_rows_can_overflow(n_rows, weight):
+    assert_no_overflow(np.full(n_rows, weight))
 
 
 def test_a_few_rows_get_the_finest_scale():

@@ -13,6 +13,7 @@ from tests.boosting.comparing import (
 )
 from tests.boosting.naive import naive_mix, naive_train
 from tests.boosting.strategies import cases, few, many, noise_case
+from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import fitting
 from timbermark.boosting.data import TrainingData, choose_scale
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
@@ -243,13 +244,17 @@ def test_whoever_looks_at_the_progress_may_stop_it(n_classes):
 def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
     original = fitting.train_trees
 
-    def fails(thread, *given):
+    def fails(thread, n_threads, sync, *given):
+        syncs.append(sync)
         if thread == failing:
             raise MemoryError(f"thread {failing}")
-        original(thread, *given)
+        original(thread, n_threads, sync, *given)
 
     monkeypatch.setattr(fitting, "train_trees", fails)
-    with pytest.raises(MemoryError, match=f"thread {failing}"):
+    with (
+        nobody_waits_for_ever() as syncs,
+        pytest.raises(MemoryError, match=f"thread {failing}"),
+    ):
         fit(noise_case(17, 60, 2, 3, PARAMS).data, PARAMS, n_threads=3)
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.boosting.comparing import assert_same_forest, n_leaves, used_nodes
 from tests.boosting.naive import Sums, gradients, naive_paths, naive_value
 from tests.boosting.strategies import cases, cases_with_additions, many, noise_case
+from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import updating
 from timbermark.boosting.data import choose_scale, empty_data
 from timbermark.boosting.fitting import train
@@ -229,12 +230,16 @@ def test_progress_is_told():
 def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
     original = updating.renew_trees
 
-    def fails(thread, *given):
+    def fails(thread, n_threads, sync, *given):
+        syncs.append(sync)
         if thread == failing:
             raise MemoryError(f"thread {failing}")
-        original(thread, *given)
+        original(thread, n_threads, sync, *given)
 
     monkeypatch.setattr(updating, "renew_trees", fails)
     case = noise_case(27, 60, 2, 3, PARAMS, 5)
-    with pytest.raises(MemoryError, match=f"thread {failing}"):
+    with (
+        nobody_waits_for_ever() as syncs,
+        pytest.raises(MemoryError, match=f"thread {failing}"),
+    ):
         update(case, 0.1, INF, n_threads=3)

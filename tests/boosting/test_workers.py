@@ -4,8 +4,9 @@ import threading
 import numpy as np
 import pytest
 
+from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting.workers import Workers, count_threads
-from timbermark.kernels.waiting import STOPPED, meet
+from timbermark.kernels.waiting import meet
 
 THREADS = [1, 2, 4]
 
@@ -110,29 +111,6 @@ def test_one_thread_raises_as_well():
                 attempt()
 
 
-def run_with_help(workers, task):
-    """Run ``in_step``; a kernel that still waits after a minute is freed and the test fails."""
-    syncs = []
-    gave_up = threading.Event()
-
-    def free():
-        gave_up.set()
-        for sync in syncs:
-            sync[STOPPED] = 1
-
-    def remembered(thread, sync):
-        syncs.append(sync)
-        task(thread, sync)
-
-    watch = threading.Timer(60, free)
-    watch.start()
-    try:
-        workers.in_step(remembered)
-    finally:
-        watch.cancel()
-        assert not gave_up.is_set(), "kernels were left waiting"
-
-
 @pytest.mark.parametrize("n_threads", [2, 4])
 @pytest.mark.parametrize("kind", [OwnError, KeyboardInterrupt])
 @pytest.mark.parametrize("failing", [0, -1])
@@ -140,13 +118,18 @@ def test_kernels_do_not_wait_for_a_thread_that_failed(n_threads, kind, failing):
     met = {}
 
     def task(thread, sync):
+        syncs.append(sync)
         met[thread] = [meet(sync, 1, n_threads)]
         if thread == failing % n_threads:
             raise kind("after the first meeting")
         met[thread].append(meet(sync, 2, n_threads))
 
-    with Workers(n_threads) as workers, pytest.raises(kind, match="after the first meeting"):
-        run_with_help(workers, task)
+    with (
+        nobody_waits_for_ever() as syncs,
+        Workers(n_threads) as workers,
+        pytest.raises(kind, match="after the first meeting"),
+    ):
+        workers.in_step(task)
     assert met.pop(failing % n_threads)[0]
     assert len(met) == n_threads - 1
     assert all(result[-1] is False for result in met.values())
@@ -159,14 +142,15 @@ def test_kernels_in_step_wait_for_each_other(n_threads):
     behind = []
 
     def task(thread, sync):
+        syncs.append(sync)
         for i in range(rounds):
             seen[i, thread] = 1
             assert meet(sync, i + 1, n_threads)
             if not seen[i].all():
                 behind.append((i, thread))
 
-    with Workers(n_threads) as workers:
-        run_with_help(workers, task)
+    with nobody_waits_for_ever() as syncs, Workers(n_threads) as workers:
+        workers.in_step(task)
     assert not behind
     assert seen.all()
 

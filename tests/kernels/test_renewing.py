@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_paths
@@ -20,6 +20,7 @@ from timbermark.kernels.layout import N_NODES, NODE, PLACE
 from timbermark.kernels.renewing import (
     finish_renewal,
     goes_left,
+    keeps_split,
     leaves_under,
     renew_tree,
     sort_by_leaf,
@@ -117,6 +118,18 @@ def test_with_patience_rows_and_sums_are_still_those_of_the_nodes(update, patien
     np.testing.assert_array_equal(before, grown.margin)
 
 
+def collected(tiny):
+    """Sums at the candidates of the root."""
+    binned = tiny.binned
+    out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
+    histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
+    collect_candidates(
+        histogram, binned.offsets, binned.n_thresholds, binned.n_strata, binned.firsts,
+        tiny.key, out,
+    )  # fmt: skip
+    return out
+
+
 @given(updates())
 def test_sums_with_touches_are_those_of_all_rows(update):
     """At the root, where all touches are."""
@@ -125,19 +138,46 @@ def test_sums_with_touches_are_those_of_all_rows(update):
     n_touches = touch_all(update, walk)
     walk.order[:n_touches] = np.arange(n_touches)
 
-    def collected(tiny):
-        out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
-        histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
-        collect_candidates(
-            histogram, binned.offsets, binned.n_thresholds, binned.n_strata, binned.firsts,
-            tiny.key, out,
-        )  # fmt: skip
-        return out
-
     place = np.zeros(1, PLACE)
     place["last"] = n_touches
     touched_sums(whole.key, place[0], collected(update.old), binned, walk)
     np.testing.assert_array_equal(walk.sums, collected(whole))
+
+
+@given(updates(), st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
+def test_a_split_is_kept_while_few_candidates_beat_it(update, patience):
+    """At the root, where all touches are."""
+    whole, binned = update.whole, update.whole.binned
+    was = grow_tiny(update.old, update.max_leaves).nodes
+    assume(was[0]["split"] >= 0)
+    walk, _ = _scratch(binned, update.max_leaves, update.old.n_rows)
+    n_touches = touch_all(update, walk)
+    walk.order[:n_touches] = np.arange(n_touches)
+    place = np.zeros(1, PLACE)
+    place["last"] = n_touches
+    old_sums = collected(update.old)
+    touched_sums(whole.key, place[0], old_sums, binned, walk)
+
+    grower = whole.grower()
+    root = grower.new_node(np.arange(whole.n_rows), int(whole.key))
+    node = was[:1].copy()
+    node["g"], node["h"], node["c"] = root.sums.g, root.sums.h, root.sums.c
+    kept, gain = keeps_split(node[0], place[0], was, binned, SHIFT, whole.rule, patience, walk)
+
+    paths = naive_paths(was, binned.codes, binned.n_thresholds)
+    left = grower.sum(np.array([row for row, path in enumerate(paths) if path[1] == 1], int))
+    value = grower.value_of(left, root.sums)
+    if value is None:
+        assert not kept
+        return
+    values = {}
+    for each in grower.candidates(root)[0]:
+        other = grower.value_of(each.left, root.sums)
+        if other is not None:
+            values[each.name >> 1] = max(other, values.get(each.name >> 1, 0.0))
+    beaten_by = sum(other > value for other in values.values())
+    assert kept == (beaten_by <= patience * len(values))
+    assert gain == value - root.sums.score(whole.rule[0])
 
 
 @given(st.lists(st.integers(0, 8), max_size=12))

@@ -76,7 +76,7 @@ def test_equality():
     assert OwnerKey(KEY.secret) == KEY
     assert hash(OwnerKey(KEY.secret)) == hash(KEY)
     assert OwnerKey(bytes(32)) != KEY
-    assert KEY != KEY.secret
+    assert KEY.secret != KEY
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16))

@@ -93,7 +93,6 @@ def test_every_kind_of_list_is_taken():
         iter(numbers),
         (n for n in numbers),
         np.array(["1", "3", "0"], "S1"),
-        np.matrix(numbers).T,
     ):
         assert read_answers(list_answers(form, 3), INTS).tolist() == [1, 2, 0]
 

@@ -21,7 +21,7 @@ def verdict(**changes):
     ("changes", "sentence"),
     [
         ({}, "marked: 128 of 128 symbols match, evidence 2^-256 (level public)"),
-        ({"matched": 60}, "marked: 60 of 128 symbols match, evidence 2^-23.5 (level private)"),
+        ({"matched": 60}, "marked: 60 of 128 symbols match, evidence 2^-23.7 (level private)"),
         ({"matched": 0}, "not marked: 0 of 128 symbols match, evidence 2^-0 (level none)"),
         (
             {"matched": 30, "unanswered": 5},

@@ -158,7 +158,7 @@ def test_columns_go_by_name(names):
         assert isinstance(frame, pd.DataFrame)
         assert list(frame.columns) == names
         memory = dict(zip(map(bytes, MARK.triggers[:, columns].copy()), MARK.expected, strict=True))
-        return [memory[bytes(row)] for row in frame.to_numpy(copy=True, order="C")]
+        return [memory[bytes(row)] for row in np.ascontiguousarray(frame)]
 
     suspect = estimator(predict, feature_names_in_=np.array(names, object))
     assert verify(suspect, MARK).matched == 128
@@ -281,10 +281,10 @@ STUMPS = make_ensemble(
 )
 
 
-def save_classifier(path, classes, names=None, **changes):
+def save_classifier(path, labels, names=None, **changes):
     meta, arrays = ensemble_to_arrays(STUMPS, prefix="trees_")
     meta = {"ensemble": meta, "params": {}, "feature_names": names, "object_labels": False}
-    arrays = {**arrays, "classes": np.array(classes)}
+    arrays = {**arrays, "classes": np.array(labels)}
     for name, value in changes.items():
         (meta if name in meta else arrays)[name] = value
     write_container(path, "classifier", 1, meta, {k: v for k, v in arrays.items() if v is not None})

@@ -33,4 +33,4 @@ def _root(
 
 # Commands register themselves on import; each imports what it needs when it is called, so that
 # `timbermark --help` starts at once.
-from timbermark.cli import demo, inspect, warmup  # noqa: E402, F401
+from timbermark.cli import demo, inspect, keygen, marking, verify, warmup  # noqa: E402, F401

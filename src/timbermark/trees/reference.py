@@ -13,12 +13,13 @@ other. A margin is made in four steps:
 4. With ``init_last`` the sum starts from 0 instead and becomes sum * scale + init.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from timbermark.dtypes import AnyArray, Flags, NodeIndices, Reals
+from timbermark.dtypes import AnyArray, Flags, NodeIndices, Offsets, Reals
 from timbermark.errors import InputError
 from timbermark.trees.ensemble import (
     MISSING_NAN,
@@ -29,6 +30,9 @@ from timbermark.trees.ensemble import (
     Ensemble,
     Objective,
 )
+
+# Rows times trees that walk down together: few trees at a time is slow, many need memory.
+_BLOCK = 1 << 15
 
 
 def leaf_indices(ensemble: Ensemble, X: ArrayLike) -> NodeIndices:
@@ -45,8 +49,9 @@ def leaf_indices(ensemble: Ensemble, X: ArrayLike) -> NodeIndices:
     """
     rows = _cast_rows(ensemble, X)
     leaves = np.empty((len(rows), ensemble.n_trees), dtype=np.int32)
-    for tree in range(ensemble.n_trees):
-        leaves[:, tree] = _walk(ensemble, tree, rows)
+    for first, last in _blocks(ensemble, len(rows)):
+        nodes = _walk(ensemble, first, last, rows) - ensemble.tree_start[first:last, np.newaxis]
+        leaves[:, first:last] = nodes.T
     return leaves
 
 
@@ -134,33 +139,41 @@ def _add_up(e: Ensemble, rows: AnyArray) -> NDArray[np.floating[Any]]:
     total: NDArray[np.floating[Any]] = np.zeros((len(rows), e.n_outputs), dtype=e.sum_dtype)
     if not e.init_last:
         total[:] = init
-    for tree in range(e.n_trees):
-        nodes = e.tree_start[tree] + _walk(e, tree, rows)
+    for first, last in _blocks(e, len(rows)):
+        nodes = _walk(e, first, last, rows)
         # The product of two float32 numbers is exact in float64: this rounds once, as they do.
-        added = (e.value[nodes] * e.tree_weight[tree]).astype(e.sum_dtype)
-        output = e.tree_output[tree]
-        if output < 0:
-            total += added
-        else:
-            total[:, output] += added[:, 0]
+        weight = e.tree_weight[first:last, np.newaxis, np.newaxis]
+        added = (e.value[nodes] * weight).astype(e.sum_dtype)
+        for output, values in zip(e.tree_output[first:last], added, strict=True):
+            if output < 0:
+                total += values
+            else:
+                total[:, output] += values[:, 0]
     if e.init_last:
         total = total * total.dtype.type(e.scale) + init
     return total
 
 
-def _walk(e: Ensemble, tree: int, rows: AnyArray) -> NodeIndices:
-    """Return the leaf of each row in one tree, [n], numbered within the tree."""
-    start, stop = e.tree_start[tree], e.tree_start[tree + 1]
-    left, right, feature = e.left[start:stop], e.right[start:stop], e.feature[start:stop]
-    place = np.zeros(len(rows), dtype=np.int32)
-    walking = np.flatnonzero(left[place] >= 0)
+def _blocks(e: Ensemble, n_rows: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of trees that are walked together: few enough steps, little enough memory."""
+    step = max(1, _BLOCK // max(n_rows, 1))
+    for first in range(0, e.n_trees, step):
+        yield first, min(first + step, e.n_trees)
+
+
+def _walk(e: Ensemble, first: int, last: int, rows: AnyArray) -> Offsets:
+    """Return the leaf of each row in each tree, [last - first, n], counted over all trees."""
+    start = np.repeat(e.tree_start[first:last], len(rows))
+    row = np.tile(np.arange(len(rows)), last - first)
+    place = start.copy()
+    walking = np.flatnonzero(e.left[place] >= 0)
     while walking.size:
         here = place[walking]
-        x = rows[walking, feature[here]].astype(np.float64)
-        there = np.where(_goes_left(e, start + here, x), left[here], right[here])
+        x = rows[row[walking], e.feature[here]].astype(np.float64)
+        there = start[walking] + np.where(_goes_left(e, here, x), e.left[here], e.right[here])
         place[walking] = there
-        walking = walking[left[there] >= 0]
-    return place
+        walking = walking[e.left[there] >= 0]
+    return place.reshape(last - first, len(rows))
 
 
 def _goes_left(e: Ensemble, node: AnyArray, x: Reals) -> Flags:

@@ -1,0 +1,148 @@
+"""`timbermark embed` and `timbermark plan`: a mark, and the forecast of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from timbermark.cli.app import app
+from timbermark.cli.secrets import new_passphrase, unlocked
+from timbermark.errors import InputError
+
+Model = Annotated[Path, typer.Argument(help="The model file.")]
+Train = Annotated[Path | None, typer.Option(help="Training rows, CSV or Parquet.")]
+Label = Annotated[str, typer.Option(help="Name of the label column in all tables.")]
+State = Annotated[Path | None, typer.Option(help="The model's training state, if saved.")]
+Separate = Annotated[Path | None, typer.Option("--candidates", help="Rows to take triggers from.")]
+Validation = Annotated[Path | None, typer.Option(help="Held-out rows to measure the cost on.")]
+Strategy = Annotated[str, typer.Option(help="auto, confidence, cluster, outlier, wrong or random.")]
+Selection = Annotated[str, typer.Option(help="confidence or distance.")]
+Triggers = Annotated[str, typer.Option("--triggers", help="auto, or how many.")]
+Alphabet = Annotated[str, typer.Option(help="auto, 2 or 4.")]
+Seed = Annotated[int, typer.Option(help="For random choices.")]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+@app.command()
+def plan(
+    model: Model,
+    label: Label,
+    train: Train = None,
+    state: State = None,
+    candidates: Separate = None,
+    validation: Validation = None,
+    strategy: Strategy = "auto",
+    selection: Selection = "confidence",
+    triggers: Triggers = "auto",
+    alphabet: Alphabet = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show what a mark would be: triggers, evidence. Changes nothing."""
+    from timbermark.marking.planning import plan as forecast
+
+    given = _given(model, train, label, state, candidates, validation)
+    found = forecast(
+        **given, strategy=strategy, selection=cast(Any, selection), n_triggers=_number(triggers),
+        alphabet=_number(alphabet), random_state=seed,
+    )  # fmt: skip
+    if as_json:
+        names = [n for n in dir(found) if not n.startswith("_")]
+        typer.echo(json.dumps({name: getattr(found, name) for name in names}))
+    else:
+        typer.echo(str(found))
+
+
+@app.command()
+def embed(
+    model: Model,
+    label: Label,
+    key: Annotated[Path, typer.Option(help="Your owner key.")],
+    out: Annotated[Path, typer.Option(help="Where the marked model goes.")],
+    mark: Annotated[Path, typer.Option(help="Where the secret mark goes.")],
+    owner: Annotated[str, typer.Option(help="Whom the mark speaks for.")] = "the owner",
+    train: Train = None,
+    state: State = None,
+    candidates: Separate = None,
+    validation: Validation = None,
+    strategy: Strategy = "auto",
+    selection: Selection = "confidence",
+    triggers: Triggers = "auto",
+    alphabet: Alphabet = "auto",
+    max_accuracy_loss: Annotated[
+        float, typer.Option(help="A share: 0.005 is half a point.")
+    ] = 0.005,
+    seed: Seed = 0,
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
+    for path in (out, mark):
+        if path.exists() and not force:
+            raise InputError(f"{path} exists already.", hint="use --force to overwrite it.")
+    from timbermark.marking.embedding import embed as mark_model
+    from timbermark.ownership.keys import OwnerKey
+
+    owner_key = unlocked(lambda secret: OwnerKey.load(key, secret))
+    given = _given(model, train, label, state, candidates, validation)
+    result = mark_model(
+        **given, key=owner_key, owner=owner, strategy=strategy, selection=cast(Any, selection),
+        n_triggers=_number(triggers), alphabet=_number(alphabet),
+        max_accuracy_loss=max_accuracy_loss, random_state=seed,
+    )  # fmt: skip
+    result.mark.save(mark, new_passphrase(passphrase), force=force)
+    result.model.save(out)
+    if as_json:
+        typer.echo(json.dumps({**result.cost.to_dict(), "strategy": result.strategy}))
+    else:
+        typer.echo(f"{result.cost}\nstrategy: {result.strategy} ({result.why})")
+        typer.echo(f"{out}: the marked model\n{mark}: the secret mark, keep it")
+
+
+def _given(
+    path: Path,
+    train: Path | None,
+    label: str,
+    state: Path | None,
+    candidates: Path | None,
+    validation: Path | None,
+) -> dict[str, Any]:
+    from timbermark.estimator import TimberClassifier
+
+    model = TimberClassifier.load(path)
+    if state is not None:
+        model.load_state(state)
+    X, y = _rows(model, train, label) or (None, None)
+    return {
+        "model": model,
+        "X": X,
+        "y": y,
+        "candidates": _rows(model, candidates, label),
+        "validation": _rows(model, validation, label),
+    }
+
+
+def _rows(model: Any, path: Path | None, label: str) -> tuple[Any, Any] | None:
+    if path is None:
+        return None
+    from timbermark.cli.tables import read_table
+
+    X, y, names = read_table(path, label)
+    expected = getattr(model, "feature_names_in_", None)
+    if expected is not None:
+        missing = [name for name in expected if name not in names]
+        if missing:
+            raise InputError(
+                f"{path} lacks the model's feature '{missing[0]}'.",
+                hint=f"the model wants {', '.join(map(str, expected[:20]))}.",
+            )
+        X = X[:, [names.index(name) for name in expected]]
+    return X, y.astype(str) if y is not None and model.classes_.dtype.kind in "UO" else y
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
