@@ -126,6 +126,7 @@ def accuracy() -> dict:
         mean = {kind: float(np.mean(s)) for kind, s in scores.items()}
         best = max(mean[k] for k in ("lightgbm", "xgboost", "hist"))
         rows.append([name, *mean.values(), 100 * (mean["ours"] - best)])
+        print(name, mean, file=sys.stderr)
         result[name] = {**mean, "best_other": best}
     header = ["data", "ours", "paper preset", "lightgbm", "xgboost", "hist", "points to best"]
     show(f"test accuracy, mean of {SEEDS} seeds", header, rows)
