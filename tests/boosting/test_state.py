@@ -10,6 +10,7 @@ from timbermark.boosting.workers import Workers
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import read_container, write_container
 from timbermark.trees.ensemble import equal
+from timbermark.trees.making import make_ensemble
 from timbermark.trees.reference import margins
 
 PARAMS = TrainParams(max_iter=8, max_leaf_nodes=6, min_samples_leaf=3, seed=5)
@@ -214,3 +215,38 @@ def test_files_that_would_mislead_a_kernel_are_refused(name, spoil, tmp_path):
     write_container(tmp_path / "t", "state", version, meta, missing)
     with pytest.raises(FileFormatError, match="not complete"):
         load_state(tmp_path / "t")
+
+
+def test_a_kept_split_keeps_its_direction_for_missing_values(monkeypatch):
+    X = np.array([[0.0]] * 6 + [[1.0]] * 4)
+    label = np.array([0] * 6 + [1] * 4)
+    params = TrainParams(max_iter=1, max_leaf_nodes=2, min_samples_leaf=1, min_hessian=0.0)
+    with Workers(1) as workers:
+        ensemble, state = fit_ensemble(X, label, None, 2, params, workers)
+        assert ensemble.missing_left[0]
+        new = np.full((4, 1), np.nan), np.zeros(4, np.int64), None
+        monkeypatch.setattr("timbermark.boosting.updating._LARGE_SHARE", 1.0)
+        lazy, _ = update_ensemble(ensemble, state, *new, workers)
+        exact, _ = update_ensemble(ensemble, state, *new, workers, mode="exact")
+    assert lazy.missing_left[0]
+    assert np.array_equal(margins(lazy, np.array([[np.nan]])), margins(exact, [[np.nan]]))
+
+
+def test_heavy_rows_fit_where_they_were_fitted(fitted):
+    X, label, n_classes, *_, workers = fitted
+    weight = np.ones(len(X))
+    weight[0] = 1500.0
+    ensemble, state = fit_ensemble(X, label, weight, n_classes, PARAMS, workers)
+    update_ensemble(ensemble, state, X[:1], label[:1], np.array([1500.0]), workers)
+
+
+def test_models_whose_missing_values_follow_other_rules_are_refused():
+    X = np.array([[0.0], [1.0], [np.nan], [3.0]])
+    label = np.array([0, 1, 0, 1])
+    for kind, rows in ((0, X), (1, np.nan_to_num(X))):
+        model = make_ensemble(
+            n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
+            left=[1, -1, -1], right=[2, -1, -1], value=[0, -1, 1], missing_kind=[kind] * 3,
+        )  # fmt: skip
+        with Workers(1) as workers, pytest.raises(StateError, match="missing values"):
+            rebuild_state(model, rows, label, None, 2, PARAMS, workers)

@@ -1,11 +1,13 @@
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting.workers import Workers, count_threads
+from timbermark.errors import InputError
 from timbermark.kernels.waiting import meet
 
 THREADS = [1, 2, 4]
@@ -168,3 +170,23 @@ def test_count_threads():
     assert count_threads(None) == count_threads(-1) == cores
     assert count_threads(-2) == max(1, cores - 1)
     assert count_threads(-1000) == 1
+
+
+def test_no_threads_at_all_are_refused():
+    with pytest.raises(InputError, match="n_jobs=0"):
+        count_threads(0)
+
+
+def test_all_threads_are_waited_for_when_one_fails():
+    finished = []
+
+    def task(thread):
+        if thread < 2:
+            raise ValueError(thread)
+        time.sleep(0.05)
+        finished.append(thread)
+
+    with Workers(4) as workers:
+        with pytest.raises(ValueError, match=r"0|1"):
+            workers.each(task)
+        assert sorted(finished) == [2, 3]

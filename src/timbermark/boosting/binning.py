@@ -70,7 +70,8 @@ def thresholds_of(values: np.ndarray, weight: np.ndarray | None, max_bins: int) 
     else:
         cut = np.arange(len(distinct) - 1)
     low, high = distinct[cut], distinct[cut + 1]
-    middle = low / 2 + high / 2
+    with np.errstate(invalid="ignore"):
+        middle = low / 2 + high / 2
     return np.where((middle >= low) & (middle < high), middle, low)
 
 

@@ -134,7 +134,7 @@ def choose_scale(data: TrainingData) -> Scale:
     shift = int(4 * data.count.sum(dtype=np.int64)).bit_length()
     heaviest = int(np.ceil(data.weight.max(initial=1.0))).bit_length()
     total = int(np.ceil(data.weight.sum(dtype=np.float64))).bit_length()
-    bits = min(_MOST_BITS, 31 - heaviest, _WORD_BITS - shift - total)
+    bits = min(_MOST_BITS, 30 - heaviest, _WORD_BITS - shift - total)
     if bits < 8:
         raise InputError(
             f"The sample weights add up to {data.weight.sum():.3g}, more than the engine can sum.",

@@ -47,8 +47,8 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
     nodes = forest.nodes[used]
     feature, code, left = nodes["feature"], nodes["code"], nodes["left"]
     inner = left >= 0
-    # A split of missing values against all others: every number is below the largest one.
-    threshold = np.where(inner, np.finfo(np.float64).max, 0.0)
+    # A split of missing values against all others: nothing is above infinity.
+    threshold = np.where(inner, np.inf, 0.0)
     listed = inner & (code < bins.n_thresholds[feature])
     threshold[listed] = bins.values[bins.starts[feature[listed]] + code[listed]]
     return make_ensemble(
@@ -72,13 +72,12 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
 def joined_bins(bins: Bins, ensemble: Ensemble) -> Bins:
     """``bins`` with the thresholds of ``ensemble`` among them."""
     inner = (ensemble.left >= 0) & (ensemble.category_set < 0)
-    largest = np.finfo(np.float64).max
     found = []
     for f in range(bins.n_features):
         own = ensemble.threshold[inner & (ensemble.feature == f)]
         if ensemble.strict:
             own = np.nextafter(own, -np.inf)
-        found.append(np.union1d(bins.thresholds(f), own[np.abs(own) < largest] + 0.0))
+        found.append(np.union1d(bins.thresholds(f), own[np.isfinite(own)] + 0.0))
     starts = np.concatenate([[0], np.cumsum([len(t) for t in found])]).astype(np.int64)
     return Bins(np.concatenate(found), starts)
 
@@ -127,7 +126,9 @@ def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
         cut = threshold[start:stop][order]
         for node in np.flatnonzero(inner):
             known = bins.thresholds(nodes["feature"][node])
-            nodes["code"][node] = np.searchsorted(known, cut[node])
+            # Nothing but a row that is itself minus infinity is at most that.
+            below = cut[node] == -np.inf
+            nodes["code"][node] = -1 if below else np.searchsorted(known, cut[node])
     return forest
 
 

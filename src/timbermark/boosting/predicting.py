@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.boosting.workers import Workers
+from timbermark.errors import InputError
 from timbermark.kernels.binning import assign_codes
 from timbermark.kernels.predicting import MOST_LEAVES, add_margins, add_margins_by_path
 from timbermark.trees import reference
@@ -37,8 +38,14 @@ class Predictor:
     def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
         """float64[n, K] for the float64 matrix ``X``, bit for bit as the reference predictor's."""
         e = self.ensemble
+        if X.ndim != 2 or X.shape[1] != e.n_features:
+            raise InputError(
+                f"The rows have the shape {X.shape}, the model takes {e.n_features} features.",
+                hint="pass a matrix with one column per feature.",
+            )
         if e.input_dtype == "f4":
-            X = X.astype(np.float32).astype(np.float64)
+            with np.errstate(over="ignore"):
+                X = X.astype(np.float32).astype(np.float64)
         missing = bool(np.isnan(X).any())
         codes = self._encode(X, missing, workers)
         inner = e.left >= 0
@@ -47,6 +54,9 @@ class Predictor:
         start = np.zeros(e.n_outputs) if e.init_last else e.init
         out = np.repeat(start[:, None], len(X), axis=1)
         output = e.tree_output.astype(np.int64)
+
+        with np.errstate(over="ignore"):
+            weighted = e.value[:, 0] * np.repeat(e.tree_weight, np.diff(e.tree_start))
 
         def block(thread: int, first: int, last: int) -> None:
             if self.masks is not None:
@@ -58,12 +68,13 @@ class Predictor:
             else:
                 add_margins_by_path(
                     codes, first, last, e.tree_start, column, self.code, e.left,
-                    e.value[:, 0] * np.repeat(e.tree_weight, np.diff(e.tree_start)), output, out,
+                    weighted, output, out,
                 )  # fmt: skip
 
         workers.split(block, len(X))
         if e.init_last:
-            out = out * e.scale + e.init[:, None]
+            with np.errstate(over="ignore", invalid="ignore"):
+                out = out * e.scale + e.init[:, None]
         return np.ascontiguousarray(out.T)
 
     def _encode(self, X: np.ndarray, missing: bool, workers: Workers) -> np.ndarray:
@@ -108,13 +119,15 @@ def make_predictor(ensemble: Ensemble) -> Predictor | None:
         or e.sum_dtype != "f8"
         or (e.tree_output < 0).any()
         or not (e.right[inner] == e.left[inner] + 1).all()
+        or (e.strict and (e.threshold[inner] == -np.inf).any())
     ):
         return None
     node = np.flatnonzero(inner)
     # x < t is x <= (the number before t); -0.0 and 0.0 are equal and must stay one threshold.
     threshold = e.threshold[node] + 0.0
     if e.strict:
-        threshold = np.nextafter(threshold, -np.inf)
+        with np.errstate(over="ignore"):
+            threshold = np.nextafter(threshold, -np.inf)
     order = np.lexsort((threshold, e.feature[node]))
     sorted_feature, sorted_threshold = e.feature[node][order], threshold[order]
     fresh = np.ones(len(order), np.bool_)
@@ -158,12 +171,14 @@ def _make_masks(e: Ensemble) -> Masks | None:
     tree = np.repeat(np.arange(e.n_trees), sizes)
     leaf = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
     total = np.int64(2**MOST_LEAVES - 1)
+    with np.errstate(over="ignore"):
+        value = e.value[leaf, 0] * e.tree_weight[tree[leaf]]
     return Masks(
         split_start=np.searchsorted(split, e.tree_start).astype(np.int64),
         split=split,
         mask=(total & ~taken).astype(np.int32),
         leaf_start=np.searchsorted(np.sort(leaf), e.tree_start).astype(np.int64),
-        value=e.value[leaf, 0] * e.tree_weight[tree[leaf]],
+        value=value,
     )
 
 

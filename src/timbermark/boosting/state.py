@@ -32,7 +32,7 @@ from timbermark.boosting.workers import Workers
 from timbermark.errors import StateError
 from timbermark.kernels.tracing import add_leaves, trace_tree
 from timbermark.kernels.training import derive_gradients
-from timbermark.trees.ensemble import Ensemble, digest
+from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, Ensemble, digest
 
 _MOST_BYTES = 2 * 2**30
 """Beyond this the sums are not kept: an update then trains again."""
@@ -121,6 +121,12 @@ def rebuild_state(
     The model's own thresholds join the bins, so that every split of it can be expressed. For a
     model of our own and the data it was fitted on this is the state that ``fit`` kept.
     """
+    kinds = ensemble.missing_kind[ensemble.left >= 0]
+    if (kinds == MISSING_ZERO).any() or ((kinds == MISSING_NONE).any() and np.isnan(X).any()):
+        raise StateError(
+            "The model has rules for missing values that an in-place update cannot follow.",
+            hint="fill in the missing values and train again.",
+        )
     bins = joined_bins(find_bins(X, weight, params.max_bins, params.seed, workers), ensemble)
     data = make_data(bins, X, label, weight, n_classes, workers)
     params = replace(params, max_iter=ensemble.n_trees // data.n_outputs)

@@ -129,7 +129,7 @@ def _read_forest(
         "its trees",
     )
     _expect(bool(((feature >= 0) & (feature < bins.n_features)).all()), "its features")
-    _expect(bool((nodes["code"] >= 0).all()), "its splits")
+    _expect(bool((nodes["code"] >= -1).all()), "its splits")
     _expect(bool(np.isfinite(nodes["value"]).all()), "its leaf values")
     return forest
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
 
+from timbermark.errors import InputError
 from timbermark.kernels.waiting import STOPPED
 
 Item = TypeVar("Item")
@@ -30,6 +31,8 @@ def count_threads(n_jobs: int | None) -> int:
     cores = cores or 1
     if n_jobs is None:
         return cores
+    if n_jobs == 0:
+        raise InputError("n_jobs=0 is no number of threads.", hint="use None for all cores.")
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
 
@@ -66,8 +69,10 @@ class Workers:
         try:
             task(0)
         finally:
-            for other in others:
-                other.result()
+            # All of them, whatever happened: they may still be writing to the caller's arrays.
+            wait(others)
+        for other in others:
+            other.result()
 
     def in_step(self, task: Callable[[int, np.ndarray], None]) -> None:
         """Run ``task(thread, sync)`` on every thread, for kernels that meet at ``sync``.

@@ -236,9 +236,10 @@ def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth
         kept = found == new["choice"]
     if not kept:
         return True
-    if new["choice"] >= 0:
-        new["missing_left"] = child_sums(new, binned, walk.sums, shift)[2]
     if patience == 0.0:
+        # The majority may lie on the other side by now. With patience the split stays as it is.
+        if new["choice"] >= 0:
+            new["missing_left"] = child_sums(new, binned, walk.sums, shift)[2]
         place["priority"] = new["gain"]
     return False
 
