@@ -77,7 +77,9 @@ def renew(update, grown, patience):
         whole.rule, patience, max_leaves, nodes, walk, growth,
     )  # fmt: skip
     before, after = np.zeros(old.n_rows), np.zeros(whole.n_rows)
-    finish_renewal(was, grown.leaf, nodes, 0.5, whole.rule[0], 50.0, walk, growth, before, after)
+    finish_renewal(
+        was, grown.leaf, nodes, 0.5, whole.rule[0], 50.0, walk, growth, before, after, True
+    )
     return nodes[: growth.control[N_NODES]], before, after
 
 

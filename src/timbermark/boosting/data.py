@@ -154,6 +154,7 @@ def check_scale(scale: Scale, data: TrainingData) -> None:
         )
 
 
-def count_fits(scale: Scale, data: TrainingData) -> bool:
-    """Whether this many rows can be counted below the shift."""
-    return bool(data.count.sum(dtype=np.int64) < 2**scale.shift)
+def count_fits(scale: Scale, *parts: TrainingData) -> bool:
+    """Whether the rows of all parts can be counted below the shift."""
+    total = sum(int(data.count.sum(dtype=np.int64)) for data in parts)
+    return total < int(2**scale.shift)

@@ -43,8 +43,13 @@ def empty_forest(n_trees: int, max_leaves: int, n_outputs: int) -> Forest:
 
 def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ensemble:
     """Codes become thresholds, rectangles become flat arrays; nothing else changes."""
-    used = np.arange(forest.nodes.shape[1]) < forest.n_nodes[:, None]
-    nodes = forest.nodes[used]
+    # Field by field: gathering whole records first moves four times as much memory.
+    used = np.flatnonzero(np.arange(forest.nodes.shape[1]) < forest.n_nodes[:, None])
+    flat = forest.nodes.reshape(-1)
+    nodes = {
+        name: np.take(flat[name], used)
+        for name in ("feature", "code", "left", "missing_left", "value", "c", "h", "gain")
+    }
     feature, code, left = nodes["feature"], nodes["code"], nodes["left"]
     inner = left >= 0
     # A split of missing values against all others: nothing is above infinity.

@@ -42,7 +42,7 @@ _MOST_BYTES = 2 * 2**30
 class State:
     """A model's training: base rows, base trees with their sums, rows added since.
 
-    ``model`` is the digest of the ensemble the state belongs to.
+    ``owner`` is the ensemble the state belongs to, or its digest where it was read from a file.
     """
 
     params: TrainParams
@@ -50,7 +50,12 @@ class State:
     data: TrainingData
     trained: Trained
     added: TrainingData
-    model: str
+    owner: Ensemble | str
+
+    @property
+    def model(self) -> str:
+        """The digest of the ensemble the state belongs to."""
+        return self.owner if isinstance(self.owner, str) else digest(self.owner)
 
     @property
     def has_sums(self) -> bool:
@@ -59,7 +64,7 @@ class State:
 
     def check(self, ensemble: Ensemble) -> None:
         """Raise StateError unless this is the state of ``ensemble``."""
-        if digest(ensemble) != self.model:
+        if ensemble is not self.owner and digest(ensemble) != self.model:
             raise StateError(
                 "This state belongs to another model.",
                 hint="load the state that was saved with this model, or rebuild one from the "
@@ -103,7 +108,7 @@ def fit_data(
     keep = keep_sums and fits_in_memory(data, params)
     trained = train(data, params, scale, workers, record=keep, progress=progress)
     ensemble = to_ensemble(trained.forest, data.bins, data.n_classes, scale)
-    return ensemble, State(params, scale, data, trained, empty_data(data), digest(ensemble))
+    return ensemble, State(params, scale, data, trained, empty_data(data), ensemble)
 
 
 def rebuild_state(
@@ -133,7 +138,7 @@ def rebuild_state(
     scale = choose_scale(data)
     forest = from_ensemble(ensemble, bins, params.max_leaf_nodes)
     trained = trace(forest, ensemble.init, data, params, scale, workers, progress)
-    return State(params, scale, data, trained, empty_data(data), digest(ensemble))
+    return State(params, scale, data, trained, empty_data(data), ensemble)
 
 
 def trace(

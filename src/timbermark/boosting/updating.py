@@ -32,7 +32,7 @@ from timbermark.boosting.state import State, fit_data
 from timbermark.boosting.workers import Workers
 from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
 from timbermark.kernels.updating import renew_trees
-from timbermark.trees.ensemble import Ensemble, digest
+from timbermark.trees.ensemble import Ensemble
 
 PATIENCE = 0.1
 """The default σ. At 0.1 marks take as with training again and test accuracy stays within half a
@@ -70,15 +70,16 @@ def update_ensemble(
     fresh = make_data(state.data.bins, X, label, weight, state.data.n_classes, workers)
     check_scale(state.scale, fresh)
     added = join_data(state.added, fresh)
-    whole = join_data(state.data, added)
+    fits = count_fits(state.scale, state.data, added)
     walk = (
         mode == "lazy"
         and state.has_sums
-        and count_fits(state.scale, whole)
+        and fits
         and (_is_worth_a_walk(state.data.n_rows, added.n_rows) or patience == tolerance == 0.0)
     )
     if not walk:
-        scale = state.scale if count_fits(state.scale, whole) else choose_scale(whole)
+        whole = join_data(state.data, added)
+        scale = state.scale if fits else choose_scale(whole)
         return fit_data(whole, state.params, scale, workers, progress=progress)
     if fresh.n_rows == 0 and added.n_rows == 0:
         return ensemble, state
@@ -87,8 +88,9 @@ def update_ensemble(
         workers, progress, ensemble.init,
     )  # fmt: skip
     renewed = to_ensemble(forest, state.data.bins, state.data.n_classes, state.scale)
-    renewed = replace(renewed, init=ensemble.init)
-    return renewed, replace(state, added=added, model=digest(renewed))
+    if ensemble.init.any():
+        renewed = replace(renewed, init=ensemble.init)
+    return renewed, replace(state, added=added, owner=renewed)
 
 
 def _is_worth_a_walk(n_rows: int, n_added: int) -> bool:

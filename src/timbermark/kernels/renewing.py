@@ -375,11 +375,11 @@ def renew_tree(
 
 
 @part
-def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, after):
+def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, after, compare):
     """Leaf values of the renewed tree, and both margins with the tree added.
 
-    INOUT before float64[n], the margins of the old rows in the old model; INOUT after
-    float64[rows], all rows in the new one.
+    INOUT before float64[n], the margins of the old rows in the old model, kept up only where they
+    are to ``compare`` with; INOUT after float64[rows], all rows in the new one.
     """
     n = before.shape[0]
     table = walk.table
@@ -414,6 +414,7 @@ def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, aft
             if row >= n:
                 after[row] += v
     for i in range(n):
-        o = leaf[i]
-        before[i] += table[0, o]
-        after[i] += table[1, o]
+        after[i] += table[1, leaf[i]]
+    if compare:
+        for i in range(n):
+            before[i] += table[0, leaf[i]]

@@ -92,7 +92,7 @@ def renew_trees(
             n_nodes[t] = growth.control[N_NODES]
             finish_renewal(
                 old.nodes[t], old.leaf[t], nodes[t], step, rule[0], limit, walk, growth,
-                before[output], after[output],
+                before[output], after[output], old_grad.shape[1] > 0,
             )  # fmt: skip
         if not meet(sync, 2 * (iteration - first) + 2, n_threads):
             return
