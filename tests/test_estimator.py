@@ -16,12 +16,6 @@ from timbermark.trees.ensemble import equal
 from timbermark.trees.reference import margins
 
 
-@pytest.fixture(autouse=True)
-def walks(monkeypatch):
-    """Lazy updates are lazy on few rows, too."""
-    monkeypatch.setattr("timbermark.boosting.updating._FEW_ROWS", 0)
-
-
 def small(**more):
     return TimberClassifier(**{"max_iter": 10, "random_state": 0, **more})
 

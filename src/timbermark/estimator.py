@@ -20,7 +20,7 @@ from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
-from timbermark.boosting.updating import PATIENCE, TOLERANCE, update_ensemble
+from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.warmup import notice_if_cold
 from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import FileFormatError, InputError, StateError
@@ -127,21 +127,23 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         mode: Literal["exact", "lazy"] = "lazy",
-        patience: float = PATIENCE,
+        patience: float | None = None,
         tolerance: float = TOLERANCE,
     ) -> TimberClassifier:
         """Learn more rows in place: no tree is added, none gets more leaves than its budget.
 
         ``exact`` gives the model that training on old and new rows together gives, with the same
-        bins and seeds. ``lazy`` keeps a split while at most a share of ``patience`` of its node's
-        candidates beats it, and refreshes an old row's gradients once its margin moved by more
-        than ``tolerance``; with both at zero it equals ``exact``. Values beyond the range seen in
-        training fall into the outermost bins. On any error the model stays as it was.
+        bins and seeds. ``lazy`` keeps a split while at most a share of ``patience`` (0.1, below
+        1000 rows 0.03) of its node's candidates beats it, and refreshes an old row's gradients
+        once its margin moved by more than ``tolerance``; with both at zero it equals ``exact``.
+        Values beyond the range seen in training fall into the outermost bins. On any error the
+        model stays as it was.
         """
         check_is_fitted(self)
         if mode not in ("exact", "lazy"):
             raise InputError(f"mode={mode!r} is not known.", hint="use 'lazy' or 'exact'.")
-        check_knob("patience", patience)
+        if patience is not None:
+            check_knob("patience", patience)
         check_knob("tolerance", tolerance)
         state = self._need_state()
         rows = check_rows(self, X, reset=False)
@@ -149,7 +151,7 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         weight = check_weight(sample_weight, len(rows))
         with Workers(count_threads(self.n_jobs)) as workers, self._bar(state.params) as progress:
             ensemble, state = update_ensemble(
-                self.ensemble_, state, rows, label, weight, workers, mode, float(patience),
+                self.ensemble_, state, rows, label, weight, workers, mode, patience,
                 float(tolerance), progress,
             )  # fmt: skip
         self._install(ensemble, state)

@@ -16,12 +16,6 @@ from timbermark.trees.reference import margins
 PARAMS = TrainParams(max_iter=8, max_leaf_nodes=6, min_samples_leaf=3, seed=5)
 
 
-@pytest.fixture(autouse=True)
-def walks(monkeypatch):
-    """Few rows are enough to test on."""
-    monkeypatch.setattr("timbermark.boosting.updating._FEW_ROWS", 0)
-
-
 def made(n_classes=3, missing=True, n=160, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4)).round(1)

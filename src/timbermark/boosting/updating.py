@@ -34,16 +34,14 @@ from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
 from timbermark.kernels.updating import renew_trees
 from timbermark.trees.ensemble import Ensemble
 
-PATIENCE = 0.1
-"""The default σ. At 0.1 marks take as with training again and test accuracy stays within half a
-point, at four to seven times the speed; see ``./dev bench update``."""
+PATIENCE, SMALL_PATIENCE = 0.1, 0.03
+"""The default σ, and that below 1000 rows, where one row weighs more. With these marks take as with
+training again and test accuracy stays within half a point; see ``./dev bench update``."""
+_FEW_ROWS = 1000
 TOLERANCE = float("inf")
 """The default ε. Refreshing old rows cost half the speed and gained no accuracy in measurement."""
 _LARGE_SHARE = 0.025
 """Share of new rows from which training again is as fast as walking, and exact."""
-
-_FEW_ROWS = 1000
-"""Below this training again takes no time, and a walk would leave more behind than it saves."""
 
 
 def update_ensemble(
@@ -54,19 +52,21 @@ def update_ensemble(
     weight: np.ndarray | None,
     workers: Workers,
     mode: str = "lazy",
-    patience: float = PATIENCE,
+    patience: float | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress = no_progress,
 ) -> tuple[Ensemble, State]:
     """``ensemble`` with the float64 rows ``X`` and class numbers ``label`` learned in place.
 
     Gives a new model and its state; what was given is left as it was. A lazy update trains again
-    where that is as fast: with many new rows, with few old ones, or where the state holds no sums.
+    where that is as fast: with many new rows, or where the state holds no sums.
 
     Raises StateError where the state is another model's, InputError for weights that are too
     heavy.
     """
     state.check(ensemble)
+    if patience is None:
+        patience = PATIENCE if state.data.n_rows >= _FEW_ROWS else SMALL_PATIENCE
     fresh = make_data(state.data.bins, X, label, weight, state.data.n_classes, workers)
     check_scale(state.scale, fresh)
     added = join_data(state.added, fresh)
@@ -75,7 +75,7 @@ def update_ensemble(
         mode == "lazy"
         and state.has_sums
         and fits
-        and (_is_worth_a_walk(state.data.n_rows, added.n_rows) or patience == tolerance == 0.0)
+        and (added.n_rows <= _LARGE_SHARE * state.data.n_rows or patience == tolerance == 0.0)
     )
     if not walk:
         whole = join_data(state.data, added)
@@ -91,10 +91,6 @@ def update_ensemble(
     if ensemble.init.any():
         renewed = replace(renewed, init=ensemble.init)
     return renewed, replace(state, added=added, owner=renewed)
-
-
-def _is_worth_a_walk(n_rows: int, n_added: int) -> bool:
-    return n_rows >= _FEW_ROWS and n_added <= _LARGE_SHARE * n_rows
 
 
 def renew(
