@@ -1,4 +1,3 @@
-import os
 import pickle
 import warnings
 
@@ -265,6 +264,17 @@ def test_an_update_that_breaks_half_way_leaves_the_model(digits, monkeypatch):
     assert equal(model.update(X[:2], (y[:2] + 1) % 10).ensemble_, clean.ensemble_)
 
 
+def test_a_fit_that_fails_leaves_the_model(digits):
+    X, y, *_ = digits
+    model = small().fit(X, y)
+    answers = model.predict(X)
+    for arguments in ((X[:, :5], np.zeros(len(X))), (X[:, :5], y[:3]), (X[:, :5], y, [-1.0])):
+        with pytest.raises(InputError):
+            model.fit(*arguments)
+        assert model.n_features_in_ == 64
+        assert (model.predict(X) == answers).all()
+
+
 def test_unfitted():
     for call in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(NotFittedError):
@@ -315,8 +325,7 @@ def test_clone_has_no_model(digits):
     assert not hasattr(copy, "ensemble_")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_progress_goes_to_a_terminal_only(digits, capfd):
+def test_progress_is_silent_without_a_terminal(digits, capfd):
     X, y, *_ = digits
     small(verbose=1).fit(X, y)
     assert capfd.readouterr().err == ""

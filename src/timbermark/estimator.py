@@ -1,7 +1,7 @@
 """The scikit-learn classifier over the engine.
 
-This is the only module that speaks scikit-learn: it turns any labels into class numbers and any
-table into float64 rows, and says in one sentence what is wrong where that cannot be done.
+It turns any labels into class numbers and any table into float64 rows, and says in one sentence
+what is wrong where that cannot be done; a call that fails leaves the classifier as it was.
 """
 
 from __future__ import annotations
@@ -98,7 +98,17 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         A weight of w acts like w copies of a row; a weight of zero like its absence. Missing
         values are NaN. Raises InputError for anything that cannot be trained on.
         """
-        params = self._params()
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y, sample_weight)
+        except BaseException:
+            # The checks note the table's features as they go.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> TimberClassifier:
+        params = check_params(self)
         rows = check_rows(self, X, reset=True)
         classes, label = self._encode_labels(y, len(rows))
         weight = check_weight(sample_weight, len(rows))
@@ -238,7 +248,7 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         rows = check_rows(self, X, reset=False)
         label = self._known_labels(y, len(rows))
         weight = check_weight(sample_weight, len(rows))
-        params = self._params()
+        params = check_params(self)
         with Workers(count_threads(self.n_jobs)) as workers, self._bar(params) as progress:
             self._state = rebuild_state(
                 self.ensemble_, rows, label, weight, len(self.classes_), params, workers, progress
@@ -257,9 +267,6 @@ class TimberClassifier(ClassifierMixin, BaseEstimator):
         rows = check_rows(self, X, reset=False)
         with Workers(count_threads(self.n_jobs) if len(rows) > _ALONE else 1) as workers:
             return self._fast.margins(rows, workers)
-
-    def _params(self) -> TrainParams:
-        return check_params(self)
 
     def _encode_labels(self, y: ArrayLike, n: int) -> tuple[np.ndarray, np.ndarray]:
         labels = _label_column(y, n)

@@ -51,8 +51,7 @@ _DAMAGE = (
     TypeError,
     LookupError,
     ArithmeticError,
-    NotImplementedError,
-    RuntimeError,
+    RuntimeError,  # encrypted members and unknown compression, too
     OSError,
 )
 _AGAIN = "get the file again from where it came, it was damaged on the way."

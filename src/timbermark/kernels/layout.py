@@ -52,8 +52,7 @@ TOUCH = np.dtype(
 
 # Places in ``Growth.control``.
 PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS = 0, 1, 2, 3, 4, 5
-N_REGROWN, N_ROWS_REGROWN = 6, 7
-CONTROL_SIZE = 8
+CONTROL_SIZE = 6
 # Phases: what :func:`timbermark.kernels.growing.grow` does when it is called (again).
 START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE = 0, 1, 2, 3, 4
 

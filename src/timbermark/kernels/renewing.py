@@ -31,8 +31,6 @@ from timbermark.kernels.growing import (
 from timbermark.kernels.layout import (
     N_LEAVES,
     N_NODES,
-    N_REGROWN,
-    N_ROWS_REGROWN,
     N_SLOTS,
     UNKNOWN,
 )
@@ -183,8 +181,6 @@ def make_live(node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, w
             growth.rows[n_live] = row
             n_live += 1
     place["stop"] = n_live
-    growth.control[N_REGROWN] += 1
-    growth.control[N_ROWS_REGROWN] += n_live - place["start"]
     place["slot"] = growth.control[N_SLOTS]
     place["twin"] = -1
     growth.histograms[growth.control[N_SLOTS], :] = 0

@@ -64,14 +64,15 @@ def count_labels(wanted: int | str, n_classes: int) -> int:
 
 
 def choose_strategy(strategy: str, separate: bool, share: float) -> tuple[Strategy, str]:
-    """Follow the paper's guidance table where ``strategy`` is "auto"."""
+    """The strategy, and the reason for it, where ``strategy`` is "auto".
+
+    As in the paper's guidance table, but for separate candidates: the table names cluster centres
+    there, and that choice is still to be measured with keyed symbols.
+    """
     if strategy != "auto":
         return strategy, "asked for"  # type: ignore[return-value]
     if separate:
-        return "confidence", (
-            "low-confidence rows of separate candidates cost least and survive best where symbols "
-            "are keyed"
-        )
+        return "confidence", "candidates are separate rows: least sure rows give way"
     if share <= _LOW_RATE:
         return "outlier", "few triggers from the training rows themselves: isolated rows suit best"
     return "confidence", "candidates are the training rows themselves: least sure rows give way"

@@ -113,7 +113,7 @@ def embed(
         "selection": str(selection),
         "candidates": "separate" if ground.separate else "training",
     }
-    mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin)
+    mark, setting, choice, replaced = _set_all(ground, choice, q, key, owner, about, margin)
     cost = _measure(ground, mark, setting, replaced)
     if cost.accuracy_lost > max_accuracy_loss:
         mark, setting, cost = _with_care(ground, mark, setting, choice, margin, replaced, cost)
@@ -171,7 +171,7 @@ def _set_all(
     owner: str,
     about: dict[str, str],
     margin: float,
-) -> tuple[Mark, Setting, int]:
+) -> tuple[Mark, Setting, Choice, int]:
     """Set every symbol; a trigger that cannot be set is replaced and all symbols derived anew."""
     pool, marked = ground.pool, ground.marked
     chosen, spare = choice.chosen.copy(), list(choice.spare)
@@ -191,11 +191,12 @@ def _set_all(
         setting = set_answers(marked, _request(ground, mark, choice), margin, _MAX_ROUNDS)
         short = np.flatnonzero(setting.gap < margin)
         if len(short) == 0:
-            return mark, setting, replaced
+            return mark, setting, choice, replaced
         if len(spare) < len(short):
             break
         chosen[short] = [spare.pop(0) for _ in short]
         replaced += len(short)
+        choice = replace(choice, chosen=chosen.copy())
         mark = replace(
             mark,
             triggers=pool.X[chosen],
@@ -209,7 +210,8 @@ def _set_all(
 
 
 def _request(ground: Ground, mark: Mark, choice: Choice) -> Request:
-    beside = np.unique(choice.anchors[choice.anchors >= 0]).astype(np.int64)
+    # A row that stood beside a trigger may have become one itself.
+    beside = np.setdiff1d(choice.anchors[choice.anchors >= 0], choice.chosen).astype(np.int64)
     first = _SEPARATE_WEIGHT if ground.separate else _TRAINING_WEIGHT
     return Request(
         np.asarray(mark.triggers),
