@@ -54,17 +54,22 @@ def test_exit_codes_pass_through(failing, code, expected):
     assert main([]) == expected
 
 
-def test_demo_leaves_a_model_that_inspect_reads(tmp_path, capsys, monkeypatch):
+def test_demo_marks_verifies_and_leaves_its_files(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--out", "here"]) == 0
     shown = capsys.readouterr()
-    assert "16 of 16" in shown.out
-    assert "starting" in shown.err
-    assert main(["inspect", "here/digits.timber", "--json"]) == 0
+    assert "45 of 45" in shown.out
+    assert shown.out.count("marked (public)") >= 1
+    assert shown.out.count("not marked") == 2
+    assert "training on 900 rows" in shown.err
+    for suspect, code in (("marked", 0), ("model", 1), ("innocent", 1)):
+        assert main(["verify", f"here/{suspect}.timber", "here/digits.mark"]) == code
+    capsys.readouterr()
+    assert main(["inspect", "here/marked.timber", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["trees"] == 2000
     assert facts["classes"] == list(range(10))
-    assert main(["inspect", "here/digits.timber"]) == 0
+    assert main(["inspect", "here/model.timber"]) == 0
     assert "softmax" in capsys.readouterr().out
 
 

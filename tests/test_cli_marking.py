@@ -44,7 +44,7 @@ def embed(house, out, *more):
 
 def test_embed_then_verify(house, tmp_path, capsys):
     assert embed(house, tmp_path, "--state", str(house / "state")) == 0
-    assert "40 triggers embedded, evidence 2^-80" in capsys.readouterr().out
+    assert "80 bits embedded in 40 triggers, evidence 2^-80" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]) == 0
     assert "marked: 40 of 40 symbols match" in capsys.readouterr().out
     for suspect in ("model", "innocent"):
@@ -99,7 +99,7 @@ def test_passphrases(house, tmp_path, capsys, monkeypatch):
         (["--alphabet", "3"], "alphabet=3"),
         (["--strategy", "clever"], "strategy='clever'"),
         (["--selection", "best"], "selection='best'"),
-        (["--max-accuracy-loss", "-1"], "points of accuracy"),
+        (["--max-accuracy-loss", "-1"], "max_accuracy_loss=-1"),
         (["--candidates", "absent.csv"], "No such file"),
     ],
 )

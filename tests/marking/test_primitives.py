@@ -75,12 +75,12 @@ def test_too_few_candidates_say_how_many_fit():
     there = int((pool.allowed & (pool.predicted != pool.label)).sum())
     with pytest.raises(InputError, match=f"only {there} wrong predictions") as caught:
         find_candidates("wrong", pool, there + 1)
-    assert f"at most {there // 2} triggers" in caught.value.hint
+    assert f"at most {there} fit" in caught.value.hint
     with pytest.raises(InputError, match="not known"):
         find_candidates("clever", pool, 1)
 
 
-@pytest.mark.parametrize("selection", ["confidence", "distance"])
+@pytest.mark.parametrize("selection", ["confidence", "distance", "isolation"])
 def test_selection(selection):
     pool = made_pool()
     order = np.flatnonzero(pool.allowed)[:50]
@@ -155,11 +155,11 @@ def test_sizes():
 
 def test_choice_covers_the_pool_once():
     pool = made_pool()
-    choice = choose(pool, "confidence", "confidence", 10, True, 200, 0)
+    choice = choose(pool, "confidence", "confidence", 10, 4, True, 0)
     together = np.concatenate([choice.chosen, choice.spare])
     assert len(set(together.tolist())) == len(together)
     assert len(choice.chosen) == 10
-    assert choose(pool, "auto", "distance", 10, True, 200, 0).why
+    assert choose(pool, "auto", "distance", 10, 4, True, 0).why
 
 
 def test_metrics():

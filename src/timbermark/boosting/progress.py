@@ -10,7 +10,9 @@ from timbermark.boosting.fitting import no_progress
 
 
 @contextmanager
-def training_bar(n_iterations: int, wanted: bool) -> Iterator[Callable[[int], None]]:
+def training_bar(
+    n_iterations: int, wanted: bool, what: str = "iterations"
+) -> Iterator[Callable[[int], None]]:
     """Show how many of ``n_iterations`` are done; silent unless wanted and stderr is a terminal.
 
     >>> with training_bar(10, wanted=False) as progress:
@@ -23,6 +25,6 @@ def training_bar(n_iterations: int, wanted: bool) -> Iterator[Callable[[int], No
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress("iterations", *columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(what, *columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=n_iterations)
         yield lambda done: progress.update(task, completed=done)

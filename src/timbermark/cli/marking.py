@@ -19,7 +19,7 @@ State = Annotated[Path | None, typer.Option(help="The model's training state, if
 Separate = Annotated[Path | None, typer.Option("--candidates", help="Rows to take triggers from.")]
 Validation = Annotated[Path | None, typer.Option(help="Held-out rows to measure the cost on.")]
 Strategy = Annotated[str, typer.Option(help="auto, confidence, cluster, outlier, wrong or random.")]
-Selection = Annotated[str, typer.Option(help="confidence or distance.")]
+Selection = Annotated[str, typer.Option(help="isolation, confidence or distance.")]
 Triggers = Annotated[str, typer.Option("--triggers", help="auto, or how many.")]
 Alphabet = Annotated[str, typer.Option(help="auto, 2 or 4.")]
 Seed = Annotated[int, typer.Option(help="For random choices.")]
@@ -35,7 +35,7 @@ def plan(
     candidates: Separate = None,
     validation: Validation = None,
     strategy: Strategy = "auto",
-    selection: Selection = "confidence",
+    selection: Selection = "isolation",
     triggers: Triggers = "auto",
     alphabet: Alphabet = "auto",
     seed: Seed = 0,
@@ -69,7 +69,7 @@ def embed(
     candidates: Separate = None,
     validation: Validation = None,
     strategy: Strategy = "auto",
-    selection: Selection = "confidence",
+    selection: Selection = "isolation",
     triggers: Triggers = "auto",
     alphabet: Alphabet = "auto",
     max_accuracy_loss: Annotated[
@@ -92,7 +92,7 @@ def embed(
     result = mark_model(
         **given, key=owner_key, owner=owner, strategy=strategy, selection=cast(Any, selection),
         n_triggers=_number(triggers), alphabet=_number(alphabet),
-        max_accuracy_loss=max_accuracy_loss, random_state=seed,
+        max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
     )  # fmt: skip
     result.mark.save(mark, new_passphrase(passphrase), force=force)
     result.model.save(out)

@@ -32,13 +32,15 @@ class Pool:
     """Rows with their truth and what the unmarked model says of them.
 
     ``X`` float64[n, d]; ``label`` int64[n], class numbers; ``confidence`` float64[n, K],
-    probabilities; ``allowed`` bool[n]: rows that may become triggers at all.
+    probabilities; ``allowed`` bool[n]: rows that may become triggers at all; ``others``
+    float64[m, d]: rows that are no candidates but live among them.
     """
 
     X: np.ndarray
     label: np.ndarray
     confidence: np.ndarray
     allowed: np.ndarray
+    others: np.ndarray | None = None
 
     @property
     def predicted(self) -> np.ndarray:
@@ -91,8 +93,8 @@ def _need(strategy: str, found: int, wanted: int) -> None:
         kind = "wrong predictions" if strategy == "wrong" else "usable rows"
         raise InputError(
             f"The {strategy} strategy needs {wanted} candidates but finds only {found} {kind}.",
-            hint=f"at most {found // 2} triggers fit; ask for fewer, give more candidate rows, or "
-            "use another strategy.",
+            hint=f"at most {found} fit; ask for fewer, give more candidate rows, or use another "
+            "strategy.",
         )
 
 

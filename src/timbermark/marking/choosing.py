@@ -8,11 +8,10 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.marking.candidates import Pool, Strategy, find_candidates
-from timbermark.marking.selection import Selection, select
+from timbermark.marking.selection import Selection, count_candidates, select
 
 _MANY, _FEWER = 128, 96
 _SMALL_SHARE, _LARGEST_SHARE = 0.01, 0.05
-_LOW_RATE = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +62,23 @@ def count_labels(wanted: int | str, n_classes: int) -> int:
     return int(wanted)
 
 
-def choose_strategy(strategy: str, separate: bool, share: float) -> tuple[Strategy, str]:
+def choose_strategy(
+    strategy: str, pool: Pool, k: int, q: int, separate: bool
+) -> tuple[Strategy, str]:
     """The strategy, and the reason for it, where ``strategy`` is "auto".
 
-    As in the paper's guidance table, but for separate candidates: the table names cluster centres
-    there, and that choice is still to be measured with keyed symbols.
+    The paper's guidance table, but for separate candidates, where it names cluster centres: with
+    symbols drawn from a hash these cost more accuracy than rows the model is unsure of, see
+    docs/marking.md.
     """
     if strategy != "auto":
         return strategy, "asked for"  # type: ignore[return-value]
-    if separate:
-        return "confidence", "candidates are separate rows: least sure rows give way"
-    if share <= _LOW_RATE:
-        return "outlier", "few triggers from the training rows themselves: isolated rows suit best"
-    return "confidence", "candidates are the training rows themselves: least sure rows give way"
+    n_wrong = int((pool.allowed & (pool.predicted != pool.label)).sum())
+    # A wrongly predicted row's alphabet leaves out its truth.
+    if n_wrong >= k and pool.confidence.shape[1] > q:
+        return "wrong", f"{n_wrong} usable rows are predicted wrongly already: there is most to win"
+    whose = "candidates are separate rows" if separate else "candidates are training rows"
+    return "confidence", f"{whose}: those the model is least sure of give way most easily"
 
 
 def choose(
@@ -83,20 +86,20 @@ def choose(
     strategy: str,
     selection: Selection,
     k: int,
+    q: int,
     separate: bool,
-    n_rows: int,
     seed: int,
-    raw: bool = False,
-    n_candidates: int | None = None,
 ) -> Choice:
-    """``k`` triggers out of ``n_candidates`` (2 k unless given), the rest of the order spare."""
-    taken, why = choose_strategy(strategy, separate, k / n_rows)
-    n = 2 * k if n_candidates is None else n_candidates
-    found = find_candidates(taken, pool, n, seed, raw)
+    """``k`` triggers, and the rest of the candidates in order as stand-ins."""
+    taken, why = choose_strategy(strategy, pool, k, q, separate)
+    n = count_candidates(selection, k)
+    if taken == "cluster":
+        # As many clusters as candidates, where there are as many rows.
+        n = max(min(n, int((pool.allowed & (pool.predicted == pool.label)).sum())), k)
+    found = find_candidates(taken, pool, n if taken == "cluster" else k, seed)
     order = found.order[:n]
-    places = select(selection, pool, order, k, seed, raw)
-    rest = np.setdiff1d(np.arange(n), places)
-    if selection == "confidence":
-        rest = rest[np.argsort(pool.sureness[order[rest]], kind="stable")]
+    places = select(selection, pool, order, k, seed)
+    rest = np.setdiff1d(np.arange(len(order)), places)
+    rest = rest[np.argsort(pool.sureness[order[rest]], kind="stable")]
     spare = np.concatenate([order[rest], found.order[n:]])
     return Choice(taken, why, order[places], spare, found.neighbours[:n][places])

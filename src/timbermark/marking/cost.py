@@ -28,7 +28,7 @@ class Cost:
     n_rows: int
     before: Quality
     after: Quality
-    changed: np.ndarray  # int64: numbers of the rows whose label changed
+    changed: np.ndarray  # int64: which of the rows given changed their label
     evidence_bits: float  # what the mark proves while untouched
     n_triggers: int
     rounds: int
@@ -43,7 +43,8 @@ class Cost:
     def __str__(self) -> str:
         where = {"validation": "held-out rows", "training": "training rows that are no triggers"}
         return (
-            f"{self.n_triggers} triggers embedded, evidence 2^-{self.evidence_bits:.0f}, accuracy "
+            f"{self.evidence_bits:.0f} bits embedded in {self.n_triggers} triggers, evidence "
+            f"2^-{self.evidence_bits:.0f}, accuracy "
             f"{self.before.accuracy:.4f} → {self.after.accuracy:.4f} on {self.n_rows} "
             f"{where[self.measured_on]}, {len(self.changed)} predictions changed"
         )
@@ -51,7 +52,12 @@ class Cost:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nothing secret."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("changed", "weights")}
-        return {**plain, "changed": len(self.changed), "accuracy_lost": self.accuracy_lost}
+        return {
+            **plain,
+            "changed": len(self.changed),
+            "changed_rows": self.changed.tolist(),
+            "accuracy_lost": self.accuracy_lost,
+        }
 
 
 def measure(confidence: np.ndarray, label: np.ndarray) -> Quality:

@@ -7,7 +7,7 @@ choose them; see docs/mark-format.md. Every symbol is set when this returns, or 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
@@ -15,18 +15,19 @@ from timbermark.boosting.binning import encode
 from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
-from timbermark.marking.candidates import Pool
+from timbermark.marking.candidates import Pool, Strategy
 from timbermark.marking.choosing import Choice, choose, count_labels, count_triggers
 from timbermark.marking.cost import Cost, measure
 from timbermark.marking.engine import Marked
 from timbermark.marking.labels import alphabets
+from timbermark.marking.paper import PaperMark, embed_as_in_paper
 from timbermark.marking.rows import (
     distinct_codes,
     repeated_codes,
     shared_codes,
     survives_rounding,
 )
-from timbermark.marking.selection import Selection
+from timbermark.marking.selection import DEFAULT_SELECTION, Selection
 from timbermark.marking.setting import Request, Setting, set_answers
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
@@ -62,31 +63,78 @@ class Ground:
     measured_on: str
 
 
+@overload
 def embed(
     model: Any,
     X: Any,
     y: Any,
     *,
     key: OwnerKey,
+    owner: str = ...,
+    candidates: tuple[Any, Any] | None = ...,
+    validation: tuple[Any, Any] | None = ...,
+    strategy: str = ...,
+    selection: Selection | None = ...,
+    n_triggers: int | str = ...,
+    alphabet: int | str = ...,
+    margin: float = ...,
+    max_accuracy_loss: float = ...,
+    random_state: int = ...,
+    sample_weight: Any = ...,
+    preset: None = ...,
+    verbose: int = ...,
+) -> EmbedResult: ...
+
+
+@overload
+def embed(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    preset: Literal["paper"],
+    ratio: float = ...,
+    candidates: tuple[Any, Any] | None = ...,
+    strategy: str = ...,
+    selection: Selection | None = ...,
+    random_state: int = ...,
+) -> PaperMark: ...
+
+
+def embed(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    key: OwnerKey | None = None,
     owner: str = "the owner",
     candidates: tuple[Any, Any] | None = None,
     validation: tuple[Any, Any] | None = None,
     strategy: str = "auto",
-    selection: Selection = "confidence",
+    selection: Selection | None = None,
     n_triggers: int | str = "auto",
     alphabet: int | str = "auto",
     margin: float = 0.5,
     max_accuracy_loss: float = 0.005,
     random_state: int = 0,
     sample_weight: Any = None,
-) -> EmbedResult:
+    preset: str | None = None,
+    ratio: float = 0.01,
+    verbose: int = 0,
+) -> EmbedResult | PaperMark:
     """Mark ``model``, trained on ``X`` and ``y``; the model given is never touched.
 
     ``candidates`` (rows, labels): where triggers are taken from; the training rows if not given.
     ``validation`` (rows, labels): held-out rows on which the cost is measured; without them it is
-    measured on training rows that are no triggers. ``margin``: how far above all others the
-    wanted label's margin must be. Raises InputError, with nothing made, where the symbols cannot
-    all be set within ``max_accuracy_loss`` (a share: 0.005 is half a point).
+    measured on training rows that are no triggers. ``selection``: "isolation" unless given.
+    ``margin``: how far above all others the wanted label's margin must be. ``verbose``: 1 shows
+    progress on a terminal. A mark has a random id, so that marking twice gives two marks.
+
+    ``preset="paper"`` embeds exactly as in the paper instead, half of ``ratio`` · rows triggers
+    with no key and no mark, and gives a PaperMark: see :mod:`timbermark.marking.paper`.
+
+    Raises InputError, with nothing made, where the symbols cannot all be set within
+    ``max_accuracy_loss`` (a share: 0.005 is half a point).
 
     >>> from sklearn.datasets import load_digits
     >>> from timbermark import OwnerKey, TimberClassifier, verify
@@ -102,12 +150,21 @@ def embed(
     >>> verify(model, result.mark).level
     'none'
     """
-    ground = survey(model, X, y, candidates, validation, sample_weight)
+    if preset == "paper":
+        return embed_as_in_paper(
+            model, X, y, strategy=cast(Strategy, strategy), selection=selection or "confidence",
+            ratio=ratio, candidates=candidates, random_state=random_state,
+        )  # fmt: skip
+    if preset is not None:
+        raise InputError(f"preset={preset!r} is not known.", hint="use None or 'paper'.")
+    if not isinstance(key, OwnerKey):
+        raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
+    selection = selection or DEFAULT_SELECTION
+    _check_limits(margin, max_accuracy_loss)
+    ground = survey(model, X, y, candidates, validation, sample_weight, verbose)
     k = count_triggers(n_triggers, ground.n_rows)
     q = count_labels(alphabet, len(ground.marked.classes))
-    choice = choose(
-        ground.pool, strategy, selection, k, ground.separate, ground.n_rows, random_state
-    )
+    choice = choose(ground.pool, strategy, selection, k, q, ground.separate, random_state)
     about = {
         "strategy": choice.strategy,
         "selection": str(selection),
@@ -127,11 +184,25 @@ def embed(
     return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
 
 
+def _check_limits(margin: float, max_accuracy_loss: float) -> None:
+    for name, value in (("margin", margin), ("max_accuracy_loss", max_accuracy_loss)):
+        if not 0.0 <= value < float("inf"):
+            raise InputError(
+                f"{name}={value!r} must be a number of at least 0.", hint="leave it at its default."
+            )
+
+
 def survey(
-    model: Any, X: Any, y: Any, candidates: Any, validation: Any, sample_weight: Any
+    model: Any,
+    X: Any,
+    y: Any,
+    candidates: Any,
+    validation: Any,
+    sample_weight: Any,
+    verbose: int = 0,
 ) -> Ground:
     """Check all that was given and find the rows that may become triggers."""
-    marked = Marked(model, X, y, sample_weight)
+    marked = Marked(model, X, y, sample_weight, verbose)
     if candidates is None and (X is None or y is None):
         raise InputError(
             "There is nothing to choose triggers from.",
@@ -148,7 +219,8 @@ def survey(
         allowed &= distinct_codes(codes) & ~shared_codes(codes, data.codes)
     else:
         allowed &= ~repeated_codes(codes)
-    pool = Pool(rows, label, marked.confidence(rows), allowed)
+    others = marked.rows(X) if separate and X is not None else None
+    pool = Pool(rows, label, marked.confidence(rows), allowed, others)
     if validation is not None:
         test_rows = marked.rows(validation[0])
         test_label = marked.labels(validation[1], len(test_rows))
@@ -243,12 +315,13 @@ def _with_care(
 
 def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cost:
     marked, rows, label = ground.marked, ground.test_rows, ground.test_label
+    number = np.arange(len(rows))
     if ground.measured_on == "training":
         triggers = np.asarray(mark.triggers)
         with Workers(1) as workers:
             bins = marked.state.data.bins
             same = shared_codes(encode(bins, rows, workers)[0], encode(bins, triggers, workers)[0])
-        rows, label = rows[~same], label[~same]
+        rows, label, number = rows[~same], label[~same], number[~same]
     before = marked.confidence(rows)
     after = marked.confidence(rows, setting.ensemble)
     return Cost(
@@ -256,7 +329,7 @@ def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cos
         n_rows=len(rows),
         before=measure(before, label),
         after=measure(after, label),
-        changed=np.flatnonzero(before.argmax(axis=1) != after.argmax(axis=1)),
+        changed=number[before.argmax(axis=1) != after.argmax(axis=1)],
         evidence_bits=evidence_bits(mark.n_triggers, mark.n_triggers, mark.q),
         n_triggers=mark.n_triggers,
         rounds=setting.rounds,

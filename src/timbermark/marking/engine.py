@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.predicting import LazyPredictor
+from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State
 from timbermark.boosting.updating import update_ensemble
 from timbermark.boosting.workers import Workers, count_threads
@@ -25,14 +26,19 @@ from timbermark.trees.ensemble import Ensemble, digest
 class Marked:
     """A fitted TimberClassifier and its state; the classifier itself is never touched."""
 
-    def __init__(self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any) -> None:
+    def __init__(
+        self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any, verbose: int = 0
+    ) -> None:
         if not isinstance(model, TimberClassifier):
             raise InputError(
                 f"A model of the type {type(model).__name__} cannot be marked yet.",
                 hint="train a timbermark.TimberClassifier.",
             )
+        if not hasattr(model, "ensemble_"):
+            raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
         self.model = copy.copy(model)
         self.model._state = model._state
+        self._verbose = bool(verbose)
         if self.model._state is None:
             if X is None or y is None:
                 raise InputError(
@@ -80,11 +86,22 @@ class Marked:
             return self._fast.margins(X, workers)
 
     def learn(
-        self, X: np.ndarray, label: np.ndarray, weight: np.ndarray, mode: str = "lazy"
+        self,
+        X: np.ndarray,
+        label: np.ndarray,
+        weight: np.ndarray,
+        mode: str = "lazy",
+        patience: float | None = None,
+        what: str = "learning",
     ) -> tuple[Ensemble, State]:
-        """The unmarked model with these rows learned in place."""
-        with Workers(count_threads(self.model.n_jobs)) as workers:
-            return update_ensemble(self.ensemble, self.state, X, label, weight, workers, mode)
+        """The unmarked model with these rows learned in place; ``what`` names the progress bar."""
+        n_threads = count_threads(self.model.n_jobs)
+        bar = training_bar(self.state.params.max_iter, self._verbose, what)
+        with Workers(n_threads) as workers, bar as progress:
+            return update_ensemble(
+                self.ensemble, self.state, X, label, weight, workers, mode, patience,
+                progress=progress,
+            )  # fmt: skip
 
     def wrap(self, ensemble: Ensemble, state: State | None) -> TimberClassifier:
         """A model of the same type around other trees."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
-from timbermark.marking.candidates import Pool, Strategy, find_candidates
+from timbermark.marking.candidates import STRATEGIES, Pool, Strategy, find_candidates
 from timbermark.marking.engine import Marked
 from timbermark.marking.labels import flip_labels
 from timbermark.marking.selection import Selection, select
@@ -85,6 +85,10 @@ def find_paper_candidates(
     Raises TooFewWrong where Wrong Prediction Flip has fewer, InputError where another strategy
     has, or where the ratio is none.
     """
+    if strategy not in STRATEGIES:
+        raise InputError(
+            f"strategy={strategy!r} is none of the paper's.", hint=f"use {', '.join(STRATEGIES)}."
+        )
     if not 0.0 < ratio <= 1.0:
         raise InputError(f"ratio={ratio} must be above 0 and at most 1.", hint="try 0.01.")
     given_rows, given_labels = (X, y) if candidates is None else candidates

@@ -7,7 +7,7 @@ from typing import Any
 
 from timbermark.marking.choosing import choose, count_labels, count_triggers
 from timbermark.marking.embedding import survey
-from timbermark.marking.selection import Selection
+from timbermark.marking.selection import DEFAULT_SELECTION, Selection
 from timbermark.ownership.statistics import Level, evidence_bits, level, matches_needed
 
 
@@ -48,7 +48,7 @@ def plan(
     candidates: tuple[Any, Any] | None = None,
     validation: tuple[Any, Any] | None = None,
     strategy: str = "auto",
-    selection: Selection = "confidence",
+    selection: Selection | None = None,
     n_triggers: int | str = "auto",
     alphabet: int | str = "auto",
     random_state: int = 0,
@@ -68,7 +68,7 @@ def plan(
     k = count_triggers(n_triggers, ground.n_rows)
     q = count_labels(alphabet, len(ground.marked.classes))
     choice = choose(
-        ground.pool, strategy, selection, k, ground.separate, ground.n_rows, random_state
+        ground.pool, strategy, selection or DEFAULT_SELECTION, k, q, ground.separate, random_state
     )
     answers = ground.marked.confidence(ground.test_rows).argmax(axis=1)
     bits = evidence_bits(k, k, q)

@@ -12,6 +12,8 @@ from timbermark.trees.ensemble import Ensemble
 
 _HEAVIER = 2.0
 _HEAVIEST = 64.0
+_PATIENCE = 0.03
+"""Less than the engine's own: a mark is made once, and keeping splits costs it accuracy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def set_answers(
             np.concatenate([request.target, request.anchor_label]),
             np.concatenate([weight, np.ones(len(request.anchor_rows))]),
             mode,
+            _PATIENCE,
+            f"marking, round {rounds}",
         )
         gap = gaps(marked.margins(request.X, ensemble), request.target)
         short = gap < margin

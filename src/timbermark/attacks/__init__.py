@@ -1,0 +1,1 @@
+"""What a thief can do to a marked model."""
