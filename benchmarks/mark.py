@@ -22,8 +22,8 @@ from timbermark import Mark, OwnerKey, TimberClassifier, embed, verify
 from timbermark.attacks.tuning import tune_model_only, tune_with_state
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.marking.choosing import choose, count_labels, count_triggers
-from timbermark.marking.embedding import survey
 from timbermark.marking.labels import alphabets
+from timbermark.marking.surveying import survey
 
 warnings.filterwarnings("ignore")
 SETS = ("avila", "letter", "optdigits", "pendigits", "wine")

@@ -167,7 +167,7 @@ def test_a_budget_that_cannot_be_kept_is_an_error_with_advice(digits):
     model, train, more, _ = digits
     # Triggers are among the few rows that cost is measured on, so every flip is a loss.
     chosen = more[0][:60], more[1][:60]
-    with pytest.raises(InputError, match="points of accuracy, more than the") as caught:
+    with pytest.raises(InputError, match="points of accuracy at best, more than the") as caught:
         tm.embed(
             model, *train, key=KEY, candidates=chosen, validation=chosen, n_triggers=20,
             max_accuracy_loss=0.0,

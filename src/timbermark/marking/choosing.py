@@ -67,16 +67,16 @@ def choose_strategy(
 ) -> tuple[Strategy, str]:
     """The strategy, and the reason for it, where ``strategy`` is "auto".
 
-    The paper's guidance table, but for separate candidates, where it names cluster centres: with
-    symbols drawn from a hash these cost more accuracy than rows the model is unsure of, see
-    docs/marking.md.
+    The paper's guidance table, with one change. For separate candidates it names cluster centres
+    as well as wrong predictions; with symbols drawn from a hash cluster centres cost more accuracy
+    than rows the model is unsure of, see docs/marking.md.
     """
     if strategy != "auto":
         return strategy, "asked for"  # type: ignore[return-value]
     n_wrong = int((pool.allowed & (pool.predicted != pool.label)).sum())
     # A wrongly predicted row's alphabet leaves out its truth.
-    if n_wrong >= k and pool.confidence.shape[1] > q:
-        return "wrong", f"{n_wrong} usable rows are predicted wrongly already: there is most to win"
+    if separate and n_wrong >= k and pool.confidence.shape[1] > q:
+        return "wrong", f"{n_wrong} candidates are predicted wrongly already: little to lose there"
     whose = "candidates are separate rows" if separate else "candidates are training rows"
     return "confidence", f"{whose}: those the model is least sure of give way most easily"
 

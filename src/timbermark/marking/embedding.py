@@ -11,24 +11,17 @@ from typing import Any, Literal, cast, overload
 
 import numpy as np
 
-from timbermark.boosting.binning import encode
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
-from timbermark.marking.candidates import Pool, Strategy
+from timbermark.marking.candidates import Strategy
 from timbermark.marking.choosing import Choice, choose, count_labels, count_triggers
 from timbermark.marking.cost import Cost, measure
-from timbermark.marking.engine import Marked
 from timbermark.marking.labels import alphabets
 from timbermark.marking.paper import PaperMark, embed_as_in_paper
-from timbermark.marking.rows import (
-    distinct_codes,
-    repeated_codes,
-    shared_codes,
-    survives_rounding,
-)
+from timbermark.marking.rows import shared_codes
 from timbermark.marking.selection import DEFAULT_SELECTION, Selection
-from timbermark.marking.setting import Request, Setting, set_answers
+from timbermark.marking.setting import Care, Request, Setting, set_answers
+from timbermark.marking.surveying import Ground, survey
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import evidence_bits
@@ -37,6 +30,9 @@ _MAX_ROUNDS = 10
 _MAX_REPLACEMENTS = 6
 # What a trigger weighs at first. From the training rows it has its own unmarked copy against it.
 _SEPARATE_WEIGHT, _TRAINING_WEIGHT = 1.0, 5.0
+# Tried in turn, with fresh symbols each, until the cost is within the budget. On small or noisy
+# data two updates that differ in a detail differ by half a point of accuracy.
+_CARE = (Care("lazy", 0.03), Care("exact", 0.0), Care("lazy", 0.01), Care("lazy", 0.1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +44,6 @@ class EmbedResult:
     cost: Cost
     strategy: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Everything a mark is chosen from: the model, the pool, and the rows cost is measured on."""
-
-    marked: Marked
-    pool: Pool
-    separate: bool
-    n_rows: int
-    test_rows: np.ndarray
-    test_label: np.ndarray
-    measured_on: str
 
 
 @overload
@@ -170,18 +153,19 @@ def embed(
         "selection": str(selection),
         "candidates": "separate" if ground.separate else "training",
     }
-    mark, setting, choice, replaced = _set_all(ground, choice, q, key, owner, about, margin)
-    cost = _measure(ground, mark, setting, replaced)
-    if cost.accuracy_lost > max_accuracy_loss:
-        mark, setting, cost = _with_care(ground, mark, setting, choice, margin, replaced, cost)
-    if cost.accuracy_lost > max_accuracy_loss:
-        raise InputError(
-            f"{k} triggers would cost {100 * cost.accuracy_lost:.2f} points of accuracy, more than "
-            f"the {100 * max_accuracy_loss:.2f} allowed.",
-            hint=f"n_triggers={max(k // 2, 1)} costs about half; or raise max_accuracy_loss.",
-        )
-    marked_model = ground.marked.wrap(setting.ensemble, setting.state)
-    return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
+    costs = []
+    for care in _CARE:
+        mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin, care)
+        cost = _measure(ground, mark, setting, replaced)
+        costs.append(cost.accuracy_lost)
+        if cost.accuracy_lost <= max_accuracy_loss:
+            marked_model = ground.marked.wrap(setting.ensemble, setting.state)
+            return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
+    raise InputError(
+        f"{k} triggers would cost {100 * min(costs):.2f} points of accuracy at best, more than the "
+        f"{100 * max_accuracy_loss:.2f} allowed.",
+        hint=f"n_triggers={max(k // 2, 1)} costs about half; or raise max_accuracy_loss.",
+    )
 
 
 def _check_limits(margin: float, max_accuracy_loss: float) -> None:
@@ -192,49 +176,6 @@ def _check_limits(margin: float, max_accuracy_loss: float) -> None:
             )
 
 
-def survey(
-    model: Any,
-    X: Any,
-    y: Any,
-    candidates: Any,
-    validation: Any,
-    sample_weight: Any,
-    verbose: int = 0,
-) -> Ground:
-    """Check all that was given and find the rows that may become triggers."""
-    marked = Marked(model, X, y, sample_weight, verbose)
-    if candidates is None and (X is None or y is None):
-        raise InputError(
-            "There is nothing to choose triggers from.",
-            hint="pass the training rows X and y, or candidates=(rows, labels).",
-        )
-    separate = candidates is not None
-    rows = marked.rows(candidates[0] if candidates is not None else X)
-    label = marked.labels(candidates[1] if candidates is not None else y, len(rows))
-    data = marked.state.data
-    with Workers(count_threads(marked.model.n_jobs)) as workers:
-        codes, _ = encode(data.bins, rows, workers)
-        allowed = survives_rounding(rows, data.bins, workers)
-    if separate:
-        allowed &= distinct_codes(codes) & ~shared_codes(codes, data.codes)
-    else:
-        allowed &= ~repeated_codes(codes)
-    others = marked.rows(X) if separate and X is not None else None
-    pool = Pool(rows, label, marked.confidence(rows), allowed, others)
-    if validation is not None:
-        test_rows = marked.rows(validation[0])
-        test_label = marked.labels(validation[1], len(test_rows))
-    elif X is not None:
-        test_rows = marked.rows(X)
-        test_label = marked.labels(y, len(test_rows))
-    else:
-        test_rows, test_label = rows, label
-    if len(test_rows) == 0:
-        raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
-    measured_on = "validation" if validation is not None else "training"
-    return Ground(marked, pool, separate, data.n_rows, test_rows, test_label, measured_on)
-
-
 def _set_all(
     ground: Ground,
     choice: Choice,
@@ -243,7 +184,8 @@ def _set_all(
     owner: str,
     about: dict[str, str],
     margin: float,
-) -> tuple[Mark, Setting, Choice, int]:
+    care: Care,
+) -> tuple[Mark, Setting, int]:
     """Set every symbol; a trigger that cannot be set is replaced and all symbols derived anew."""
     pool, marked = ground.pool, ground.marked
     chosen, spare = choice.chosen.copy(), list(choice.spare)
@@ -260,10 +202,10 @@ def _set_all(
     )
     replaced = 0
     for _ in range(_MAX_REPLACEMENTS):
-        setting = set_answers(marked, _request(ground, mark, choice), margin, _MAX_ROUNDS)
+        setting = set_answers(marked, _request(ground, mark, choice), margin, _MAX_ROUNDS, care)
         short = np.flatnonzero(setting.gap < margin)
         if len(short) == 0:
-            return mark, setting, choice, replaced
+            return mark, setting, replaced
         if len(spare) < len(short):
             break
         chosen[short] = [spare.pop(0) for _ in short]
@@ -294,33 +236,11 @@ def _request(ground: Ground, mark: Mark, choice: Choice) -> Request:
     )
 
 
-def _with_care(
-    ground: Ground,
-    mark: Mark,
-    setting: Setting,
-    choice: Choice,
-    margin: float,
-    replaced: int,
-    cost: Cost,
-) -> tuple[Mark, Setting, Cost]:
-    """The same answers by training again, which disturbs less; the better of the two."""
-    request = replace(_request(ground, mark, choice), weight=setting.weight)
-    exact = set_answers(ground.marked, request, margin, _MAX_ROUNDS, mode="exact")
-    if (exact.gap < margin).any():
-        return mark, setting, cost
-    other = _measure(ground, mark, exact, replaced)
-    better = other.accuracy_lost < cost.accuracy_lost
-    return (mark, exact, other) if better else (mark, setting, cost)
-
-
 def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cost:
     marked, rows, label = ground.marked, ground.test_rows, ground.test_label
     number = np.arange(len(rows))
     if ground.measured_on == "training":
-        triggers = np.asarray(mark.triggers)
-        with Workers(1) as workers:
-            bins = marked.state.data.bins
-            same = shared_codes(encode(bins, rows, workers)[0], encode(bins, triggers, workers)[0])
+        same = shared_codes(marked.codes(rows), marked.codes(np.asarray(mark.triggers)))
         rows, label, number = rows[~same], label[~same], number[~same]
     before = marked.confidence(rows)
     after = marked.confidence(rows, setting.ensemble)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from timbermark.boosting.binning import encode
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State
@@ -19,6 +20,7 @@ from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
 from timbermark.estimator_checks import check_rows
+from timbermark.marking.rows import survives_rounding
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
@@ -71,6 +73,26 @@ class Marked:
     def labels(self, y: Any, n: int) -> np.ndarray:
         """Class numbers of labels that the model must know."""
         return self.model._known_labels(y, n)
+
+    def codes(self, X: np.ndarray) -> np.ndarray:
+        """Bin codes [n, d] of float64 rows: all that trees can see of them."""
+        with Workers(count_threads(self.model.n_jobs)) as workers:
+            return encode(self.state.data.bins, X, workers)[0]
+
+    def survives_rounding(self, X: np.ndarray) -> np.ndarray:
+        """bool[n]: rows whose codes stay the same a few float32 units up or down."""
+        with Workers(count_threads(self.model.n_jobs)) as workers:
+            return survives_rounding(X, self.state.data.bins, workers)
+
+    @property
+    def training_codes(self) -> np.ndarray:
+        """The codes of the training rows."""
+        return self.state.data.codes
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the model was trained on."""
+        return self.state.data.n_rows
 
     def confidence(self, X: np.ndarray, ensemble: Ensemble | None = None) -> np.ndarray:
         """Probabilities [n, K] of rows under the unmarked model, or under another ensemble."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from timbermark.marking.choosing import choose, count_labels, count_triggers
-from timbermark.marking.embedding import survey
 from timbermark.marking.selection import DEFAULT_SELECTION, Selection
+from timbermark.marking.surveying import survey
 from timbermark.ownership.statistics import Level, evidence_bits, level, matches_needed
 
 

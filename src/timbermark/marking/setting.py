@@ -12,8 +12,15 @@ from timbermark.trees.ensemble import Ensemble
 
 _HEAVIER = 2.0
 _HEAVIEST = 64.0
-_PATIENCE = 0.03
-"""Less than the engine's own: a mark is made once, and keeping splits costs it accuracy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How the engine learns: "lazy" with its patience, or "exact". Less patience than the engine's
+    own is worth its time here: a mark is made once, and keeping old splits costs accuracy."""
+
+    mode: str = "lazy"
+    patience: float = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,11 @@ class Setting:
 
 
 def set_answers(
-    marked: Marked, request: Request, margin: float, max_rounds: int, mode: str = "lazy"
+    marked: Marked,
+    request: Request,
+    margin: float,
+    max_rounds: int,
+    care: Care = Care(),  # noqa: B008 - frozen
 ) -> Setting:
     """Learn the request in place, round after round; who did not take gets twice the weight."""
     weight = request.weight.astype(np.float64).copy()
@@ -52,8 +63,8 @@ def set_answers(
             np.concatenate([request.X, request.anchor_rows]),
             np.concatenate([request.target, request.anchor_label]),
             np.concatenate([weight, np.ones(len(request.anchor_rows))]),
-            mode,
-            _PATIENCE,
+            care.mode,
+            care.patience,
             f"marking, round {rounds}",
         )
         gap = gaps(marked.margins(request.X, ensemble), request.target)

@@ -1,0 +1,66 @@
+"""What a mark is chosen from: everything that was given, checked and turned into numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.marking.candidates import Pool
+from timbermark.marking.engine import Marked
+from timbermark.marking.rows import distinct_codes, repeated_codes, shared_codes
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Everything a mark is chosen from: the model, the pool, and the rows cost is measured on."""
+
+    marked: Marked
+    pool: Pool
+    separate: bool
+    n_rows: int
+    test_rows: np.ndarray
+    test_label: np.ndarray
+    measured_on: str
+
+
+def survey(
+    model: Any,
+    X: Any,
+    y: Any,
+    candidates: Any,
+    validation: Any,
+    sample_weight: Any,
+    verbose: int = 0,
+) -> Ground:
+    """Check all that was given and find the rows that may become triggers."""
+    marked = Marked(model, X, y, sample_weight, verbose)
+    if candidates is None and (X is None or y is None):
+        raise InputError(
+            "There is nothing to choose triggers from.",
+            hint="pass the training rows X and y, or candidates=(rows, labels).",
+        )
+    separate = candidates is not None
+    rows = marked.rows(candidates[0] if candidates is not None else X)
+    label = marked.labels(candidates[1] if candidates is not None else y, len(rows))
+    codes, allowed = marked.codes(rows), marked.survives_rounding(rows)
+    if separate:
+        allowed &= distinct_codes(codes) & ~shared_codes(codes, marked.training_codes)
+    else:
+        allowed &= ~repeated_codes(codes)
+    others = marked.rows(X) if separate and X is not None else None
+    pool = Pool(rows, label, marked.confidence(rows), allowed, others)
+    if validation is not None:
+        test_rows = marked.rows(validation[0])
+        test_label = marked.labels(validation[1], len(test_rows))
+    elif X is not None:
+        test_rows = marked.rows(X)
+        test_label = marked.labels(y, len(test_rows))
+    else:
+        test_rows, test_label = rows, label
+    if len(test_rows) == 0:
+        raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
+    measured_on = "validation" if validation is not None else "training"
+    return Ground(marked, pool, separate, marked.n_rows, test_rows, test_label, measured_on)
