@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 _NEAREST = 10
-_MOST_ROWS = 20_000
+_MOST_ASKED, _MOST_NAMED = 5_000, 50_000
 
 
 def scale_rows(X: np.ndarray, raw: bool = False) -> np.ndarray:
@@ -56,24 +56,23 @@ def count_admirers(X: np.ndarray, rows: np.ndarray, seed: int = 0) -> np.ndarray
     """int64[m]: for each of ``rows``, how many rows of ``X`` have it among their ten nearest.
 
     What a model is taught about a row that nobody counts among its nearest disturbs nobody. Beyond
-    20,000 rows a sample of them is asked.
+    5,000 rows a sample of that size is asked, and beyond 50,000 only so many can be named.
 
     >>> count_admirers(np.array([[0.0], [1.0], [2.0], [50.0]]), np.array([1, 3])).tolist()
     [3, 3]
     """
-    n = len(X)
-    if n > _MOST_ROWS:
-        drawn = np.random.default_rng(seed).permutation(n)[:_MOST_ROWS]
-        kept = np.union1d(drawn, rows)
+    rng = np.random.default_rng(seed)
+    if len(X) > _MOST_NAMED:
+        kept = np.union1d(rng.permutation(len(X))[:_MOST_NAMED], rows)
         X, rows = X[kept], np.searchsorted(kept, rows)
-        n = len(X)
+    n = len(X)
     if n < 2:
         return np.zeros(len(rows), np.int64)
+    asked = np.sort(rng.permutation(n)[:_MOST_ASKED])
     single = np.ascontiguousarray(X, np.float32)
-    width = min(_NEAREST + 1, n)
-    index = NearestNeighbors(n_neighbors=width, algorithm="brute").fit(single)
-    nearest = index.kneighbors(single, return_distance=False)
-    itself = nearest == np.arange(n)[:, None]
+    index = NearestNeighbors(n_neighbors=min(_NEAREST + 1, n), algorithm="brute").fit(single)
+    nearest = index.kneighbors(single[asked], return_distance=False)
+    itself = nearest == asked[:, None]
     # A row with many copies may not find itself: then its farthest is one too many.
     itself[~itself.any(axis=1), -1] = True
     return np.asarray(np.bincount(nearest[~itself], minlength=n)[rows])

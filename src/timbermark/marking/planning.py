@@ -70,7 +70,7 @@ def plan(
     choice = choose(
         ground.pool, strategy, selection or DEFAULT_SELECTION, k, q, ground.separate, random_state
     )
-    answers = ground.marked.confidence(ground.test_rows).argmax(axis=1)
+    answers = ground.test_confidence.argmax(axis=1)
     bits = evidence_bits(k, k, q)
     return Plan(
         strategy=choice.strategy,

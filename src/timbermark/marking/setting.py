@@ -20,7 +20,7 @@ class Care:
     own is worth its time here: a mark is made once, and keeping old splits costs accuracy."""
 
     mode: str = "lazy"
-    patience: float = 0.03
+    patience: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)

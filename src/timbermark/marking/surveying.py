@@ -23,6 +23,7 @@ class Ground:
     n_rows: int
     test_rows: np.ndarray
     test_label: np.ndarray
+    test_confidence: np.ndarray  # under the unmarked model
     measured_on: str
 
 
@@ -60,7 +61,9 @@ def survey(
         test_label = marked.labels(y, len(test_rows))
     else:
         test_rows, test_label = rows, label
+    same = validation is None and not separate
+    sure = pool.confidence if same else marked.confidence(test_rows)
     if len(test_rows) == 0:
         raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
     measured_on = "validation" if validation is not None else "training"
-    return Ground(marked, pool, separate, marked.n_rows, test_rows, test_label, measured_on)
+    return Ground(marked, pool, separate, marked.n_rows, test_rows, test_label, sure, measured_on)
