@@ -33,4 +33,12 @@ def _root(
 
 # Commands register themselves on import; each imports what it needs when it is called, so that
 # `timbermark --help` starts at once.
-from timbermark.cli import demo, inspect, keygen, marking, verify, warmup  # noqa: E402, F401
+from timbermark.cli import (  # noqa: E402, F401
+    demo,
+    inspect,
+    keygen,
+    marking,
+    reproduce,
+    verify,
+    warmup,
+)

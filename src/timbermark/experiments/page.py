@@ -1,0 +1,260 @@
+"""Everything that a run found, as one Markdown file and one self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+import timbermark
+from timbermark.experiments.datasets import TITLES
+from timbermark.experiments.grid import Cell, Plan
+from timbermark.experiments.measuring import Measured
+from timbermark.experiments.published import Place
+from timbermark.experiments.results import AVERAGE, Results
+from timbermark.experiments.summary import Comparison, Overall, compare, overall
+from timbermark.experiments.tables import (
+    DASH,
+    METRIC_TITLES,
+    SCENARIO_TITLES,
+    Table,
+    count_wrong,
+    make_tables,
+    method_title,
+    show_difference,
+    to_markdown,
+)
+
+Row = tuple[str, ...]
+_THIEF = (
+    "robustness", "accuracy_tuned", "robustness_model_only", "accuracy_model_only",
+    "robustness_regrown", "accuracy_regrown",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A plain table with a title and a word of explanation; ``marked``: rows that need a look."""
+
+    title: str
+    text: str
+    header: Row
+    rows: tuple[Row, ...]
+    marked: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure that has been drawn; ``path`` lies within the folder of the page."""
+
+    title: str
+    caption: str
+    path: Path
+
+    @property
+    def data(self) -> str:
+        """The image as text."""
+        return base64.b64encode(self.path.read_bytes()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that is shown. ``notes``: sentences on how to read it."""
+
+    version: str
+    settings: str
+    overall: Part
+    notes: tuple[str, ...]
+    figures: tuple[Picture, ...]
+    tables: tuple[Table, ...]
+    parts: tuple[Part, ...]
+
+
+def make_page(
+    plan: Plan,
+    results: Results,
+    finished: Mapping[Cell, Measured],
+    figures: tuple[Picture, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Page:
+    """Put a run's numbers into the shapes that are shown."""
+    seeds = len(plan.seeds)
+    settings = (
+        f"{len(plan.datasets)} of 6 data sets, {seeds} seed{'s' if seeds > 1 else ''}, ratios "
+        f"{', '.join(f'{ratio:g}' for ratio in plan.ratios)}, {len(plan.cells)} cells."
+    )
+    return Page(
+        timbermark.__version__,
+        settings,
+        _overall_part(overall(plan, results)),
+        (*_READING, *notes),
+        figures,
+        tuple(make_tables(plan, results)),
+        (
+            _averages_part(compare(plan, results)),
+            _thief_part(plan, results),
+            _wrong_part(plan, finished),
+        ),
+    )
+
+
+_READING = (
+    "A cell has our number (mean ± standard deviation over seeds), below it the paper's and the "
+    "difference. The highest number of a column is bold. A cell that is marked is further below "
+    "the paper's than 0.02 (effectiveness, adjusted accuracy), 0.03 (robustness) or 0.05 (adjusted "
+    "resilience; effectiveness with fewer than 10 triggers).",
+    "Wrong Prediction Flip has a dash where there are fewer wrong predictions than candidates. "
+    "Adjusted resilience has one where every candidate is a trigger, robustness where no trigger "
+    "took.",
+    "An average is that of the data sets that have a number, as in the paper. The paper's average "
+    "of adjusted resilience, D_cand ≠ D_train, Wrong (Dist), 0.01 is printed as 0.621, but its row "
+    "gives 0.747. In the summary only data sets count for which both we and the paper have one.",
+)
+
+
+def overall_lines(plan: Plan, results: Results) -> list[str]:
+    """The summary in a few words, for a terminal."""
+    return [
+        f"{METRIC_TITLES[line.metric]}, {SCENARIO_TITLES[line.candidates]}: ours "
+        f"{_number(line.ours)}, paper {_number(line.paper)}, {line.low} of {line.averages} "
+        "averages too low"
+        for line in overall(plan, results)
+    ]
+
+
+def _overall_part(lines: list[Overall]) -> Part:
+    rows = tuple(
+        (
+            METRIC_TITLES[line.metric],
+            SCENARIO_TITLES[line.candidates],
+            _number(line.ours),
+            _number(line.paper),
+            _difference(line.ours, line.paper),
+            ("yes" if line.is_higher else "no") if line.cells else DASH,
+            f"{line.low} of {line.averages}",
+            str(line.cells),
+        )
+        for line in lines
+    )
+    header = (
+        "metric", "scenario", "ours", "paper", "difference", "higher on average",
+        "averages too low", "cells compared",
+    )  # fmt: skip
+    return Part("Summary", "", header, rows)
+
+
+def _averages_part(found: list[Comparison]) -> Part:
+    rows, marked = [], []
+    for one in found:
+        place = one.place
+        row = (
+            METRIC_TITLES[place.metric],
+            SCENARIO_TITLES[place.candidates],
+            method_title(place.method, place.selection),
+            f"{place.ratio:g}",
+            _number(one.ours),
+            _number(one.paper),
+            _difference(one.ours, one.paper),
+            "too low" if one.is_low else "",
+            str(one.datasets),
+        )
+        rows.append(row)
+        if one.is_low:
+            marked.append(row)
+    header = (
+        "metric", "scenario", "method", "ratio", "ours", "paper", "difference", "", "data sets",
+    )  # fmt: skip
+    text = "Over the data sets for which both we and the paper have a number."
+    return Part("Averages over data sets", text, header, tuple(rows), tuple(marked))
+
+
+def _thief_part(plan: Plan, results: Results) -> Part:
+    rows = []
+    for scenario, method, selection, ratio in plan.ways:
+        numbers = [
+            results[Place(metric, scenario, method, selection, AVERAGE, ratio)].mean
+            for metric in ("accuracy", *_THIEF)
+        ]
+        name = method_title(method, selection)
+        rows.append((SCENARIO_TITLES[scenario], name, f"{ratio:g}", *map(_number, numbers)))
+    header = (
+        "scenario", "method", "ratio", "accuracy marked", "robustness, owner's state", "accuracy",
+        "robustness, model only", "accuracy", "robustness, regrown", "accuracy",
+    )  # fmt: skip
+    text = (
+        "Averages over data sets; each robustness with the accuracy of the model after it. In the "
+        "paper's setting fine-tuning on D_fine keeps the owner's training state, watermark rows "
+        "included, so that every retraining learns the mark again. A thief has the model and "
+        "D_fine and nothing else. Model only: the splits stay, and D_fine is added to what the "
+        "leaves were made from. Regrown: a state is rebuilt from D_fine alone and updated with "
+        "D_fine, so that D_fine decides every split again; that is in effect a new model, trained "
+        "on D_fine alone."
+    )
+    return Part("Fine-tuning with and without the owner's state", text, header, tuple(rows))
+
+
+def _wrong_part(plan: Plan, finished: Mapping[Cell, Measured]) -> Part:
+    rows = tuple(
+        (
+            SCENARIO_TITLES[one.candidates],
+            TITLES[one.dataset],
+            ", ".join(map(str, one.n_wrong)) or DASH,
+            ", ".join(map(str, one.wanted)) or DASH,
+        )
+        for one in count_wrong(plan, finished)
+    )
+    ratios = ", ".join(f"{ratio:g}" for ratio in plan.ratios)
+    header = ("scenario", "data set", "wrong predictions, seed by seed", f"wanted at {ratios}")
+    text = "How many rows of D_cand the unmarked model predicts wrongly."
+    return Part("What Wrong Prediction Flip has to choose from", text, header, rows)
+
+
+def _number(value: float) -> str:
+    return DASH if np.isnan(value) else f"{value:.3f}"
+
+
+def _difference(ours: float, paper: float) -> str:
+    return "" if np.isnan(ours) or np.isnan(paper) else show_difference(ours - paper)
+
+
+def page_to_html(page: Page) -> str:
+    """One page without anything outside it."""
+    from jinja2 import Environment, StrictUndefined
+
+    text = (resources.files(__package__) / "page.html").read_text(encoding="utf-8")
+    maker = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+    names = ("version", "settings", "overall", "notes", "figures", "tables", "parts")
+    return maker.from_string(text).render({name: getattr(page, name) for name in names}) + "\n"
+
+
+def page_to_markdown(page: Page) -> str:
+    """The same as Markdown; figures are linked, by name."""
+    lines = [
+        "# The paper's tables, reproduced",
+        "",
+        f"*Robust Watermarking on Gradient Boosting Decision Trees* (Chung, Lao, Zhao, AAAI 2026), "
+        f"with timbermark {page.version}. {page.settings}",
+        "",
+        _part_to_markdown(page.overall),
+        *(f"- {note}" for note in page.notes),
+        "",
+    ]
+    for figure in page.figures:
+        lines += [f"![{figure.title}]({figure.path.name})", ""]
+        lines += [f"**{figure.title}.** {figure.caption}", ""]
+    lines += [to_markdown(table) for table in page.tables]
+    lines += [_part_to_markdown(part) for part in page.parts]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _part_to_markdown(part: Part) -> str:
+    lines = [f"## {part.title}", ""]
+    if part.text:
+        lines += [part.text, ""]
+    lines += ["| " + " | ".join(part.header) + " |", "|" + "---|" * len(part.header)]
+    lines += ["| " + " | ".join(row) + " |" for row in part.rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,113 @@
+"""Running groups of cells in one process or several, with the same numbers.
+
+Each worker process is given one group at a time, the largest first, and sends every cell back as
+soon as it is done; only this process writes files.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, cast
+
+from timbermark.errors import TimbermarkError
+from timbermark.experiments.grid import Cell, Group
+from timbermark.experiments.measuring import Measured
+
+Work = Callable[[Group, list[Cell]], Iterator[Measured]]
+
+
+class WorkerLost(TimbermarkError, RuntimeError):  # noqa: N818 - named for what happened
+    """A worker process ended without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureGroup:
+    """The work on a group: load its data set from ``folder`` and measure its cells."""
+
+    folder: Path | None
+
+    def __call__(self, group: Group, cells: list[Cell]) -> Iterator[Measured]:
+        """Give out cells as they are done."""
+        from timbermark.experiments.datasets import load_dataset
+        from timbermark.experiments.measuring import measure_cells
+
+        return measure_cells(load_dataset(group.dataset, self.folder), cells)
+
+
+def run_groups(groups: Mapping[Group, list[Cell]], work: Work, jobs: int) -> Iterator[Measured]:
+    """Run groups in the order given and give out each cell as it is done.
+
+    With one job everything happens in this process. ``work`` must be something that can be sent
+    to another process. Raises what the work raises, WorkerLost where a process was killed; the
+    other processes are then ended.
+    """
+    if jobs == 1 or len(groups) < 2:
+        for group, cells in groups.items():
+            yield from work(group, cells)
+        return
+    yield from _run_in_processes(groups, work, min(jobs, len(groups)))
+
+
+def _run_in_processes(
+    groups: Mapping[Group, list[Cell]], work: Work, jobs: int
+) -> Iterator[Measured]:
+    waiting = list(groups.items())
+    # A fresh process: one that is forked would inherit threads and locks in any state.
+    context = multiprocessing.get_context("spawn")
+    workers: dict[Connection[Any, Any], Any] = {}
+    try:
+        for _ in range(jobs):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+            process.start()
+            theirs.close()
+            ours.send(waiting.pop(0))
+            workers[ours] = process
+        while workers:
+            for ready in wait(list(workers)):
+                line = cast("Connection[Any, Any]", ready)
+                try:
+                    said = line.recv()
+                except EOFError:
+                    raise WorkerLost(
+                        "A worker process ended before its work was done.",
+                        hint="memory may be short: use --jobs 1. What is finished is kept.",
+                    ) from None
+                if isinstance(said, Measured):
+                    yield said
+                elif said is not None:
+                    raise said
+                elif waiting:
+                    line.send(waiting.pop(0))
+                else:
+                    line.send(None)
+                    workers.pop(line).join()
+                    line.close()
+    finally:
+        for line, process in workers.items():
+            process.terminate()
+            process.join()
+            line.close()
+
+
+def _serve(line: Connection[Any, Any], work: Work) -> None:
+    """The life of a worker: groups come in, cells go out, None after the last of a group."""
+    # The first process is asked to stop by the user and tells this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        while (task := line.recv()) is not None:
+            for measured in work(*task):
+                line.send(measured)
+            line.send(None)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the first process was killed: nobody waits for more
+    except TimbermarkError as error:
+        line.send(error)
+    except Exception:
+        line.send(RuntimeError(f"A worker process failed.\n{traceback.format_exc()}"))
