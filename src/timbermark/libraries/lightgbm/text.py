@@ -1,0 +1,299 @@
+"""LightGBM's text: taken apart, checked, printed again.
+
+A text is a header of ``key=value`` lines, a block of such lines per tree, importances, parameters
+and one line of the Python package's own::
+
+    tree
+    version=v4
+    ...
+    tree_sizes=459 569
+
+    Tree=0
+    num_leaves=3
+    ...
+    shrinkage=1
+
+
+    Tree=1
+    ...
+    end of trees
+
+    feature_importances:
+    Column_0=6
+
+    parameters:
+    [boosting: gbdt]
+    ...
+
+    end of parameters
+
+    pandas_categorical:null
+
+The library trusts every line of it: a tree size, an array or a parameter that is not what it
+expects ends the process. So nothing goes to it but what `print_text` made of checked values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from timbermark.errors import FileFormatError
+from timbermark.libraries.lightgbm.blocks import (
+    Blocks,
+    damaged,
+    parse_blocks,
+    print_blocks,
+    refuse_layout,
+    refuse_linear,
+)
+
+OBJECTIVES = ("binary", "multiclass", "multiclassova")
+# LightGBM 3 wrote v3, which has the same lines.
+_VERSIONS = ("v3", "v4")
+_REQUIRED = (
+    *("version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx"),
+    *("feature_names", "feature_infos"),
+)
+_KEYS = {*_REQUIRED, "objective", "average_output", "monotone_constraints", "tree_sizes"}
+# These are printed as they were found.
+_KEPT = ("label_index", "max_feature_idx", "objective", "monotone_constraints", "feature_infos")
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|inf|nan)"
+_FEATURE_INFO = re.compile(rf"none|\[{_NUMBER}:{_NUMBER}\]|-?[0-9]+(?::-?[0-9]+)*")
+_PARAMETER = re.compile(r"\[(\w+): (.*)\]")
+# The library refuses these at training, because it writes names into JSON as they are.
+_NOT_IN_NAMES = frozenset('",:[]{}')
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Everything in the text but the trees."""
+
+    objective: str  # one of OBJECTIVES
+    n_outputs: int
+    sigmoid: float  # what margins are multiplied by before the logistic function
+    average_output: bool  # a random forest: probabilities come from the mean, not from the sum
+    feature_names: tuple[str, ...]
+    kept: dict[str, str]  # lines of the header that are printed as they were
+    parameters: dict[str, str]
+    pandas_categorical: str  # as JSON
+
+
+def parse_text(text: str, best_iteration: int = 0) -> tuple[Frame, Blocks]:
+    """Take a text apart; of the trees, only the first ``best_iteration`` iterations if it is > 0.
+
+    Raises FileFormatError if the text is not whole or not that of a supported classifier. Whether
+    the arrays make trees is not checked here.
+
+    >>> parse_text("tree\\nversion=v4\\n")
+    Traceback (most recent call last):
+    timbermark.errors.FileFormatError: The LightGBM model is damaged: it ends before its last \
+tree does. Hint: get the file again from where it came.
+    """
+    text = text.replace("\r\n", "\n")
+    found = _CONTROL.search(text)
+    if found:
+        damaged(f"it holds the control character {found[0]!r}")
+    body, mark, tail = text.partition("\nend of trees\n")
+    if not mark:
+        if not text.startswith("tree\n"):
+            _refuse_kind(text)
+        damaged("it ends before its last tree does")
+    top, *parts = body.split("\nTree=")
+    header = _parse_header(top.split("\n"))
+    parameters, categories = _parse_tail(tail.split("\n"))
+    frame = _make_frame(header, parameters, categories)
+    _check_sizes(header.get("tree_sizes"), parts)
+    if len(parts) % frame.n_outputs:
+        damaged(f"it has {len(parts)} trees for {frame.n_outputs} classes")
+    if not all(part.isascii() for part in parts):
+        damaged("a tree holds something else than numbers")
+    if best_iteration > 0:
+        parts = parts[: best_iteration * frame.n_outputs]
+    return frame, parse_blocks(parts)
+
+
+def print_text(frame: Frame, blocks: Blocks) -> str:
+    """Return a text that the library reads and that `parse_text` gives the same back from.
+
+    The importances are left out: the library counts them itself.
+    """
+    trees = print_blocks(blocks)
+    kept = {key: f"{key}={value}" for key, value in frame.kept.items()}
+    header = [
+        "tree",
+        "version=v4",
+        f"num_class={frame.n_outputs}",
+        f"num_tree_per_iteration={frame.n_outputs}",
+        *(kept.pop(key) for key in ("label_index", "max_feature_idx", "objective")),
+        *(["average_output"] if frame.average_output else []),
+        f"feature_names={' '.join(frame.feature_names)}",
+        *kept.values(),
+        f"tree_sizes={' '.join(str(len(tree)) for tree in trees)}",
+    ]
+    tail = [
+        "end of trees\n\nfeature_importances:\n\nparameters:",
+        *(f"[{key}: {value}]" for key, value in frame.parameters.items()),
+        f"\nend of parameters\n\npandas_categorical:{frame.pandas_categorical}\n",
+    ]
+    return "\n".join(header) + "\n\n" + "".join(trees) + "\n".join(tail)
+
+
+def _refuse_kind(text: str) -> NoReturn:
+    raise FileFormatError(
+        f"This is not a LightGBM text: it begins with {text[:20]!r}.",
+        hint="give a file that LightGBM's save_model wrote.",
+    )
+
+
+def _parse_header(lines: Sequence[str]) -> dict[str, str]:
+    if lines[0] != "tree":
+        _refuse_kind(lines[0])
+    header: dict[str, str] = {}
+    for line in filter(None, lines[1:]):
+        key, _, value = line.partition("=")
+        if key not in _KEYS:
+            refuse_layout(f"the line {line[:40]!r} is not known")
+        if key in header:
+            damaged(f"it has two lines {key}")
+        header[key] = value
+    for key in _REQUIRED:
+        if key not in header:
+            damaged(f"it has no line {key}")
+    if header["version"] not in _VERSIONS:
+        refuse_layout(f"its version is {header['version'][:20]!r}")
+    return header
+
+
+def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: str) -> Frame:
+    objective, options = _parse_objective(header.get("objective"))
+    if parameters.get("linear_tree") == "1":
+        refuse_linear()
+    n_outputs = 1 if objective == "binary" else _whole("num_class", options.get("num_class", ""))
+    if objective != "binary" and n_outputs < 2:
+        damaged(f"its objective has {n_outputs} classes")
+    for key in ("num_class", "num_tree_per_iteration"):
+        if _whole(key, header[key]) != n_outputs:
+            damaged(f"{key}={header[key]} does not go with the objective")
+    _whole("label_index", header["label_index"])
+    names = tuple(header["feature_names"].split(" "))
+    _check_features(header, names)
+    return Frame(
+        objective=objective,
+        n_outputs=n_outputs,
+        sigmoid=1.0 if objective == "multiclass" else _positive(options.get("sigmoid", "")),
+        average_output="average_output" in header,
+        feature_names=names,
+        kept={key: header[key] for key in _KEPT if key in header},
+        parameters=parameters,
+        pandas_categorical=categories,
+    )
+
+
+def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
+    hint = f"train with one of the objectives {', '.join(OBJECTIVES)}."
+    if line is None:
+        raise FileFormatError(
+            "This LightGBM model has an objective of the user's own, so that its margins have no "
+            "known meaning.",
+            hint=hint,
+        )
+    name, *options = line.split(" ")
+    if name not in OBJECTIVES:
+        raise FileFormatError(
+            f"This LightGBM model has the objective {name[:40]!r}, which is not supported.",
+            hint=hint,
+        )
+    return name, {key: value for key, _, value in (option.partition(":") for option in options)}
+
+
+def _check_features(header: dict[str, str], names: tuple[str, ...]) -> None:
+    n_features = _whole("max_feature_idx", header["max_feature_idx"]) + 1
+    infos = header["feature_infos"].split(" ")
+    if len(names) != n_features or len(infos) != n_features:
+        damaged(f"it has {len(names)} names and {len(infos)} ranges for {n_features} features")
+    for name in names:
+        if not name or not _NOT_IN_NAMES.isdisjoint(name):
+            damaged(f"a feature cannot be called {name[:40]!r}")
+    for info in infos:
+        # The library looks for the second half of an interval without asking whether it is there.
+        if not _FEATURE_INFO.fullmatch(info):
+            damaged(f"the range {info[:40]!r} of a feature is not understood")
+    signs = header.get("monotone_constraints")
+    if signs is not None and (
+        signs.count(" ") != n_features - 1 or not set(signs.split(" ")) <= {"-1", "0", "1"}
+    ):
+        damaged("its monotone_constraints are not -1, 0 or 1 for each feature")
+
+
+def _whole(key: str, value: str) -> int:
+    if not _WHOLE.fullmatch(value):
+        damaged(f"{key}={value[:20]!r} is not a whole number")
+    return int(value)
+
+
+def _positive(value: str) -> float:
+    if re.fullmatch(_NUMBER, value):
+        number = float(value)
+        if 0 < number < math.inf:
+            return number
+    damaged(f"the objective's sigmoid {value[:20]!r} is not a positive number")
+
+
+def _parse_tail(lines: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Return the parameters, and the categories of pandas as JSON."""
+    parameters: dict[str, str] = {}
+    categories = "null"
+    section = "trees"
+    for line in filter(None, lines):
+        if section == "trees" and line == "feature_importances:":
+            section = "importances"
+        elif section == "importances" and line == "parameters:":
+            section = "parameters"
+        elif section == "parameters" and line == "end of parameters":
+            section = "end"
+        elif section == "parameters":
+            found = _PARAMETER.fullmatch(line)
+            if not found:
+                damaged(f"the parameter {line[:40]!r} is not understood")
+            parameters[found[1]] = found[2]
+        elif section in ("importances", "end") and line.startswith("pandas_categorical:"):
+            # Without parameters there is no such section: then this line alone tells that it ends.
+            categories = _check_categories(line.partition(":")[2])
+            section = "pandas"
+        elif section == "end" and line == "parser:":
+            refuse_layout("it has a parser of its own")
+        elif section != "importances":
+            damaged(f"the line {line[:40]!r} after its trees is not understood")
+    if section not in ("end", "pandas"):
+        damaged("it ends before its last parameter")
+    return parameters, categories
+
+
+def _check_categories(line: str) -> str:
+    try:
+        lists: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        lists = False
+    if lists is not None and not (
+        isinstance(lists, list)
+        and all(isinstance(names, list) for names in lists)
+        and not any(isinstance(name, list | dict) for names in lists for name in names)
+    ):
+        damaged("its pandas_categorical is not a list of categories per column")
+    return line
+
+
+def _check_sizes(line: str | None, parts: Sequence[str]) -> None:
+    """Compare the lengths that the header states, if it does, with those of the trees."""
+    # What the text was split at belongs to the tree: its first word and its last newline.
+    found = " ".join(str(len(part) + len("Tree=\n")) for part in parts)
+    if line is not None and line != found:
+        damaged("its trees are not as long as its header says")

@@ -1,0 +1,362 @@
+import os
+import pickle
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+
+from timbermark.errors import FileFormatError, InputError, StateError
+from timbermark.files import write_container
+from timbermark.libraries import registry
+from timbermark.trees import reference
+from timbermark.trees.making import constant_ensemble
+from timbermark.trees.model_file import save_ensemble
+
+pytest.importorskip("sklearn")
+joblib = pytest.importorskip("joblib")
+threadpoolctl = pytest.importorskip("threadpoolctl")
+
+import sklearn.ensemble  # noqa: E402
+from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
+from sklearn.multioutput import MultiOutputClassifier  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """OpenMP's threads wait for each other in a loop, which is slow where others work as well."""
+    with threadpoolctl.threadpool_limits(1):
+        yield
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, np.digitize(X[:, 0] + rng.normal(size=200), [-0.5, 0.5])
+
+
+def histogram():
+    return sklearn.ensemble.HistGradientBoostingClassifier(max_iter=4).fit(*data())
+
+
+def classic():
+    return sklearn.ensemble.GradientBoostingClassifier(n_estimators=4).fit(*data())
+
+
+def xgboost_wrapper():
+    return pytest.importorskip("xgboost").XGBClassifier(n_estimators=4, n_jobs=1).fit(*data())
+
+
+def xgboost_booster():
+    return xgboost_wrapper().get_booster()
+
+
+def lightgbm_wrapper():
+    lightgbm = pytest.importorskip("lightgbm")
+    return lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1).fit(*data())
+
+
+def lightgbm_booster():
+    return lightgbm_wrapper().booster_
+
+
+def catboost():
+    return (
+        pytest.importorskip("catboost")
+        .CatBoostClassifier(
+            iterations=4, thread_count=1, logging_level="Silent", allow_writing_files=False
+        )
+        .fit(*data())
+    )
+
+
+# How to make a model, its module, and the endings of its files.
+MODELS = {
+    "histogram": (histogram, "histogram_boosting", [".skops"]),
+    "classic": (classic, "gradient_boosting", [".skops"]),
+    "XGBClassifier": (xgboost_wrapper, "xgboost", [".json", ".ubj"]),
+    "xgboost.Booster": (xgboost_booster, "xgboost", [".json", ".ubj"]),
+    "LGBMClassifier": (lightgbm_wrapper, "lightgbm", [".txt"]),
+    "lightgbm.Booster": (lightgbm_booster, "lightgbm", [".txt"]),
+    "CatBoostClassifier": (catboost, "catboost", [".cbm", ".json"]),
+}
+FILES = [(name, ending) for name, (_, _, endings) in MODELS.items() for ending in endings]
+
+
+@cache
+def made(name):
+    return MODELS[name][0]()
+
+
+def needs(ending):
+    if ending == ".skops":
+        pytest.importorskip("skops")
+
+
+def test_importing_imports_no_library():
+    code = (
+        "import sys, timbermark.libraries.registry as r;"
+        "found = {m.partition('.')[0] for m in sys.modules};"
+        "sys.exit(bool(found & {'sklearn', 'xgboost', 'lightgbm', 'catboost', 'pandas'})"
+        "or any(f'timbermark.libraries.{m}' in sys.modules for m in r.LIBRARIES))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Models
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_found(name):
+    module = registry.module_of(made(name))
+    assert module.__name__ == f"timbermark.libraries.{MODELS[name][1]}"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_module_keeps_the_contract(name):
+    module = registry.module_of(made(name))
+    for function in ("is_model", "is_file", "load", "read", "rows", "margins", "write", "save"):
+        assert callable(getattr(module, function))
+    assert isinstance(module.NAME, str)
+
+
+def test_every_library_has_a_module():
+    assert {module for _, module, _ in MODELS.values()} == set(registry.LIBRARIES)
+
+
+def test_what_is_no_model_is_refused_with_what_is_supported():
+    for thing in (
+        "text",
+        None,
+        3,
+        object(),
+        np.zeros(3),
+        sklearn.ensemble.RandomForestClassifier(),
+    ):
+        with pytest.raises(InputError, match=r"not a supported model.*XGBClassifier.*Hist"):
+            registry.module_of(thing)
+    with pytest.raises(InputError, match="is a class, not a model"):
+        registry.module_of(sklearn.ensemble.GradientBoostingClassifier)
+
+
+def test_regressors_are_refused():
+    for kind in ("HistGradientBoostingRegressor", "GradientBoostingRegressor"):
+        with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
+            registry.module_of(getattr(sklearn.ensemble, kind)())
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"),
+    [("xgboost", "XGBRegressor"), ("lightgbm", "LGBMRanker"), ("catboost", "CatBoostRegressor")],
+)
+def test_regressors_of_other_libraries_are_refused(library, kind):
+    model = getattr(pytest.importorskip(library), kind)()
+    with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
+        registry.module_of(model)
+
+
+def test_models_around_models_are_refused_with_a_hint():
+    inner = sklearn.ensemble.GradientBoostingClassifier()
+    for wrapper in (make_pipeline(inner), CalibratedClassifierCV(inner)):
+        with pytest.raises(InputError, match=r"around a model.*fitted model in it"):
+            registry.module_of(wrapper)
+    with pytest.raises(InputError, match="several outputs"):
+        registry.module_of(MultiOutputClassifier(inner))
+
+
+# Files
+
+
+@pytest.mark.parametrize(("name", "ending"), FILES)
+def test_a_saved_model_is_found_and_loaded(name, ending, tmp_path):
+    needs(ending)
+    model, path = made(name), tmp_path / f"model{ending}"
+    registry.save_model(model, path)
+    assert os.listdir(tmp_path) == [path.name]
+    module = registry.module_of_file(path)
+    assert module is registry.module_of(model)
+    reading = module.read(model)
+    X, _ = data()
+    expected = reference.margins(reading.ensemble, module.rows(reading, X))
+    np.testing.assert_array_equal(module.margins(registry.load_model(path), X), expected)
+
+
+@pytest.mark.parametrize(("name", "ending"), FILES)
+def test_the_name_of_a_file_does_not_matter_for_reading(name, ending, tmp_path):
+    needs(ending)
+    registry.save_model(made(name), tmp_path / f"model{ending}")
+    (tmp_path / f"model{ending}").rename(tmp_path / "a file")
+    assert registry.module_of_file(tmp_path / "a file") is registry.module_of(made(name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_is_only_overwritten_if_asked(name, tmp_path):
+    ending = MODELS[name][2][0]
+    needs(ending)
+    path = tmp_path / f"model{ending}"
+    path.write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"exists.*overwrite"):
+        registry.save_model(made(name), path)
+    assert path.read_bytes() == b"mine"
+    registry.save_model(made(name), path, overwrite=True)
+    assert registry.module_of_file(path) is registry.module_of(made(name))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+class Broken:
+    """A module like the real one but for one function."""
+
+    def __init__(self, module, **functions):
+        self._module, self._functions = module, functions
+
+    def __getattr__(self, name):
+        return self._functions.get(name) or getattr(self._module, name)
+
+
+def stand_in(monkeypatch, name, **functions):
+    """Make the registry use a broken module, with a file that needs no skops."""
+    module = registry.module_of(made(name))
+    stored = {}
+
+    def save(model, path):
+        stored[0] = model
+        path.write_bytes(b"content")
+
+    usual = {"save": save, "load": lambda path: stored[0]}
+    broken = Broken(module, **(usual | functions))
+    monkeypatch.setattr(registry, "_import", lambda library: broken)
+    return broken
+
+
+OWN = ["histogram", "classic"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_read_back_takes_the_place(name, tmp_path, monkeypatch):
+    stand_in(monkeypatch, name)
+    registry.save_model(made(name), tmp_path / "model.bin")
+    assert (tmp_path / "model.bin").read_bytes() == b"content"
+    assert os.listdir(tmp_path) == ["model.bin"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_an_ulp_of_difference_leaves_nothing_behind(name, tmp_path, monkeypatch):
+    module = registry.module_of(made(name))
+    (tmp_path / "model.bin").write_bytes(b"old")
+
+    def margins(model, X):
+        return np.nextafter(module.margins(model, X), np.inf)
+
+    stand_in(monkeypatch, name, margins=margins)
+    with pytest.raises(StateError, match="does not predict what timbermark does"):
+        registry.save_model(made(name), tmp_path / "model.bin", overwrite=True)
+    assert (tmp_path / "model.bin").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["model.bin"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_single_rows_are_asked_as_well(name, tmp_path, monkeypatch):
+    module = registry.module_of(made(name))
+
+    def margins(model, X):
+        found = module.margins(model, X)
+        return found + 1 if len(found) == 1 else found
+
+    stand_in(monkeypatch, name, margins=margins)
+    with pytest.raises(StateError, match="1 of 1 rows"):
+        registry.save_model(made(name), tmp_path / "model.bin")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("function", ["save", "load"])
+def test_a_failure_leaves_nothing_behind(name, function, error, tmp_path, monkeypatch):
+    def fail(*_):
+        raise error
+
+    stand_in(monkeypatch, name, **{function: fail})
+    with pytest.raises(type(error)):
+        registry.save_model(made(name), tmp_path / "model.bin")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_draft_has_the_name_of_the_file(tmp_path, monkeypatch):
+    seen = []
+
+    def save(model, path):
+        seen.append(path)
+        path.write_bytes(b"content")
+
+    stand_in(monkeypatch, "classic", save=save, load=lambda path: made("classic"))
+    registry.save_model(made("classic"), str(tmp_path / "model.bin"))
+    assert seen[0].name == "model.bin"
+    assert seen[0] != tmp_path / "model.bin"
+    assert tmp_path in seen[0].parents
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    for path in (tmp_path / "none" / "model.skops", tmp_path):
+        with pytest.raises(InputError, match=r"does not exist|is a folder"):
+            registry.save_model(made("classic"), path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_foreign_object_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match="not a supported model"):
+        registry.save_model("text", tmp_path / "model.skops")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_are_never_read(protocol, tmp_path, monkeypatch):
+    path = tmp_path / "model.skops"
+    path.write_bytes(pickle.dumps(made("classic"), protocol=protocol))
+    monkeypatch.setattr(pickle, "load", None)
+    monkeypatch.setattr(joblib, "load", None)
+    with pytest.raises(FileFormatError, match=r"is a pickle.*can run any code.*load the model"):
+        registry.load_model(path)
+
+
+@pytest.mark.parametrize("compress", [0, ("zlib", 1), ("zlib", 9), "gzip", "bz2", "lzma", "xz"])
+def test_joblibs_files_are_never_read(compress, tmp_path):
+    path = tmp_path / "model"
+    joblib.dump(made("classic"), path, compress=compress)
+    with pytest.raises(FileFormatError, match="can run any code"):
+        registry.load_model(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"a text", b"{}", b'{"a": 1}', b"PK\x03\x04", b"\x93NUMPY\x01\x00", bytes(100)]
+)
+def test_other_files_are_refused_with_what_is_supported(content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"not a model file.*XGBoost's JSON.*skops"):
+        registry.load_model(tmp_path / "file")
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileFormatError, match="is empty"):
+        registry.load_model(tmp_path / "file")
+
+
+def test_timbermarks_own_file_is_named_as_such(tmp_path):
+    save_ensemble(tmp_path / "ensemble", constant_ensemble(n_features=1, value=1.0))
+    write_container(tmp_path / "note", "note", 1, {}, {})
+    for name in ("ensemble", "note"):
+        with pytest.raises(FileFormatError, match="timbermark's own"):
+            registry.load_model(tmp_path / name)
+
+
+def test_an_absent_file_is_the_systems_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        registry.load_model(tmp_path / "none")
+
+
+def test_a_skops_file_of_another_model_is_refused(tmp_path):
+    skops_io = pytest.importorskip("skops.io")
+    skops_io.dump(sklearn.ensemble.RandomForestClassifier(), tmp_path / "model.skops")
+    with pytest.raises(FileFormatError, match="not a model file"):
+        registry.load_model(tmp_path / "model.skops")
