@@ -118,7 +118,7 @@ def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
     for t in range(e.n_trees):
         start, stop = e.tree_start[t], e.tree_start[t + 1]
         left, right = e.left[start:stop], e.right[start:stop]
-        order = _parents_first(left, right)
+        order = parents_first(left, right)
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order))
         nodes = forest.nodes[t, : len(order)]
@@ -137,8 +137,12 @@ def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
     return forest
 
 
-def _parents_first(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Node numbers such that the children of a node follow it and each other."""
+def parents_first(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Node numbers such that the children of a node follow it and each other.
+
+    >>> parents_first(np.array([2, -1, -1]), np.array([1, -1, -1])).tolist()
+    [0, 2, 1]
+    """
     inner = left >= 0
     if (right[inner] == left[inner] + 1).all() and (left[inner] > np.flatnonzero(inner)).all():
         return np.arange(len(left))

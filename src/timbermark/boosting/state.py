@@ -43,6 +43,7 @@ class State:
     """A model's training: base rows, base trees with their sums, rows added since.
 
     ``owner`` is the ensemble the state belongs to, or its digest where it was read from a file.
+    ``foreign``: the trees were grown by another library, so that training again is no update.
     """
 
     params: TrainParams
@@ -51,6 +52,7 @@ class State:
     trained: Trained
     added: TrainingData
     owner: Ensemble | str
+    foreign: bool = False
 
     @property
     def model(self) -> str:

@@ -61,8 +61,8 @@ def renew_trees(
     IN old Old, the forest and its training on the first n rows; IN label, weight of all rows;
     INOUT before float64[outputs, n]; INOUT after float64[outputs, rows]; OUT grad, hess
     int32[outputs, rows]; OUT old_grad, old_hess int32[outputs, n] (no rows where the tolerance is
-    infinite: nothing moves then); OUT moved bool[n]; OUT nodes NODE[trees, m]; the rest as in
-    :func:`timbermark.kernels.training.train_trees`.
+    infinite: nothing moves then); IN max_leaves int64[trees]; OUT moved bool[n]; OUT nodes
+    NODE[trees, m]; the rest as in :func:`timbermark.kernels.training.train_trees`.
     """
     n_outputs, n = before.shape
     n_all = after.shape[1]
@@ -87,7 +87,7 @@ def renew_trees(
             )  # fmt: skip
             renew_tree(
                 n_touches, old.nodes[t], old.record[t], old.leaf[t], binned, grad[output],
-                hess[output], shift, rule, patience, max_leaves, nodes[t], walk, growth,
+                hess[output], shift, rule, patience, max_leaves[t], nodes[t], walk, growth,
             )  # fmt: skip
             n_nodes[t] = growth.control[N_NODES]
             finish_renewal(
