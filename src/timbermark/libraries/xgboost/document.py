@@ -1,0 +1,376 @@
+"""An XGBoost model as its document: parsed from JSON or UBJ, and checked all but the trees.
+
+The document is what ``save_raw`` gives and a model file holds. Everything that XGBoost would trust
+is checked here or in `forest`, since it crashes or predicts nonsense on some damaged files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Offsets
+from timbermark.errors import FileFormatError, InputError
+from timbermark.libraries.xgboost import ubjson
+
+TWO_CLASSES = ("binary:logistic", "binary:logitraw")
+MANY_CLASSES = ("multi:softprob", "multi:softmax")
+
+_HINT = "get the model again from where it came, or save it again with XGBoost."
+_JSON_START = re.compile(rb'\s*\{\s*"')
+_JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
+_UBJ_HEAD = b"{" + ubjson.encode_key("learner")
+_FEATURE_TYPES = {"int", "float", "i", "q", "c"}
+_MODEL_PARTS = {"cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees"}
+_NEWER_MODEL_PARTS = {"cats", "iteration_indptr", "weight_drop"}
+_MOST_FEATURES = 1 << 24  # rows are dense, in XGBoost as well as here
+_MOST_ROUNDS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What a document says, checked, apart from what is in its trees.
+
+    ``content``: all of it. ``booster`` and ``model``: the parts of it that `with_trees` replaces.
+    """
+
+    content: dict[str, Any]
+    model: dict[str, Any]
+    booster: str  # "gbtree" or "dart"
+    objective: str
+    n_features: int
+    n_outputs: int
+    n_parallel: int
+    round_start: Offsets  # [rounds + 1] where the trees of each round begin
+    tree_output: AnyArray  # [T] int64
+    tree_weight: AnyArray | None  # [T] float32; None: this model has no weights
+    best_round: int | None
+    by_wrapper: bool  # whether XGBClassifier saved it
+    feature_names: tuple[str, ...] | None
+    feature_types: tuple[str, ...] | None
+    most_categories: int  # of a feature, if the model knows them by name; else 0
+    version: tuple[int, ...]
+
+    @property
+    def n_trees(self) -> int:
+        """T."""
+        return len(self.tree_output)
+
+
+def is_document(head: bytes) -> bool:
+    """Return whether a file that begins with these bytes may be a model of XGBoost.
+
+    >>> is_document(b'{"learner":{"attributes"'), is_document(b"tree\\nversion=v4")
+    (True, False)
+    """
+    return head.startswith(_UBJ_HEAD) or _JSON_HEAD.match(head) is not None
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """Return the document in some bytes, which are JSON or UBJ.
+
+    Raises FileFormatError if they are neither.
+
+    >>> parse(b'{"version": [3, 2, 0]}')
+    {'version': [3, 2, 0]}
+    """
+    content: Any = None
+    if _JSON_START.match(raw[:64]):
+        try:
+            content = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(f"The JSON is damaged ({error}).", _HINT) from None
+    elif raw.startswith(b"{"):
+        content = ubjson.decode(raw)
+    if not isinstance(content, dict):
+        raise FileFormatError(
+            "This is neither JSON nor UBJ.", hint="save the model with save_model('model.ubj')."
+        )
+    return content
+
+
+def outline(content: dict[str, Any]) -> Outline:
+    """Return what a document says, with all of it checked but the trees themselves.
+
+    Raises FileFormatError for what is damaged, unknown, or no classifier made of trees.
+
+    >>> outline({"version": [3, 2, 0]})
+    Traceback (most recent call last):
+    timbermark.errors.FileFormatError: The model has no 'learner'. Hint: get the model again from \
+where it came, or save it again with XGBoost.
+    """
+    learner = _part(content, "learner", dict)
+    attributes = _part(learner, "attributes", dict)
+    _require(all(isinstance(text, str) for text in attributes.values()), "attributes")
+    objective, n_features, n_outputs = _task(learner)
+    booster, model, weights = _booster(learner)
+    names = _texts(learner, "feature_names", n_features)
+    types = _texts(learner, "feature_types", n_features)
+    _require(types is None or set(types) <= _FEATURE_TYPES, "feature_types")
+    n_parallel, round_start, output = _rounds(model, n_outputs)
+    if weights is not None:
+        with np.errstate(over="ignore"):
+            weights = numbers(weights, "weight_drop").astype(np.float32)
+        _require(len(weights) == len(output) and np.isfinite(weights).all(), "weight_drop")
+    best = attributes.get("best_iteration")
+    version = _part(content, "version", list)
+    whole = all(isinstance(part, int) and 0 <= part < 1000 for part in version)
+    _require(len(version) == 3 and whole, "version", version)
+    return Outline(
+        content=content,
+        model=model,
+        booster=booster,
+        objective=objective,
+        n_features=n_features,
+        n_outputs=n_outputs,
+        n_parallel=n_parallel,
+        round_start=round_start,
+        tree_output=output,
+        tree_weight=weights,
+        best_round=None if best is None else whole_number(attributes, "best_iteration", 0),
+        by_wrapper="scikit_learn" in attributes,
+        feature_names=names,
+        feature_types=types,
+        most_categories=_most_categories(model.get("cats"), n_features),
+        version=tuple(version),
+    )
+
+
+def with_trees(
+    known: Outline, trees: list[bytes], output: AnyArray, weight: AnyArray, round_start: Offsets
+) -> bytes:
+    """Return the document around other trees, as UBJ.
+
+    ``trees`` are encoded already; ``output`` is int [T], ``weight`` float32 [T] and used only if
+    the model has weights.
+
+    Raises FileFormatError if some other part of the document cannot be written.
+    """
+    learner = known.content["learner"]
+    params = {**known.model["gbtree_model_param"], "num_trees": str(len(trees))}
+    model = {
+        **known.model,
+        "gbtree_model_param": params,
+        "iteration_indptr": round_start.tolist(),
+        "tree_info": output.tolist(),
+        "trees": trees,
+    }
+    booster = dict(learner["gradient_booster"])
+    if known.booster == "dart":
+        booster["weight_drop"] = _like(booster["weight_drop"], weight)
+        booster["gbtree"] = {**booster["gbtree"], "model": model}
+    else:
+        if known.tree_weight is not None:
+            model["weight_drop"] = _like(model["weight_drop"], weight)
+        booster["model"] = model
+    attributes = dict(learner["attributes"])
+    last = len(round_start) - 2
+    if known.best_round is not None and known.best_round > last:
+        attributes["best_iteration"] = str(last)
+    learner = {**learner, "attributes": attributes, "gradient_booster": booster}
+    try:
+        return ubjson.encode({**known.content, "learner": learner})
+    except (ValueError, ArithmeticError, TypeError, struct.error) as error:
+        raise FileFormatError(f"The model holds a number out of range ({error}).", _HINT) from None
+
+
+def equal_rounds(known: Outline, n_trees: int) -> Offsets:
+    """Return where rounds begin if there are so many trees, the same number in each, [rounds + 1].
+
+    Raises InputError if the last round is not full.
+    """
+    length = known.n_outputs * known.n_parallel
+    if n_trees == 0 or n_trees % length:
+        raise InputError(
+            f"{n_trees} trees are no whole number of rounds of {length}.",
+            hint="keep the number of trees, or leave out whole rounds.",
+        )
+    return np.arange(0, n_trees + 1, length)
+
+
+def numbers(given: Any, name: str, *, whole: bool = False) -> AnyArray:
+    """Return a list or array of the document as an array, int64 [n] if ``whole``, else float [n].
+
+    Raises FileFormatError if it holds anything but numbers, or fractions where ``whole``.
+
+    >>> numbers([1, 2], "tree_info", whole=True)
+    array([1, 2])
+    """
+    try:
+        array = np.asarray(given)
+    except (ValueError, OverflowError):
+        array = np.empty((1, 1))
+    if array.size == 0:
+        return np.empty(0, np.int64 if whole else np.float64)
+    _require(array.ndim == 1 and array.dtype.kind in ("biu" if whole else "iuf"), name)
+    if not whole:
+        return array if array.dtype.kind == "f" else array.astype(np.float64)
+    _require(array.dtype != np.uint64, name)
+    return array.astype(np.int64)
+
+
+def _require(right: bool | np.bool_, name: str, value: Any = None) -> None:
+    if not right:
+        shown = "" if value is None else f"={value!r:.80}"
+        raise FileFormatError(f"The model's {name}{shown} is damaged or not known.", _HINT)
+
+
+def _part(content: Mapping[str, Any], name: str, kind: type) -> Any:
+    if name not in content:
+        raise FileFormatError(f"The model has no {name!r}.", _HINT)
+    _require(isinstance(content[name], kind), name)
+    return content[name]
+
+
+def whole_number(params: Mapping[str, Any], name: str, low: int, high: int = _MOST_ROUNDS) -> int:
+    """Return one of XGBoost's parameters, which are all texts.
+
+    Raises FileFormatError if it is missing, no whole number, or not from ``low`` to ``high``.
+
+    >>> whole_number({"num_class": "3"}, "num_class", 2)
+    3
+    """
+    text = _part(params, name, str)
+    _require(re.fullmatch(r"[0-9]{1,10}", text) is not None, name, text)
+    _require(low <= int(text) <= high, name, text)
+    return int(text)
+
+
+def _texts(learner: dict[str, Any], name: str, n_features: int) -> tuple[str, ...] | None:
+    texts = _part(learner, name, list)
+    _require(all(isinstance(text, str) for text in texts), name)
+    _require(len(texts) in (0, n_features), f"number of {name}", len(texts))
+    return tuple(texts) or None
+
+
+def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
+    """Return objective, features and outputs."""
+    objective = _part(learner, "objective", dict)
+    name = _part(objective, "name", str)
+    if name not in TWO_CLASSES + MANY_CLASSES:
+        raise FileFormatError(
+            f"The objective {name!r} is not one of classification into classes by probability.",
+            hint=f"supported are {', '.join(TWO_CLASSES + MANY_CLASSES)}.",
+        )
+    params = _part(learner, "learner_model_param", dict)
+    n_features = whole_number(params, "num_feature", 1, _MOST_FEATURES)
+    n_classes = whole_number(params, "num_class", 0)
+    # Models from before 1.6 do not say.
+    if whole_number({"num_target": "1", **params}, "num_target", 0) > 1:
+        raise FileFormatError(
+            "The model answers several questions at once (multi-label).",
+            hint="train one classifier for each.",
+        )
+    if name in TWO_CLASSES:
+        _require(n_classes <= 1, "num_class", n_classes)
+    else:
+        stated = whole_number(_part(objective, "softmax_multiclass_param", dict), "num_class", 0)
+        _require(n_classes == stated and n_classes >= 2, "num_class", n_classes)
+    n_outputs = max(n_classes, 1)
+    _check_base_score(_part(params, "base_score", str), n_outputs, name == "binary:logistic")
+    return name, n_features, n_outputs
+
+
+def _check_base_score(text: str, n_outputs: int, probability: bool) -> None:
+    try:
+        scores = [float(part) for part in text.removeprefix("[").removesuffix("]").split(",")]
+    except ValueError:
+        scores = [math.nan]
+    sound = len(scores) in (1, n_outputs) and all(math.isfinite(score) for score in scores)
+    _require(sound, "base_score", text)
+    _require(not probability or all(0.0 < score < 1.0 for score in scores), "base_score", text)
+
+
+def _booster(learner: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
+    """Return the booster's name, its model and its weights, if any."""
+    booster = _part(learner, "gradient_booster", dict)
+    name = _part(booster, "name", str)
+    if name == "gblinear":
+        raise FileFormatError("The model is linear (gblinear), without trees.", hint="use gbtree.")
+    _require(name in ("gbtree", "dart"), "booster", name)
+    inner = _part(booster, "gbtree", dict) if name == "dart" else booster
+    model = _part(inner, "model", dict)
+    parts = set(model)
+    if not parts <= _MODEL_PARTS | _NEWER_MODEL_PARTS or not parts >= _MODEL_PARTS - (
+        _NEWER_MODEL_PARTS
+    ):
+        raise FileFormatError(
+            f"The layout of the model is not known: it has the parts {sorted(parts)}.",
+            hint="a newer timbermark may know it.",
+        )
+    # XGBoost 3.4 made dart a kind of gbtree and moved the weights.
+    weights = _part(booster, "weight_drop", object) if name == "dart" else model.get("weight_drop")
+    return name, model, weights
+
+
+def _rounds(model: dict[str, Any], n_outputs: int) -> tuple[int, Offsets, AnyArray]:
+    """Return the trees of a class in a round, where rounds begin, and the output of each tree."""
+    params = _part(model, "gbtree_model_param", dict)
+    n_trees = whole_number(params, "num_trees", 0)
+    n_parallel = max(whole_number({"num_parallel_tree": "1", **params}, "num_parallel_tree", 0), 1)
+    output = numbers(model["tree_info"], "tree_info", whole=True)
+    if n_trees == 0:
+        raise FileFormatError("The model has no trees.", hint="train it for a round at least.")
+    same = len(output) == n_trees == len(_part(model, "trees", list))
+    _require(same, "num_trees", params["num_trees"])
+    _require((output >= 0).all() and (output < n_outputs).all(), "tree_info")
+    # Files from before 2.0 do not say where rounds begin; all are equally long there.
+    equal = np.arange(0, n_trees + 1, n_outputs * n_parallel)
+    start = numbers(model.get("iteration_indptr", equal), "iteration_indptr", whole=True)
+    rises = (
+        len(start) >= 2 and start[0] == 0 and start[-1] == n_trees and (np.diff(start) > 0).all()
+    )
+    _require(rises, "iteration_indptr")
+    return n_parallel, start, output
+
+
+def _most_categories(cats: Any, n_features: int) -> int:
+    """Return how many categories any feature has at most, of those with names.
+
+    From 3.1 on, models that were trained on data frames keep the names of their categories.
+    """
+    if cats is None:
+        return 0
+    _require(isinstance(cats, dict), "cats")
+    columns = _part(cats, "enc", list)
+    start = numbers(_part(cats, "feature_segments", object), "feature_segments", whole=True)
+    order = numbers(_part(cats, "sorted_idx", object), "sorted_idx", whole=True)
+    sizes = [_category_count(column) for column in columns]
+    _require(len(columns) in (0, n_features), "number of category lists", len(columns))
+    bounds = np.cumsum([0, *sizes])
+    _require(np.array_equal(start, bounds) or (not columns and not len(start)), "feature_segments")
+    _require(len(order) in (0, bounds[-1]), "sorted_idx")
+    if len(order):
+        # Each feature's part must be a permutation: XGBoost looks names up through it.
+        feature = np.repeat(np.arange(len(sizes)), sizes)
+        straight = np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
+        _require(np.array_equal(order[np.lexsort((order, feature))], straight), "sorted_idx")
+    return max(sizes, default=0)
+
+
+def _category_count(column: Any) -> int:
+    _require(isinstance(column, dict), "cats")
+    values = numbers(_part(column, "values", object), "category values", whole=True)
+    if "offsets" not in column:
+        _require(isinstance(_part(column, "type", int), int), "category type")
+        return len(values)
+    offsets = numbers(column["offsets"], "category offsets", whole=True)
+    if not len(offsets):
+        _require(not len(values), "category offsets")
+        return 0
+    _require(offsets[0] == 0 and (np.diff(offsets) >= 0).all(), "category offsets")
+    _require(offsets[-1] <= len(values), "category offsets")
+    return len(offsets) - 1
+
+
+def _like(given: Any, weight: AnyArray) -> Any:
+    """Return weights in the form that the document had them in: typed in UBJ, a list in JSON."""
+    single = weight.astype(np.float32)
+    return single if isinstance(given, np.ndarray) else [float(w) for w in single]

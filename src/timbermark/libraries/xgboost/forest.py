@@ -1,0 +1,241 @@
+"""XGBoost's trees as an `Ensemble`: both ways, for all trees at once.
+
+XGBoost numbers nodes as they came about and leaves gaps where it pruned. It takes the node after
+the left child for the right one, whatever the document says. So nodes are renumbered both ways:
+breadth first, siblings side by side, without gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Offsets
+from timbermark.errors import FileFormatError, InputError
+from timbermark.libraries.xgboost.document import Outline, numbers, whole_number
+from timbermark.trees.ensemble import MISSING_NAN, Ensemble
+from timbermark.trees.validation import validate_ensemble
+
+MOST_CATEGORIES = 1 << 24  # beyond, a float32 does not know one from the next
+_MOST_CATEGORY_BYTES = 1 << 30
+_DEEPEST = 4096  # XGBoost walks some trees by recursion
+_WHOLE_FIELDS = ("left_children", "right_children", "split_indices", "split_type", "default_left")
+_REAL_FIELDS = ("split_conditions", "base_weights", "sum_hessian", "loss_changes")
+_CATEGORY_FIELDS = ("categories_nodes", "categories_sizes", "categories_segments", "categories")
+_TREE_PARTS = {*_WHOLE_FIELDS, *_REAL_FIELDS, *_CATEGORY_FIELDS, "parents", "id", "tree_param"}
+_HINT = "get the model again from where it came, or save it again with XGBoost."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """The nodes of trees in breadth-first order; the right child is always the one after the left.
+
+    ``order``: [M] where each was before, counted over all trees. ``start``: [T + 1] where trees
+    begin now. ``left``: [M] within the tree, -1 at leaves. ``level``: [M] distance from the root.
+    """
+
+    order: Offsets
+    start: Offsets
+    left: Offsets
+    level: Offsets
+
+    @property
+    def tree(self) -> Offsets:
+        """The tree of each node, [M]."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+
+def breadth_first(start: Offsets, left: AnyArray, right: AnyArray) -> Walk:
+    """Return the nodes that are reached from the roots, in breadth-first order.
+
+    ``start`` is [T + 1]; ``left`` and ``right`` are [N], numbered within the tree, -1 at leaves.
+
+    Raises FileFormatError if some tree is none: children out of range, shared, or going round.
+
+    >>> left, right = np.array([3, -1, -1, -1, 1]), np.array([4, -1, -1, -1, 2])
+    >>> walk = breadth_first(np.array([0, 5]), left, right)
+    >>> walk.order, walk.left
+    (array([0, 3, 4, 1, 2]), array([ 1, -1,  3, -1, -1]))
+    """
+    sizes = np.diff(start)
+    base, size = np.repeat(start[:-1], sizes), np.repeat(sizes, sizes)
+    inner = left != -1
+    in_range = (left > 0) & (left < size) & (right > 0) & (right < size)
+    sound = np.where(inner, in_range, right == -1)
+    place = np.full(len(left), -1)
+    levels: list[Offsets] = []
+    here: Offsets = np.asarray(start[:-1], dtype=np.int64)
+    while here.size:
+        wrong = ~sound[here] | (place[here] >= 0)
+        place[here] = np.arange(len(here))
+        wrong |= place[here] != np.arange(len(here))
+        if wrong.any() or len(levels) > _DEEPEST:
+            first = int(np.searchsorted(start, here[np.argmax(wrong)], side="right")) - 1
+            raise FileFormatError(f"The nodes of tree {first} do not form a tree.", _HINT)
+        levels.append(here)
+        here = here[inner[here]]
+        here = np.column_stack([base[here] + left[here], base[here] + right[here]]).ravel()
+    order = np.concatenate(levels)
+    level = np.repeat(np.arange(len(levels)), [len(nodes) for nodes in levels])
+    tree = np.searchsorted(start, order, side="right") - 1
+    by_tree = np.argsort(tree, kind="stable")
+    order, level = order[by_tree], level[by_tree]
+    new_start = np.append(0, np.cumsum(np.bincount(tree, minlength=len(sizes))))
+    splits = inner[order]
+    before = np.append(0, np.cumsum(splits))
+    # The k-th split of a tree has the k-th pair of its nodes below it.
+    rank = before[:-1] - np.repeat(before[new_start[:-1]], np.diff(new_start))
+    return Walk(order, new_start, np.where(splits, 1 + 2 * rank, -1), level)
+
+
+def to_ensemble(known: Outline, n_trees: int) -> Ensemble:
+    """Return the first trees of a document as a sound ensemble that starts from 0.
+
+    Inner nodes keep XGBoost's ``base_weights`` as their values, and ``count`` is 0: XGBoost counts
+    hessians only. Statistics that are no numbers count as 0.
+
+    Raises FileFormatError if the trees are damaged, of unknown layout or with leaf vectors.
+    """
+    trees = known.model["trees"][:n_trees]
+    sizes = _check_trees(trees, known.n_features)
+    start = np.append(0, np.cumsum(sizes))
+    field: dict[str, AnyArray] = {}
+    for name in _WHOLE_FIELDS + _REAL_FIELDS:
+        field[name] = _flat(trees, name, sizes, whole=name in _WHOLE_FIELDS)
+    walk = breadth_first(start, field["left_children"], field["right_children"])
+    node_set, offsets, values = _read_categories(trees, start)
+    field = {name: array[walk.order] for name, array in field.items()}
+    inner = walk.left >= 0
+    by_category = inner & (field["split_type"] == 1)
+    node_set = np.where(by_category, node_set[walk.order], -1)
+    lost = by_category & (node_set < 0) | inner & ~np.isin(field["split_type"], (0, 1))
+    if lost.any():
+        tree = int(walk.tree[np.argmax(lost)])
+        raise FileFormatError(f"Tree {tree} has a split of an unknown type.", _HINT)
+    condition = field["split_conditions"]
+    weights = np.nan_to_num(field["base_weights"], nan=0.0, posinf=0.0, neginf=0.0)
+    hessian = np.nan_to_num(field["sum_hessian"], nan=0.0, posinf=0.0, neginf=0.0)
+    weight = known.tree_weight
+    try:
+        ensemble = Ensemble(
+            n_features=known.n_features,
+            n_outputs=known.n_outputs,
+            objective="logistic" if known.n_outputs == 1 else "softmax",
+            tree_start=walk.start,
+            tree_output=known.tree_output[:n_trees],
+            tree_weight=np.ones(n_trees) if weight is None else weight[:n_trees],
+            feature=np.where(inner, field["split_indices"], -1),
+            threshold=np.where(inner & ~by_category, condition, np.float32(0.0)),
+            left=walk.left.astype(np.int32),
+            right=np.where(inner, walk.left + 1, -1),
+            missing_left=inner & (field["default_left"] != 0),
+            missing_kind=np.full(len(inner), MISSING_NAN),
+            category_set=node_set,
+            category_offsets=offsets,
+            category_values=values,
+            categories_go="right",
+            value=np.where(inner, weights, condition)[:, np.newaxis],
+            count=np.zeros(len(inner)),
+            hessian=np.maximum(hessian, 0.0),
+            gain=np.where(inner, np.nan_to_num(field["loss_changes"], nan=0.0), 0.0),
+            init=np.zeros(known.n_outputs),
+            init_last=False,
+            scale=1.0,
+            strict=True,
+            input_dtype="f4",
+            sum_dtype="f4",
+            zero_is_positive=False,
+        )
+        validate_ensemble(ensemble)
+    except InputError as error:
+        raise FileFormatError(error.message, _HINT) from None
+    return ensemble
+
+
+def _check_trees(trees: list[Any], n_features: int) -> Offsets:
+    """Return the number of nodes of each tree, [T]."""
+    sizes = np.empty(len(trees), dtype=np.int64)
+    for number, tree in enumerate(trees):
+        params = tree.get("tree_param") if isinstance(tree, dict) else None
+        if not isinstance(params, dict):
+            raise FileFormatError(f"Tree {number} has no tree_param.", _HINT)
+        if whole_number({"size_leaf_vector": "0", **params}, "size_leaf_vector", 0) > 1:
+            raise FileFormatError(
+                "The model's leaves hold one value per class (multi_output_tree).",
+                hint="train it with multi_strategy='one_output_per_tree', which is the default.",
+            )
+        if tree.keys() != _TREE_PARTS:
+            raise FileFormatError(
+                f"The layout of tree {number} is not known: {sorted(tree.keys() ^ _TREE_PARTS)} "
+                "are foreign or missing.",
+                hint="a newer timbermark may know it.",
+            )
+        sizes[number] = whole_number(params, "num_nodes", 1)
+        whole_number(params, "num_feature", n_features, n_features)
+        if tree["id"] != number:
+            raise FileFormatError(f"Tree {number} has the id {tree['id']!r:.20}.", _HINT)
+    return sizes
+
+
+def _flat(trees: list[Any], name: str, sizes: Offsets, *, whole: bool) -> AnyArray:
+    """Return a field of all trees in one array, int64 or float32 [N]."""
+    pieces = [tree[name] for tree in trees]
+    if all(isinstance(piece, np.ndarray) for piece in pieces):
+        flat: Any = np.concatenate(pieces)
+    elif all(isinstance(piece, list) for piece in pieces):
+        flat = list(chain.from_iterable(pieces))
+    else:
+        raise FileFormatError(f"The trees' {name} is no list.", _HINT)
+    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    if (lengths != sizes).any():
+        tree = int(np.argmax(lengths != sizes))
+        raise FileFormatError(
+            f"Tree {tree} has {sizes[tree]} nodes but {lengths[tree]} {name}.", _HINT
+        )
+    array = numbers(flat, name, whole=whole)
+    with np.errstate(over="ignore"):
+        return array if whole else array.astype(np.float32)
+
+
+def _read_categories(trees: list[Any], start: Offsets) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return the category set of each node [N], or -1, and all sets as offsets and values."""
+    node_set = np.full(start[-1], -1, dtype=np.int64)
+    sizes: list[AnyArray] = []
+    values: list[AnyArray] = []
+    n_sets = 0
+    for number, tree in enumerate(trees):
+        if isinstance(tree["categories_nodes"], list | np.ndarray) and not len(
+            tree["categories_nodes"]
+        ):
+            continue
+        nodes, counts, begin, members = (
+            numbers(tree[name], name, whole=True) for name in _CATEGORY_FIELDS
+        )
+        sound = (
+            len(nodes) == len(counts) == len(begin)
+            and ((nodes >= 0) & (nodes < start[number + 1] - start[number])).all()
+            and len(np.unique(nodes)) == len(nodes)
+            and ((counts >= 0) & (counts <= len(members))).all()
+            and np.array_equal(np.append(begin, len(members)), np.append(0, np.cumsum(counts)))
+            and ((members >= 0) & (members < MOST_CATEGORIES)).all()
+        )
+        if not sound:
+            raise FileFormatError(f"The categories of tree {number} are damaged.", _HINT)
+        node_set[start[number] + nodes] = n_sets + np.arange(len(nodes))
+        n_sets += len(nodes)
+        sizes.append(counts)
+        values.append(members)
+    if not n_sets:
+        return node_set, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    owner, member = np.repeat(np.arange(n_sets), np.concatenate(sizes)), np.concatenate(values)
+    # Each set takes one bit per category up to its largest.
+    largest = np.zeros(n_sets, dtype=np.int64)
+    np.maximum.at(largest, owner, member)
+    if largest.sum() // 8 > _MOST_CATEGORY_BYTES:
+        raise FileFormatError("The categories of the trees take too much memory.", _HINT)
+    once = np.unique(owner * MOST_CATEGORIES + member)
+    owner, member = np.divmod(once, MOST_CATEGORIES)
+    return node_set, np.searchsorted(owner, np.arange(n_sets + 1)), member
