@@ -51,8 +51,6 @@ def test_a_model_without_state_is_rebuilt_from_data(digits, tmp_path):
         Marked(bare, X[:1200], y[:1200], None).state.model
         == Marked(model, None, None, None).state.model
     )
-    with pytest.raises(InputError, match="cannot be marked yet"):
-        Marked(object(), X, y, None)
 
 
 def test_gaps_of_two_classes():

@@ -12,7 +12,6 @@ from typing import Any, Literal, cast, overload
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.estimator import TimberClassifier
 from timbermark.marking.candidates import Strategy
 from timbermark.marking.choosing import Choice, choose, count_labels, count_triggers
 from timbermark.marking.cost import Cost, measure
@@ -41,7 +40,7 @@ _CARE = (
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost."""
 
-    model: TimberClassifier
+    model: Any
     mark: Mark
     cost: Cost
     strategy: str
@@ -161,7 +160,8 @@ def embed(
         cost = _measure(ground, mark, setting, replaced)
         costs.append(cost.accuracy_lost)
         if cost.accuracy_lost <= max_accuracy_loss:
-            marked_model = ground.marked.wrap(setting.ensemble, setting.state)
+            asked = np.concatenate([mark.triggers, ground.test_rows])
+            marked_model = ground.marked.wrap(setting.ensemble, setting.state, asked)
             return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
     raise InputError(
         f"{k} triggers would cost {100 * min(costs):.2f} points of accuracy at best, more than the "
@@ -191,7 +191,6 @@ def _set_all(
     """Set every symbol; a trigger that cannot be set is replaced and all symbols derived anew."""
     pool, marked = ground.pool, ground.marked
     chosen, spare = choice.chosen.copy(), list(choice.spare)
-    names = getattr(marked.model, "feature_names_in_", None)
     mark = Mark.make(
         key,
         owner=owner,
@@ -199,7 +198,7 @@ def _set_all(
         classes=marked.classes.tolist(),
         triggers=pool.X[chosen],
         alphabets=alphabets(pool.confidence[chosen], pool.label[chosen], q),
-        feature_names=None if names is None else [str(name) for name in names],
+        feature_names=marked.feature_names,
         about=about,
     )
     replaced = 0

@@ -1,7 +1,6 @@
-"""A model under marking: what embedding asks of it, whatever it is.
+"""A model of our own under marking: what embedding asks of it.
 
-One implementation so far, for timbermark's own classifier; other libraries' models will give
-another one with the same methods.
+:class:`timbermark.marking.foreign.Foreign` has the same methods for models of other libraries.
 """
 
 from __future__ import annotations
@@ -31,11 +30,6 @@ class Marked:
     def __init__(
         self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any, verbose: int = 0
     ) -> None:
-        if not isinstance(model, TimberClassifier):
-            raise InputError(
-                f"A model of the type {type(model).__name__} cannot be marked yet.",
-                hint="train a timbermark.TimberClassifier.",
-            )
         if not hasattr(model, "ensemble_"):
             raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
         self.model = copy.copy(model)
@@ -60,6 +54,12 @@ class Marked:
     def classes(self) -> np.ndarray:
         """The labels, by class number."""
         return np.asarray(self.model.classes_)
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """The names of the model's columns, where it knows them."""
+        names = getattr(self.model, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
 
     @property
     def digest(self) -> str:
@@ -125,8 +125,10 @@ class Marked:
                 progress=progress,
             )  # fmt: skip
 
-    def wrap(self, ensemble: Ensemble, state: State | None) -> TimberClassifier:
-        """A model of the same type around other trees."""
+    def wrap(
+        self, ensemble: Ensemble, state: State | None, X: np.ndarray | None = None
+    ) -> TimberClassifier:
+        """A model of the same type around other trees; ``X`` is for those that must be checked."""
         made = copy.copy(self.model)
         made._install(ensemble, state)
         return made

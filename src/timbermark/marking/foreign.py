@@ -134,7 +134,8 @@ class Foreign:
     def survives_rounding(self, X: np.ndarray) -> np.ndarray:
         """bool[n]: rows whose codes stay the same a few float32 units up or down."""
         with Workers(count_threads(None)) as workers:
-            return survives_rounding(self._inside(X), self.state.data.bins, workers)
+            single = self.ensemble.input_dtype == "f4"
+            return survives_rounding(self._inside(X), self.state.data.bins, workers, single)
 
     def confidence(self, X: np.ndarray, ensemble: Ensemble | None = None) -> np.ndarray:
         """Probabilities [n, K] of rows under the unmarked model, or under another ensemble."""

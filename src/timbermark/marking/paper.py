@@ -86,6 +86,11 @@ def find_paper_candidates(
     Raises TooFewWrong where Wrong Prediction Flip has fewer, InputError where another strategy
     has, or where the ratio is none.
     """
+    if not isinstance(model, TimberClassifier):
+        raise InputError(
+            f"The paper's embedding is for models of timbermark, not {type(model).__name__}.",
+            hint="leave out preset='paper'.",
+        )
     if strategy not in STRATEGIES:
         raise InputError(
             f"strategy={strategy!r} is none of the paper's.", hint=f"use {', '.join(STRATEGIES)}."

@@ -40,11 +40,21 @@ def shared_codes(codes: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.array([row.tobytes() in known for row in np.ascontiguousarray(codes)], np.bool_)
 
 
-def survives_rounding(X: np.ndarray, bins: Bins, workers: Workers) -> np.ndarray:
-    """bool[n]: rows whose codes stay the same a few float32 units up or down."""
-    single = np.abs(X).astype(np.float32)
+def survives_rounding(
+    X: np.ndarray, bins: Bins, workers: Workers, single: bool = False
+) -> np.ndarray:
+    """bool[n]: rows whose codes stay the same a few float32 units up or down.
+
+    ``single``: the model itself rounds to float32, and may well split at the very values that rows
+    have. A short number, which float32 holds with a byte to spare, is then the same after any
+    rounding or printing, and only the others are moved.
+    """
+    rounded = np.where(np.isfinite(X), X, 0.0).astype(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
-        step = _ULPS * np.spacing(np.where(np.isnan(single), np.float32(0), single)).astype(float)
+        step = _ULPS * np.spacing(np.abs(rounded)).astype(float)
+    if single:
+        short = (rounded.view(np.uint32) & np.uint32(0xFF)) == 0
+        step[short & (rounded == X)] = 0.0
     low, _ = encode(bins, X - step, workers)
     high, _ = encode(bins, X + step, workers)
     return np.asarray((low == high).all(axis=1))

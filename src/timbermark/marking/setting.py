@@ -8,6 +8,7 @@ import numpy as np
 
 from timbermark.boosting.state import State
 from timbermark.marking.engine import Marked
+from timbermark.marking.foreign import Foreign
 from timbermark.trees.ensemble import Ensemble
 
 _HEAVIER = 2.0
@@ -48,7 +49,7 @@ class Setting:
 
 
 def set_answers(
-    marked: Marked,
+    marked: Marked | Foreign,
     request: Request,
     margin: float,
     max_rounds: int,

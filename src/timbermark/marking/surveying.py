@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
+from timbermark.estimator import TimberClassifier
 from timbermark.marking.candidates import Pool
 from timbermark.marking.engine import Marked
+from timbermark.marking.foreign import Foreign
 from timbermark.marking.rows import distinct_codes, repeated_codes, shared_codes
 
 
@@ -17,7 +19,7 @@ from timbermark.marking.rows import distinct_codes, repeated_codes, shared_codes
 class Ground:
     """Everything a mark is chosen from: the model, the pool, and the rows cost is measured on."""
 
-    marked: Marked
+    marked: Marked | Foreign
     pool: Pool
     separate: bool
     n_rows: int
@@ -37,7 +39,8 @@ def survey(
     verbose: int = 0,
 ) -> Ground:
     """Check all that was given and find the rows that may become triggers."""
-    marked = Marked(model, X, y, sample_weight, verbose)
+    own = isinstance(model, TimberClassifier)
+    marked = (Marked if own else Foreign)(model, X, y, sample_weight, verbose)
     if candidates is None and (X is None or y is None):
         raise InputError(
             "There is nothing to choose triggers from.",
