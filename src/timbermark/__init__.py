@@ -14,23 +14,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark.estimator import TimberClassifier
+    from timbermark.marking.asking import verify
     from timbermark.marking.embedding import embed
+    from timbermark.marking.models import load, save
     from timbermark.marking.planning import plan
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
-    from timbermark.ownership.verifying import verify
 
 __version__ = "0.1.0"
 
-__all__ = ["Mark", "OwnerKey", "TimberClassifier", "__version__", "embed", "plan", "verify"]
+__all__ = [
+    "Mark",
+    "OwnerKey",
+    "TimberClassifier",
+    "__version__",
+    "embed",
+    "load",
+    "plan",
+    "save",
+    "verify",
+]
 
 _HOME = {
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
     "embed": "timbermark.marking.embedding",
+    "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",
-    "verify": "timbermark.ownership.verifying",
+    "save": "timbermark.marking.models",
+    "verify": "timbermark.marking.asking",
 }
 
 

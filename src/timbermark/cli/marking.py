@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
+import numpy as np
 import typer
 
 from timbermark.cli.app import app
 from timbermark.cli.secrets import new_passphrase, unlocked
 from timbermark.errors import InputError
+from timbermark.files import atomic_write
+
+if TYPE_CHECKING:
+    from timbermark.marking.embedding import EmbedResult
 
 Model = Annotated[Path, typer.Argument(help="The model file.")]
 Train = Annotated[Path | None, typer.Option(help="Training rows, CSV or Parquet.")]
@@ -94,8 +99,7 @@ def embed(
         n_triggers=_number(triggers), alphabet=_number(alphabet),
         max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
     )  # fmt: skip
-    result.mark.save(mark, new_passphrase(passphrase), force=force)
-    result.model.save(out)
+    _write_both(result, out, mark, new_passphrase(passphrase), force)
     if as_json:
         typer.echo(json.dumps({**result.cost.to_dict(), "strategy": result.strategy}))
     else:
@@ -111,28 +115,52 @@ def _given(
     candidates: Path | None,
     validation: Path | None,
 ) -> dict[str, Any]:
-    from timbermark.estimator import TimberClassifier
+    from timbermark.marking.models import feature_names, load
 
-    model = TimberClassifier.load(path)
+    model = load(path)
     if state is not None:
+        if not hasattr(model, "load_state"):
+            raise InputError(
+                f"A {type(model).__name__} has no training state.", hint="give --train instead."
+            )
         model.load_state(state)
-    X, y = _rows(model, train, label) or (None, None)
+    names = feature_names(model)
+    X, y = _rows(model, names, train, label) or (None, None)
     return {
         "model": model,
         "X": X,
         "y": y,
-        "candidates": _rows(model, candidates, label),
-        "validation": _rows(model, validation, label),
+        "candidates": _rows(model, names, candidates, label),
+        "validation": _rows(model, names, validation, label),
     }
 
 
-def _rows(model: Any, path: Path | None, label: str) -> tuple[Any, Any] | None:
+def _write_both(
+    result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
+) -> None:
+    """The mark and the model, or neither: a model without its mark would prove nothing."""
+    from timbermark.marking.models import save
+
+    old = mark.read_bytes() if mark.exists() else None
+    result.mark.save(mark, passphrase, force=force)
+    try:
+        save(result.model, out, overwrite=force)
+    except BaseException:
+        if old is None:
+            mark.unlink(missing_ok=True)
+        else:
+            atomic_write(mark, old)
+        raise
+
+
+def _rows(
+    model: Any, expected: list[str] | None, path: Path | None, label: str
+) -> tuple[Any, Any] | None:
     if path is None:
         return None
     from timbermark.cli.tables import read_table
 
     X, y, names = read_table(path, label)
-    expected = getattr(model, "feature_names_in_", None)
     if expected is not None:
         missing = [name for name in expected if name not in names]
         if missing:
@@ -141,7 +169,8 @@ def _rows(model: Any, path: Path | None, label: str) -> tuple[Any, Any] | None:
                 hint=f"the model wants {', '.join(map(str, expected[:20]))}.",
             )
         X = X[:, [names.index(name) for name in expected]]
-    return X, y.astype(str) if y is not None and model.classes_.dtype.kind in "UO" else y
+    kind = np.asarray(getattr(model, "classes_", [0])).dtype.kind
+    return X, y.astype(str) if y is not None and kind in "UO" else y
 
 
 def _number(text: str) -> int | str:

@@ -12,14 +12,14 @@ from timbermark.cli.secrets import unlocked
 
 @app.command()
 def verify(
-    suspect: Annotated[Path, typer.Argument(help="The suspect's model file.")],
+    suspect: Annotated[Path, typer.Argument(help="The suspect's model file, of any library.")],
     mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
     table: Annotated[bool, typer.Option("--table", help="One line per trigger: secret.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Ask a suspect your triggers. Exit code 0: marked, 1: not marked, 2: bad input."""
+    from timbermark.marking.asking import verify as judge
     from timbermark.ownership.mark import Mark
-    from timbermark.ownership.verifying import verify as judge
 
     verdict = judge(suspect, unlocked(lambda secret: Mark.load(mark, secret)))
     if as_json:
