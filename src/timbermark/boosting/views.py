@@ -265,9 +265,10 @@ def _below(e: Ensemble, threshold: np.ndarray) -> np.ndarray:
         return np.asarray(np.nextafter(kept, np.inf) if e.strict else kept)
     top32 = np.finfo(np.float32).max
     single = np.clip(threshold, -top32, top32).astype(np.float32)
-    single = np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
-    if e.strict:
-        single = np.minimum(np.nextafter(single, np.float32(np.inf)), top32)
+    with np.errstate(over="ignore"):
+        single = np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
+        if e.strict:
+            single = np.minimum(np.nextafter(single, np.float32(np.inf)), top32)
     return np.asarray(single.astype(np.float64))
 
 

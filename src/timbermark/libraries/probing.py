@@ -42,9 +42,11 @@ def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> np.ndarr
             at = at[np.isfinite(at)]
             if len(at) == 0:
                 continue
-            single = at.astype(np.float32)
-            below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
-            above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
+            # A threshold beyond float32 is asked as an infinity.
+            with np.errstate(over="ignore"):
+                single = at.astype(np.float32)
+                below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
+                above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
             values = np.concatenate([at, below, above, [at.min() - 1.0, at.max() + 1.0]])
         rows[:, feature] = rng.choice(values, n_rows)
     rows[rng.random(rows.shape) < 0.05] = np.nan
@@ -53,10 +55,12 @@ def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> np.ndarr
 
 def check_equal(ours: np.ndarray, theirs: np.ndarray, library: str) -> None:
     """Raise StateError unless two sets of margins are equal bit for bit."""
-    same = ours.shape == theirs.shape and bool((ours == theirs).all())
-    if not same:
-        differ = int((ours != theirs).any(axis=1).sum()) if ours.shape == theirs.shape else -1
+    hint = "nothing was written; please report the model's parameters and versions."
+    if ours.shape != theirs.shape:
+        raise StateError(f"{library} gives margins of the shape {theirs.shape}.", hint)
+    differ = int((ours != theirs).any(axis=1).sum())
+    if differ:
         raise StateError(
             f"{library} does not predict what timbermark does on {differ} of {len(ours)} rows.",
-            hint="nothing was written; please report the model's parameters and versions.",
+            hint,
         )

@@ -11,6 +11,15 @@ Every module of a library has the same functions, so that callers need not know 
 - ``margins(model, X) -> float64[n, outputs]``: the library's own raw scores;
 - ``write(reading, ensemble) -> model``: the same type of model around other trees, a new object;
 - ``save(model, path)``: the library's own file, in the format that ``path`` ends in.
+
+Some have more, where their library needs it:
+
+- ``native_rows(reading, rows) -> X``: the inverse of ``rows``, an X that ``predict`` takes;
+- ``holds(path) -> bool``: whether a file is its own, where the first bytes cannot tell;
+- ``conform(reading, ensemble) -> Ensemble``: rounded to what the library can express.
+
+``feature_names`` are those of the columns that the model takes. A learning rate that the library
+multiplies in when it predicts is the ensemble's ``tree_weight``.
 """
 
 from __future__ import annotations

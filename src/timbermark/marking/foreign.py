@@ -167,6 +167,9 @@ class Foreign:
                 least, progress=progress,
             )  # fmt: skip
         restored = restore(self._view, renewed, self.reading.training.hessian_factor)
+        if hasattr(self._module, "conform"):
+            # What the library cannot express is rounded now, so that it is seen by who asks next.
+            restored = self._module.conform(self.reading, restored)
         return restored, state
 
     def wrap(self, ensemble: Ensemble, state: State | None, X: np.ndarray) -> Any:

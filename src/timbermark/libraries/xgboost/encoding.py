@@ -201,4 +201,4 @@ def _not_below(threshold: Reals) -> AnyArray:
     """Return the smallest float32 that is not below each: no float32 row tells them apart."""
     with np.errstate(over="ignore"):
         single = threshold.astype(np.float32)
-    return np.where(single < threshold, np.nextafter(single, np.float32(np.inf)), single)
+        return np.where(single < threshold, np.nextafter(single, np.float32(np.inf)), single)

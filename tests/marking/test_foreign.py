@@ -1,0 +1,176 @@
+"""Marking models of other libraries: the same type back, every symbol set, margins bit for bit."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+
+import timbermark as tm
+from timbermark.boosting.views import make_view, restore, view_rows
+from timbermark.cli import main
+from timbermark.errors import InputError
+from timbermark.libraries.registry import module_of
+from timbermark.trees import reference
+from timbermark.trees.ensemble import digest, equal
+
+KEY = tm.OwnerKey.generate()
+N = 30
+
+
+def xgboost():
+    return pytest.importorskip("xgboost").XGBClassifier(n_estimators=N, n_jobs=1)
+
+
+def lightgbm():
+    kind = pytest.importorskip("lightgbm").LGBMClassifier
+    return kind(n_estimators=N, n_jobs=1, verbose=-1)
+
+
+def catboost():
+    kind = pytest.importorskip("catboost").CatBoostClassifier
+    return kind(iterations=N, thread_count=1, verbose=False, allow_writing_files=False)
+
+
+MAKERS = {
+    "xgboost": xgboost,
+    "lightgbm": lightgbm,
+    "catboost": catboost,
+    "histogram": lambda: HistGradientBoostingClassifier(max_iter=N, early_stopping=False),
+    "gradient": lambda: GradientBoostingClassifier(n_estimators=N, random_state=0),
+}
+NO_MISSING = ("gradient",)
+
+
+def rows_of(kind, missing):
+    X, y = (load_digits if kind == "many" else load_breast_cancer)(return_X_y=True)
+    X = X[:900, :20].copy()
+    if missing:
+        X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    return X, y[:900]
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("kind", ["two", "many"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_model_comes_back_marked_in_its_own_type(library, kind, missing, tmp_path):
+    if missing and library in NO_MISSING:
+        pytest.skip("scikit-learn's GradientBoosting takes no missing values")
+    X, y = rows_of(kind, missing)
+    model = MAKERS[library]().fit(X[:400], y[:400])
+    module = module_of(model)
+    before = digest(module.read(model).ensemble)
+    made = tm.embed(
+        model, X[:400], y[:400], key=KEY, candidates=(X[400:], y[400:]), n_triggers=20,
+        max_accuracy_loss=0.3,
+    )  # fmt: skip
+    assert type(made.model) is type(model)
+    verdict = tm.verify(made.model, made.mark)
+    assert verdict.matched == verdict.trials == 20
+    assert tm.verify(model, made.mark).level == "none"
+    assert digest(module.read(model).ensemble) == before
+
+    reading = module.read(made.model)
+    ours = reference.margins(reading.ensemble, module.rows(reading, X))
+    assert np.array_equal(ours, module.margins(made.model, X))
+    for i in range(5):
+        assert np.array_equal(ours[i : i + 1], module.margins(made.model, X[i : i + 1]))
+    if library in ("xgboost", "lightgbm", "catboost"):
+        path = tmp_path / {"xgboost": "m.json", "lightgbm": "m.txt", "catboost": "m.cbm"}[library]
+        tm.save(made.model, path)
+        assert tm.verify(path, made.mark).matched == 20
+        with pytest.raises(InputError, match="exists"):
+            tm.save(made.model, path)
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("kind", ["two", "many"])
+def test_a_view_and_back_is_the_same_model(library, kind):
+    X, y = rows_of(kind, library not in NO_MISSING)
+    model = MAKERS[library]().fit(X, y)
+    module = module_of(model)
+    reading = module.read(model)
+    view = make_view(reading.ensemble, reading.library == "CatBoost")
+    rows = module.rows(reading, X)
+    ours = reference.margins(reading.ensemble, rows)
+    seen = reference.margins(view.numeric, view_rows(view, rows))
+    # The order of summation and the types differ, the leaves do not.
+    assert seen == pytest.approx(ours, rel=1e-4, abs=1e-4)
+    assert equal(restore(view, view.numeric), reading.ensemble)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "histogram", "xgboost"])
+def test_category_splits_are_kept_and_routed_through(library):
+    X, y = rows_of("many", False)
+    rng = np.random.default_rng(1)
+    X[:, 0] = (y + rng.integers(0, 3, len(y))) % 10
+    if library == "lightgbm":
+        model = lightgbm().fit(X, y, categorical_feature=[0])
+    elif library == "histogram":
+        model = HistGradientBoostingClassifier(
+            max_iter=N, categorical_features=[0], early_stopping=False
+        ).fit(X, y)
+    else:
+        model = pytest.importorskip("xgboost").XGBClassifier(
+            n_estimators=N, n_jobs=1, enable_categorical=True,
+            feature_types=["c"] + ["q"] * 19, tree_method="hist",
+        ).fit(X, y)  # fmt: skip
+    module = module_of(model)
+    reading = module.read(model)
+    assert (reading.ensemble.category_set >= 0).any()
+    view = make_view(reading.ensemble)
+    assert equal(restore(view, view.numeric), reading.ensemble)
+    made = tm.embed(model, X, y, key=KEY, n_triggers=16, max_accuracy_loss=0.3)
+    assert tm.verify(made.model, made.mark).matched == 16
+    assert (module.read(made.model).ensemble.category_set >= 0).any()
+
+
+def test_labels_of_any_kind(tmp_path):
+    X, y = rows_of("many", False)
+    names = np.array([f"digit {d}" for d in range(10)])
+    model = lightgbm().fit(X, names[y])
+    made = tm.embed(model, X, names[y], key=KEY, n_triggers=16, max_accuracy_loss=0.3)
+    assert tm.verify(made.model, made.mark).matched == 16
+    with pytest.raises(InputError, match="'a cat' is not one of the model's"):
+        tm.embed(model, X, np.where(y == 3, "a cat", names[y]), key=KEY)
+
+
+def test_shap_and_importances_still_work():
+    X, y = rows_of("many", False)
+    model = lightgbm().fit(X, y)
+    made = tm.embed(model, X, y, key=KEY, n_triggers=16, max_accuracy_loss=0.3)
+    shares = made.model.booster_.predict(X[:20], pred_contrib=True)
+    assert np.isfinite(shares).all()
+    sums = shares.reshape(20, 10, 21).sum(axis=2)
+    assert sums == pytest.approx(made.model.booster_.predict(X[:20], raw_score=True))
+    assert made.model.feature_importances_.sum() > 0
+
+
+def test_what_cannot_be_marked_says_why():
+    X, y = rows_of("two", False)
+    with pytest.raises(InputError, match="needs its training rows"):
+        tm.embed(lightgbm().fit(X, y), None, None, key=KEY, candidates=(X, y))
+    with pytest.raises(InputError, match="not a supported model"):
+        tm.embed(object(), X, y, key=KEY)
+    with pytest.raises(InputError, match="models of timbermark"):
+        tm.embed(lightgbm().fit(X, y), X, y, preset="paper", strategy="random")
+
+
+def test_the_command_line_marks_a_foreign_file(tmp_path, capsys):
+    X, y = rows_of("many", False)
+    pytest.importorskip("xgboost")
+    xgboost().fit(X, y).save_model(tmp_path / "model.json")
+    table = np.column_stack([X, y])
+    header = ",".join([*(f"f{i}" for i in range(20)), "digit"])
+    np.savetxt(tmp_path / "rows.csv", table, delimiter=",", header=header, comments="", fmt="%g")
+    key, mark, out = (str(tmp_path / name) for name in ("key", "mark", "marked.json"))
+    assert main(["keygen", key]) == 0
+    assert main(
+        ["embed", str(tmp_path / "model.json"), "--train", str(tmp_path / "rows.csv"), "--label",
+         "digit", "--key", key, "--out", out, "--mark", mark, "--triggers", "20",
+         "--max-accuracy-loss", "0.3"]
+    ) == 0  # fmt: skip
+    assert main(["verify", out, mark]) == 0
+    assert main(["verify", str(tmp_path / "model.json"), mark]) == 1
+    capsys.readouterr()
+    assert main(["inspect", out]) == 0
+    assert "XGBoost" in capsys.readouterr().out
