@@ -140,3 +140,31 @@ def test_a_mark_of_one_model_says_nothing_of_another(house, tmp_path, capsys):
         (tmp_path / "changed").chmod(0o600)
         assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "changed")]) == 2
     assert "Hint:" in capsys.readouterr().err
+
+
+def test_parquet_tables(house, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    for name in ("more", "test"):
+        table = pandas.read_csv(house / f"{name}.csv")
+        table.to_parquet(tmp_path / f"{name}.parquet")
+    code = embed(
+        house, tmp_path, "--state", str(house / "state"), "--candidates",
+        str(tmp_path / "more.parquet"), "--validation", str(tmp_path / "test.parquet"),
+    )  # fmt: skip
+    assert code == 0
+    assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]) == 0
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    code = embed(
+        house, tmp_path, "--state", str(house / "state"), "--force", "--candidates",
+        str(tmp_path / "broken.parquet"),
+    )  # fmt: skip
+    assert code == 2
+    assert "broken.parquet" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_written_leaves_no_mark(house, tmp_path, capsys):
+    (tmp_path / "marked").mkdir()
+    assert embed(house, tmp_path, "--state", str(house / "state"), "--force") == 2
+    assert not (tmp_path / "mark").exists()
+    assert "is a folder" in capsys.readouterr().err

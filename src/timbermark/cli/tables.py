@@ -62,7 +62,15 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         from pyarrow import parquet
     except ImportError:
         raise MissingLibraryError.for_extra("parquet", "to read Parquet files") from None
-    columns: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
+    from pyarrow import ArrowException
+
+    try:
+        columns: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
+    except (ArrowException, OSError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path} is no sound Parquet file ({said}).", hint="write it again."
+        ) from error
     return columns
 
 

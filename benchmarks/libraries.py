@@ -1,0 +1,187 @@
+"""Marking models of other libraries: margins, symbols, accuracy, innocents, time, size, files.
+
+`./dev bench libraries [marking speed files]`; all of them if none is named. Models with their
+library's default parameters and 200 rounds; a fifth of the training rows is kept apart.
+"""
+
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from common import alternate, finish, load, show
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.model_selection import train_test_split
+
+from timbermark import OwnerKey, embed, verify
+from timbermark.libraries.registry import load_model, module_of, save_model
+from timbermark.trees import reference
+
+warnings.filterwarnings("ignore")
+ROUNDS = 200
+SETS = ("letter", "pendigits", "optdigits", "cancer")
+ENDINGS = {"xgboost": "json", "lightgbm": "txt", "catboost": "cbm"}
+
+
+def make(library: str, seed: int = 0):
+    if library == "xgboost":
+        import xgboost
+
+        return xgboost.XGBClassifier(n_estimators=ROUNDS, n_jobs=2, random_state=seed)
+    if library == "lightgbm":
+        import lightgbm
+
+        return lightgbm.LGBMClassifier(n_estimators=ROUNDS, n_jobs=2, verbose=-1, random_state=seed)
+    if library == "catboost":
+        import catboost
+
+        return catboost.CatBoostClassifier(
+            iterations=ROUNDS, thread_count=2, verbose=False, allow_writing_files=False,
+            random_seed=seed,
+        )  # fmt: skip
+    if library == "histogram":
+        return HistGradientBoostingClassifier(
+            max_iter=ROUNDS, early_stopping=False, random_state=seed
+        )
+    return GradientBoostingClassifier(n_estimators=ROUNDS, random_state=seed)
+
+
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram", "gradient")
+# scikit-learn's exact trees take minutes on 26 classes and teach nothing that pendigits does not.
+SLOW = {("letter", "gradient"), ("letter", "catboost")}
+
+
+def scene(name: str, seed: int = 0):
+    if name == "cancer":
+        X, y = load_breast_cancer(return_X_y=True)
+        X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    else:
+        X, y, X_test, y_test = load(name, seed)
+    X, X_more, y, y_more = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
+    return (X, y), (X_more, y_more), (X_test, y_test)
+
+
+def unequal(model, X) -> int:
+    """On how many rows the library's margins differ from ours, in a batch or one by one."""
+    module = module_of(model)
+    reading = module.read(model)
+    ours = reference.margins(reading.ensemble, module.rows(reading, X))
+    wrong = (ours != module.margins(model, X)).any(axis=1)
+    for i in range(0, len(X), max(1, len(X) // 50)):
+        wrong[i] |= bool((ours[i : i + 1] != module.margins(model, X[i : i + 1])).any())
+    return int(wrong.sum())
+
+
+def size_of(model, library: str) -> int:
+    """Bytes of its own file, or of its trees where it has none."""
+    if library not in ENDINGS:
+        return module_of(model).read(model).ensemble.n_nodes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"model.{ENDINGS[library]}"
+        save_model(model, path)
+        return path.stat().st_size
+
+
+def marking() -> dict:
+    rows, lost, unset, differ, innocent = [], [], 0, 0, 0.0
+    for name in SETS:
+        train, candidates, test = scene(name)
+        for library in LIBRARIES:
+            if (name, library) in SLOW:
+                continue
+            clock = time.perf_counter()
+            model = make(library).fit(*train)
+            trained = time.perf_counter() - clock
+            clock = time.perf_counter()
+            made = embed(
+                model, *train, key=OwnerKey.generate(), candidates=candidates, validation=test,
+                max_accuracy_loss=0.05,
+            )  # fmt: skip
+            marked = time.perf_counter() - clock
+            verdict = verify(made.model, made.mark)
+            unset += verdict.trials - verdict.matched
+            points = 100 * (model.score(*test) - made.model.score(*test))
+            lost.append(points)
+            off = unequal(model, test[0]) + unequal(made.model, test[0])
+            differ += off
+            stranger = make(library, seed=1).fit(*candidates)
+            bits = max(verify(m, made.mark).evidence_bits for m in (model, stranger))
+            innocent = max(innocent, bits)
+            times = alternate(
+                {
+                    "before": lambda m=model, X=test[0]: m.predict(X),
+                    "after": lambda m=made.model, X=test[0]: m.predict(X),
+                },
+                5,
+            )
+            rows.append(
+                [name, library, made.strategy, verdict.trials, verdict.trials - verdict.matched,
+                 points, off, bits, marked / trained, size_of(made.model, library) /
+                 size_of(model, library), times["after"] / times["before"]]
+            )  # fmt: skip
+            print(*rows[-1], file=sys.stderr)
+    header = ["data", "library", "strategy", "k", "not set", "points lost", "rows unequal",
+              "innocent bits", "embed / fit", "size", "predict"]  # fmt: skip
+    show("default embed, library defaults, 200 rounds", header, rows)
+    return {
+        "symbols_not_set": unset,
+        "points_lost_mean": float(np.mean(lost)),
+        "rows_with_unequal_margins": differ,
+        "innocent_most_bits": innocent,
+    }
+
+
+def speed() -> dict:
+    result = {}
+    train, candidates, _ = scene("letter")
+    for library in ("xgboost", "lightgbm"):
+        model = make(library).fit(*train)
+
+        def fit(library=library):
+            make(library).fit(*train)
+
+        def mark(model=model):
+            embed(
+                model, *train, key=OwnerKey.generate(), candidates=candidates,
+                max_accuracy_loss=0.05,
+            )  # fmt: skip
+
+        best = alternate({"fit": fit, "embed": mark}, 3)
+        result[f"embed_against_{library}"] = best["embed"] / best["fit"]
+    show("embed against training in the library, letter", list(result), [list(result.values())])
+    return result
+
+
+def files() -> dict:
+    import xgboost
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 20)), rng.integers(0, 10, 4000)
+    model = xgboost.XGBClassifier(n_estimators=100, n_jobs=2).fit(X, y)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        model.save_model(path)
+
+        def there_and_back():
+            loaded = load_model(path)
+            module = module_of(loaded)
+            reading = module.read(loaded)
+            module.save(module.write(reading, reading.ensemble), Path(folder) / "again.json")
+
+        best = alternate({"read and write": there_and_back}, 3)
+    result = {"read_write_1000_trees_s": best["read and write"]}
+    show("XGBoost, 1,000 trees, 10 classes", list(result), [list(result.values())])
+    return result
+
+
+PARTS = {"marking": marking, "speed": speed, "files": files}
+
+if __name__ == "__main__":
+    asked = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in asked if name not in PARTS]
+    if unknown:
+        sys.exit(f"There is no part called '{unknown[0]}'. Hint: use {', '.join(PARTS)}.")
+    finish({name: PARTS[name]() for name in asked})
