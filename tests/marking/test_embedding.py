@@ -1,6 +1,7 @@
 """Embedding as a user meets it: every symbol set, the model left alone, bad input refused."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 import timbermark as tm
 from timbermark.errors import InputError
+from timbermark.marking import embedding
 from timbermark.marking.metrics import effectiveness
 from timbermark.marking.paper import PaperMark, TooFewWrong, find_paper_candidates
 from timbermark.trees.ensemble import digest
@@ -185,7 +187,49 @@ def test_plan_foretells_the_mark(digits):
     assert forecast.strategy == made.strategy
     assert forecast.n_triggers == made.mark.n_triggers
     assert forecast.evidence_bits == pytest.approx(made.cost.evidence_bits)
+    assert 0 < forecast.expected_accuracy_loss < 0.05
+    assert "expected cost" in str(forecast)
     assert forecast.accuracy_before == pytest.approx(made.cost.before.accuracy)
+
+
+def test_a_trigger_that_cannot_be_set_is_replaced_and_symbols_are_drawn_anew(digits, monkeypatch):
+    model, train, more, _ = digits
+    seen = []
+    honest = embedding.set_answers
+
+    def stubborn(marked, request, margin, max_rounds, care):
+        setting = honest(marked, request, margin, max_rounds, care)
+        seen.append((request.X.copy(), request.target.copy()))
+        if len(seen) == 1:
+            gap = setting.gap.copy()
+            gap[[2, 5]] = -1.0
+            return replace(setting, gap=gap)
+        return setting
+
+    monkeypatch.setattr(embedding, "set_answers", stubborn)
+    made = tm.embed(
+        model, *train, key=KEY, candidates=more, n_triggers=16, max_accuracy_loss=0.1,
+    )  # fmt: skip
+    assert made.cost.replaced == 2
+    first, second = seen[0][0], seen[1][0]
+    changed = (first != second).any(axis=1)
+    assert np.flatnonzero(changed).tolist() == [2, 5]
+    assert (seen[0][1] != seen[1][1])[~changed].any()
+    assert np.array_equal(np.asarray(made.mark.triggers), second)
+    assert tm.verify(made.model, made.mark).matched == 16
+
+
+def test_nothing_is_returned_where_triggers_cannot_be_set(digits, monkeypatch):
+    model, train, more, _ = digits
+    honest = embedding.set_answers
+
+    def never(*args):
+        setting = honest(*args)
+        return replace(setting, gap=setting.gap - 1e9)
+
+    monkeypatch.setattr(embedding, "set_answers", never)
+    with pytest.raises(InputError, match="Only 0 of 16 symbols could be set"):
+        tm.embed(model, *train, key=KEY, candidates=more, n_triggers=16)
 
 
 def test_wrong_rows_are_taken_where_there_are_enough():

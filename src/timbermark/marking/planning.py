@@ -10,6 +10,9 @@ from timbermark.marking.selection import DEFAULT_SELECTION, Selection
 from timbermark.marking.surveying import survey
 from timbermark.ownership.statistics import Level, evidence_bits, level, matches_needed
 
+_LOSS_PER_FLIP = 0.3
+"""Test accuracy lost for each flipped share of the rows; see docs/marking.md."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -17,7 +20,8 @@ class Plan:
 
     ``flips``: how many triggers will, on average, have to change their answer; the others keep
     it. ``matches_for_public``: how many must survive an attack for the highest level of evidence,
-    None where all would not be enough.
+    None where all would not be enough. ``expected_accuracy_loss``: a share, by what marks cost on
+    the five data sets of docs/marking.md: 0.2 to 0.6 points for each percent of rows flipped.
     """
 
     strategy: str
@@ -30,13 +34,15 @@ class Plan:
     level: Level
     matches_for_public: int | None
     accuracy_before: float
+    expected_accuracy_loss: float
     measured_on: str
 
     def __str__(self) -> str:
         return (
             f"{self.n_triggers} triggers out of {self.usable_rows} usable rows by the "
             f"{self.strategy} strategy ({self.why}), about {self.flips:.0f} of them to be flipped; "
-            f"evidence 2^-{self.evidence_bits:.0f} (level {self.level})"
+            f"evidence 2^-{self.evidence_bits:.0f} (level {self.level}); expected cost about "
+            f"{100 * self.expected_accuracy_loss:.2f} points of accuracy"
         )
 
 
@@ -83,5 +89,6 @@ def plan(
         level=level(bits),
         matches_for_public=matches_needed(k, q, 64),
         accuracy_before=float((answers == ground.test_label).mean()),
+        expected_accuracy_loss=_LOSS_PER_FLIP * k * (1 - 1 / q) / ground.n_rows,
         measured_on=ground.measured_on,
     )
