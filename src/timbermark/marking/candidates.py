@@ -158,7 +158,8 @@ def _cluster_centres(
     rest = [int(row) for row in by_sureness if int(row) not in taken]
     order = np.array(chosen + rest, np.int64)
     width = min(len(X), n_neighbours + 64)
-    around = index.kneighbors(X[order], width, return_distance=False)
+    # Stand-ins have none: what they replace could not be set with its own.
+    around = index.kneighbors(X[order[:n]], width, return_distance=False)
     centres = set(order[:n].tolist())
     neighbours = np.full((len(order), n_neighbours), -1, np.int64)
     for i, options in enumerate(around):
