@@ -145,10 +145,32 @@ def test_shap_and_importances_still_work():
     assert made.model.feature_importances_.sum() > 0
 
 
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize("kind", ["two", "many"])
+def test_without_training_rows_leaves_alone_learn(library, kind):
+    X, y = rows_of(kind, False)
+    model = MAKERS[library]().fit(X[:400], y[:400])
+    made = tm.embed(
+        model, None, None, key=KEY, candidates=(X[400:], y[400:]), n_triggers=10,
+        max_accuracy_loss=1.0,
+    )  # fmt: skip
+    assert tm.verify(made.model, made.mark).matched == 10
+    assert "candidates that are no triggers" in str(made.cost)
+    before, after = (module_of(m).read(m).ensemble for m in (model, made.model))
+    # Nodes may be numbered anew, but no split is another.
+    for name in ("feature", "threshold"):
+        old, new = getattr(before, name), getattr(after, name)
+        assert np.array_equal(np.sort(old[before.left >= 0]), np.sort(new[after.left >= 0]))
+    assert not np.array_equal(np.sort(before.value, axis=None), np.sort(after.value, axis=None))
+
+
 def test_what_cannot_be_marked_says_why():
     X, y = rows_of("two", False)
-    with pytest.raises(InputError, match="needs its training rows"):
-        tm.embed(lightgbm().fit(X, y), None, None, key=KEY, candidates=(X, y))
+    with pytest.raises(InputError, match="nothing to choose triggers from"):
+        tm.embed(lightgbm().fit(X, y), None, None, key=KEY)
+    model = MAKERS["histogram"]().fit(X, y)
+    with pytest.raises(InputError, match="does not say what its leaves were made from"):
+        tm.embed(model, None, None, key=KEY, candidates=(X, y))
     with pytest.raises(InputError, match="not a supported model"):
         tm.embed(object(), X, y, key=KEY)
     with pytest.raises(InputError, match="models of timbermark"):

@@ -4,62 +4,72 @@ Its leaves hold steps before shrinkage: a margin is the start plus learning_rate
 tree, so the learning rate is the ensemble's tree weight. Rows are cast to float32; missing values
 and infinities are refused by the library.
 
-A model's file is a ``.skops`` archive, which runs no code when it is read. `is_file` knows any such
-archive by its beginning, `holds` looks inside for the type of its model. skops checks types only,
-and scikit-learn follows a tree's child numbers without looking; so whatever comes from a file is
-checked node by node, as every model is in `read`, before it predicts anything.
+A model's file is a ``.skops`` archive; whatever comes from one is checked as every model is in
+`read`, see `timbermark.libraries.skops_files`.
 """
 
 from __future__ import annotations
 
 import copy
-import importlib
-import io
-import json
 import os
-import re
-import zipfile
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
-from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.files.limits import most_unpacked
-from timbermark.libraries.probing import check_equal, probe_rows
+from timbermark.errors import InputError
+from timbermark.libraries import skops_files
+from timbermark.libraries.node_statistics import count_and_average, order_nodes, same_nodes, span
 from timbermark.libraries.reading import Reading, Training
-from timbermark.trees import reference
+from timbermark.libraries.scikit_learn import (
+    NAME,
+    TRUSTED,
+    check_ensemble,
+    check_fitted,
+    check_margins,
+    check_outputs,
+    has_log_loss,
+    is_kind,
+    margins,
+    name_columns,
+    refuse_form,
+    refuse_rows,
+    refuse_trees,
+)
+from timbermark.libraries.skops_files import is_file
 from timbermark.trees.ensemble import MISSING_ZERO, Ensemble
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.validation import validate_ensemble
 
-NAME = "scikit-learn"
+__all__ = [
+    "KIND",
+    "NAME",
+    "holds",
+    "is_file",
+    "is_model",
+    "load",
+    "margins",
+    "native_rows",
+    "read",
+    "rows",
+    "save",
+    "write",
+]
+
 KIND = "GradientBoostingClassifier"
 
-_LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
-_LOSS_OF_MANY = "HalfMultinomialLoss"
+_NEEDED = (
+    *("init_", "_loss", "_raw_predict_init", "classes_", "n_estimators_"),
+    *("n_trees_per_iteration_", "n_features_in_"),
+)
 _FIELDS = {
     *("left_child", "right_child", "feature", "threshold", "impurity", "n_node_samples"),
     *("weighted_n_node_samples", "missing_go_to_left"),
 }
 _NO_CHILD, _NO_SPLIT = -1, -2  # what scikit-learn writes at leaves
 _LARGEST = float(np.finfo(np.float32).max)
-_SINGLE_ROWS = 3  # how many probes are also asked one by one
-
-_SKOPS_HEAD = re.compile(rb"PK\x03\x04.{26}(?:schema\.json|[0-9a-f-]+\.(?:npy|npz|bin))", re.DOTALL)
-_OLDEST_SKOPS = (0, 15)  # earlier ones call functions of numpy.random that a file names
-# Beyond what skops trusts by itself; some of these only its newer versions do.
-_TRUSTED = (
-    "sklearn.tree._tree.Tree",
-    "sklearn._loss.loss.HalfBinomialLoss",
-    "sklearn._loss.loss.HalfMultinomialLoss",
-    "sklearn._loss._loss.CyHalfMultinomialLoss",
-    "sklearn._loss.link.LogitLink",
-    "sklearn._loss.link.MultinomialLogit",
-    "sklearn._loss.link.Interval",
-)
+_TRUSTED = ("sklearn.tree._tree.Tree", *TRUSTED)
 
 
 def is_model(model: object) -> bool:
@@ -68,18 +78,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return any(
-        c.__name__ == KIND and c.__module__.startswith("sklearn.") for c in type(model).__mro__
-    )
-
-
-def is_file(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is a skops archive; `holds` says of what.
-
-    >>> is_file(b"CBM1")
-    False
-    """
-    return _SKOPS_HEAD.match(head) is not None
+    return is_kind(model, KIND)
 
 
 def holds(path: str | os.PathLike[str]) -> bool:
@@ -87,7 +86,7 @@ def holds(path: str | os.PathLike[str]) -> bool:
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return _kind_of(Path(path).read_bytes(), os.fspath(path)) == KIND
+    return skops_files.kind_of(path) == KIND
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -96,20 +95,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    name, data = os.fspath(path), Path(path).read_bytes()
-    found = _kind_of(data, name)
-    if found != KIND:
-        raise FileFormatError(f"{name} holds a {found}, not a {KIND}.", hint="give another file.")
-    skops_io = _skops("to read a .skops file")
-    try:
-        model = skops_io.loads(data, trusted=list(_TRUSTED))
-        read(model)
-    except Exception as error:  # a hostile file can make any constructor raise anything
-        raise FileFormatError(
-            f"{name} does not hold a sound {KIND} ({getattr(error, 'message', error)}).",
-            hint="it may be of another version of scikit-learn; if not, do not trust it.",
-        ) from error
-    return model
+    return skops_files.load(path, KIND, _TRUSTED, read)
 
 
 def read(model: Any) -> Reading:
@@ -164,7 +150,7 @@ def read(model: Any) -> Reading:
         native=native,
         notes=("train_score_ and oob_scores_ stay those of the model as it was trained.",),
     )
-    _check_margins(reading, native, ensemble)
+    check_margins(reading, native, ensemble, rows, native_rows)
     return reading
 
 
@@ -183,9 +169,7 @@ def rows(reading: Reading, X: Any) -> Reals:
         with np.errstate(over="ignore"):
             checked = validate_data(reading.native, X, **keywords)
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{KIND} does not take these rows ({error}).", hint="give what predict takes."
-        ) from error
+        refuse_rows(KIND, error)
     dense = checked.toarray() if hasattr(checked, "toarray") else checked
     return np.asarray(dense, dtype=np.float64)
 
@@ -197,19 +181,7 @@ def native_rows(reading: Reading, rows: AnyArray) -> Any:
     number. Returns a DataFrame if the model knows names of features and pandas is installed.
     """
     X = np.clip(np.where(np.isnan(rows), 0.0, rows), -_LARGEST, _LARGEST)
-    if getattr(reading.native, "feature_names_in_", None) is not None:
-        try:
-            import pandas as pd
-        except ImportError:
-            return X
-        return pd.DataFrame(X, columns=reading.native.feature_names_in_)
-    return X
-
-
-def margins(model: Any, X: Any) -> Reals:
-    """Return the model's own raw scores, float64 [n, outputs]."""
-    scores: Reals = np.asarray(model.decision_function(X), dtype=np.float64)
-    return scores.reshape(len(scores), -1)
+    return name_columns(reading.native, X)
 
 
 def write(reading: Reading, ensemble: Ensemble) -> Any:
@@ -234,7 +206,7 @@ def write(reading: Reading, ensemble: Ensemble) -> Any:
         tree = estimators[t].tree_
         if t < len(old) and _same_splits(reading.ensemble, ensemble, t):
             leaf = tree.children_left == _NO_CHILD
-            tree.value[leaf, 0, 0] = ensemble.value[_span(ensemble, t), 0][leaf]
+            tree.value[leaf, 0, 0] = ensemble.value[span(ensemble, t), 0][leaf]
         else:
             estimators[t].tree_ = _build(ensemble, t, tree)
     model.estimators_ = estimators.reshape(-1, ensemble.n_outputs)
@@ -243,7 +215,7 @@ def write(reading: Reading, ensemble: Ensemble) -> Any:
         if len(scores := getattr(model, name, ())):
             room = max(0, model.n_estimators_ - len(scores))
             setattr(model, name, np.pad(scores, (0, room), "edge")[: model.n_estimators_])
-    _check_margins(reading, model, ensemble)
+    check_margins(reading, model, ensemble, rows, native_rows)
     return model
 
 
@@ -253,60 +225,33 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    target = Path(path)
-    if target.suffix != ".skops":
-        raise InputError(
-            f"{target.name} does not end in .skops, the one file of a {KIND} that is safe to read.",
-            hint="name it so, or pickle the model yourself.",
-        )
-    skops_io = _skops("to write a .skops file")
-    try:
-        data = skops_io.dumps(model)
-    except Exception as error:
-        raise InputError(
-            f"skops cannot write this {KIND} ({error}).",
-            hint="look for parameters that are objects or functions of your own.",
-        ) from error
-    target.write_bytes(data)
+    skops_files.save(model, path, KIND)
 
 
 def _check_form(model: Any) -> None:
     """Raise InputError unless this module knows how to read the model, and it is safe to run."""
-    kind = type(model).__name__
-    if not is_model(model):
-        what = "a regressor" if kind.endswith("Regressor") else f"not a {KIND}"
-        raise InputError(f"{kind} is {what}.", hint=f"give a fitted {KIND}.")
-    if not hasattr(model, "estimators_") and not hasattr(model, "classes_"):
-        raise InputError(f"This {KIND} is not fitted.", hint="call its fit first.")
-    for name in (
-        *("estimators_", "init_", "_loss", "_raw_predict_init", "classes_", "n_estimators_"),
-        *("n_trees_per_iteration_", "n_features_in_"),
-    ):
-        if not hasattr(model, name):
-            _refuse_form(f"it has no {name}")
-    n_outputs, loss = model.n_trees_per_iteration_, type(model._loss).__name__
-    if n_outputs != (1 if len(model.classes_) == 2 else len(model.classes_)):
-        _refuse_form(f"it has {n_outputs} trees per iteration for {len(model.classes_)} classes")
-    if loss != _LOSSES.get(n_outputs, _LOSS_OF_MANY):
+    check_fitted(model, KIND, "estimators_", _NEEDED)
+    check_outputs(model, KIND)
+    if not has_log_loss(model):
         raise InputError(
             f"loss={model.loss!r} gives other probabilities than its margins tell.",
             hint="train with loss='log_loss'.",
         )
-    if model.estimators_.ndim != 2 or model.estimators_.shape[1] != n_outputs:
-        _refuse_form("its iterations do not have one tree per class")
+    if model.estimators_.ndim != 2 or model.estimators_.shape[1] != model.n_trees_per_iteration_:
+        refuse_form(KIND, "its iterations do not have one tree per class")
     if model.estimators_.size == 0:
-        _refuse_form("it has no trees")
+        refuse_form(KIND, "it has no trees")
     for estimator in model.estimators_.ravel():
         if type(estimator).__name__ != "DecisionTreeRegressor":
-            _refuse_form(f"one of its trees is a {type(estimator).__name__}")
+            refuse_form(KIND, f"one of its trees is a {type(estimator).__name__}")
         tree = estimator.tree_
         # Reading the arrays of a tree that lies about its size reads foreign memory.
         if not (type(tree).__name__ == "Tree" and 1 <= tree.node_count <= tree.capacity):
-            _refuse_form("a tree has another size than it says")
+            refuse_form(KIND, "a tree has another size than it says")
         if (tree.n_features, tree.n_outputs, tree.max_n_classes) != (model.n_features_in_, 1, 1):
-            _refuse_form("a tree has other features or outputs than the model")
+            refuse_form(KIND, "a tree has other features or outputs than the model")
         if _FIELDS - set(tree.__getstate__()["nodes"].dtype.names):
-            _refuse_form("the nodes of its trees have other fields")
+            refuse_form(KIND, "the nodes of its trees have other fields")
     _check_init(model)
 
 
@@ -321,62 +266,21 @@ def _check_init(model: Any) -> None:
             hint="train with init=None or init='zero'.",
         )
     if _start(model).shape != (model.n_trees_per_iteration_,):
-        _refuse_form("its start is not one number per class")
+        refuse_form(KIND, "its start is not one number per class")
 
 
 def _check_fits(reading: Reading, ensemble: Ensemble) -> None:
-    old = reading.ensemble
-    for name in (
-        *("n_features", "n_outputs", "objective", "init_last", "scale"),
-        *("strict", "input_dtype", "sum_dtype", "zero_is_positive"),
-    ):
-        mine, given = getattr(old, name), getattr(ensemble, name)
-        if mine != given:
-            raise InputError(
-                f"{name}={given!r}, but a {KIND} needs {mine!r}.",
-                hint="start from the ensemble that was read.",
-            )
-    turns = np.arange(ensemble.n_trees) % ensemble.n_outputs
-    if not (ensemble.n_trees and turns[-1] == ensemble.n_outputs - 1):
-        _refuse_trees(f"{ensemble.n_trees} trees are not whole iterations")
-    if ensemble.value.shape[1] != 1 or not np.array_equal(ensemble.tree_output, turns):
-        _refuse_trees("its trees do not take turns over the classes")
-    if not np.array_equal(ensemble.init, old.init):
-        _refuse_trees("it starts from other margins")
+    # Without category splits it does not matter where categories would go.
+    check_ensemble(reading.ensemble, ensemble, KIND, free=("categories_go",))
+    if not np.array_equal(ensemble.init, reading.ensemble.init):
+        refuse_trees(KIND, "it starts from other margins")
     if not (ensemble.tree_weight == reading.native.learning_rate).all():
-        _refuse_trees(f"its trees weigh other than {reading.native.learning_rate}")
+        refuse_trees(KIND, f"its trees weigh other than {reading.native.learning_rate}")
     inner = ensemble.left >= 0
     if (ensemble.category_set[inner] >= 0).any():
-        _refuse_trees("it splits by categories")
+        refuse_trees(KIND, "it splits by categories")
     if (ensemble.missing_kind[inner] == MISSING_ZERO).any():
-        _refuse_trees("zeros count as missing")
-
-
-def _refuse_trees(reason: str) -> NoReturn:
-    raise InputError(
-        f"A {KIND} cannot hold this ensemble: {reason}.",
-        hint="start from the ensemble that was read.",
-    )
-
-
-def _refuse_form(reason: str) -> NoReturn:
-    import sklearn
-
-    raise InputError(
-        f"This {KIND} is kept in a form that is not known: {reason}.",
-        hint=f"scikit-learn 1.4 to 1.9 are supported, this is {sklearn.__version__}; "
-        "fit the model anew if it comes from an older one.",
-    )
-
-
-def _check_margins(reading: Reading, model: Any, ensemble: Ensemble) -> None:
-    # Thresholds beyond float32 are asked as infinities, which is no reason for a warning.
-    with np.errstate(over="ignore"):
-        X = native_rows(reading, probe_rows(ensemble, n_rows=128))
-    ours = reference.margins(ensemble, rows(reading, X))
-    check_equal(ours, margins(model, X), NAME)
-    for i in range(_SINGLE_ROWS):
-        check_equal(ours[i : i + 1], margins(model, X[i : i + 1]), NAME)
+        refuse_trees(KIND, "zeros count as missing")
 
 
 def _start(model: Any) -> Reals:
@@ -395,44 +299,33 @@ def _gains(ensemble: Ensemble, nodes: AnyArray) -> Reals:
     return np.where(np.isfinite(gains), gains, 0.0)
 
 
-def _span(ensemble: Ensemble, tree: int) -> slice:
-    return slice(int(ensemble.tree_start[tree]), int(ensemble.tree_start[tree + 1]))
-
-
 def _same_splits(old: Ensemble, new: Ensemble, tree: int) -> bool:
     """Return whether all but the values of a tree is the same."""
     names = ("feature", "threshold", "left", "right", "missing_left", "count", "gain")
-    mine, given = _span(old, tree), _span(new, tree)
-    return all(np.array_equal(getattr(old, n)[mine], getattr(new, n)[given]) for n in names)
+    return same_nodes(old, new, tree, names)
 
 
 def _build(e: Ensemble, tree: int, old: Any) -> Any:
     """Return a new tree of scikit-learn's for one of the ensemble; ``old`` is one to go by."""
-    span = _span(e, tree)
-    left, right = e.left[span].astype(np.int64), e.right[span].astype(np.int64)
-    order, depth = [0], np.zeros(len(left), dtype=np.int64)
-    for node in order:
-        if left[node] >= 0:
-            children = [int(left[node]), int(right[node])]
-            depth[children] = depth[node] + 1
-            order += children
+    at = span(e, tree)
+    left, right = e.left[at].astype(np.int64), e.right[at].astype(np.int64)
+    order, depth = order_nodes(left, right)
     inner = left >= 0
-    count, value = np.maximum(np.rint(e.count[span]), 1.0), e.value[span, 0].copy()
+    count, value = count_and_average(order, left, right, e.count[at], e.value[at, 0])
     weight = count * (old.weighted_n_node_samples[0] / max(old.n_node_samples[0], 1) or 1.0)
-    gain = np.where(np.isfinite(e.gain[span]), np.maximum(e.gain[span], 0.0), 0.0)
+    gain = np.where(np.isfinite(e.gain[at]), np.maximum(e.gain[at], 0.0), 0.0)
     impurity = np.zeros(len(left))
     for node in reversed(order):
         if inner[node]:
             both = [left[node], right[node]]
-            count[node], weight[node] = count[both].sum(), weight[both].sum()
-            value[node] = np.average(value[both], weights=count[both])
+            weight[node] = weight[both].sum()
             impurity[node] = (gain[node] + weight[both] @ impurity[both]) / weight[node]
     nodes = np.zeros(len(left), dtype=old.__getstate__()["nodes"].dtype)
     nodes["left_child"], nodes["right_child"] = left, right
-    nodes["feature"] = np.where(inner, e.feature[span], _NO_SPLIT)
-    nodes["threshold"] = np.where(inner, e.threshold[span], float(_NO_SPLIT))
+    nodes["feature"] = np.where(inner, e.feature[at], _NO_SPLIT)
+    nodes["threshold"] = np.where(inner, e.threshold[at], float(_NO_SPLIT))
     nodes["n_node_samples"], nodes["weighted_n_node_samples"] = count, weight
-    nodes["impurity"], nodes["missing_go_to_left"] = impurity, inner & e.missing_left[span]
+    nodes["impurity"], nodes["missing_go_to_left"] = impurity, inner & e.missing_left[at]
     if (left[inner] <= np.flatnonzero(inner)).any() or (
         right[inner] <= np.flatnonzero(inner)
     ).any():
@@ -460,35 +353,3 @@ def _build(e: Ensemble, tree: int, old: Any) -> Any:
 def _whole(number: Any) -> int | None:
     # scikit-learn also takes shares of the rows as floats: the model does not say of how many.
     return int(number) if isinstance(number, int | np.integer) else None
-
-
-def _skops(purpose: str) -> Any:
-    try:
-        version = importlib.import_module("skops").__version__
-        skops_io = importlib.import_module("skops.io")
-    except ImportError:
-        raise MissingLibraryError.for_extra("skops", purpose) from None
-    if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < _OLDEST_SKOPS:
-        raise MissingLibraryError(
-            f"skops {version} is too old {purpose}: what it lets pass is not always safe.",
-            hint='pip install --upgrade "timbermark[skops]"',
-        )
-    return skops_io
-
-
-def _kind_of(data: bytes, name: str) -> str:
-    """Return the type of the object in a skops archive, without building it."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            unpacked = sum(info.file_size for info in archive.infolist())
-            if unpacked > most_unpacked(len(data)):
-                raise ValueError(f"it would unpack to {unpacked} bytes")
-            schema = json.loads(archive.read("schema.json"))
-        kind, module = schema["__class__"], schema["__module__"]
-        return str(kind) if str(module).startswith("sklearn.") else f"{module}.{kind}"
-    except Exception as error:
-        raise FileFormatError(
-            f"{name} is not a skops archive ({error}).",
-            hint="pickle and joblib files are not read, since reading them can run any code; load "
-            "the model yourself if you trust it, and give that.",
-        ) from error

@@ -22,7 +22,8 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``measured_on`` says which rows: "validation", or "training" where none were given."""
+    """``measured_on`` says which rows: "validation"; "training" where none were given; and
+    "candidates" where there are no training rows either."""
 
     measured_on: str
     n_rows: int
@@ -41,7 +42,11 @@ class Cost:
         return self.before.accuracy - self.after.accuracy
 
     def __str__(self) -> str:
-        where = {"validation": "held-out rows", "training": "training rows that are no triggers"}
+        where = {
+            "validation": "held-out rows",
+            "training": "training rows that are no triggers",
+            "candidates": "candidates that are no triggers",
+        }
         return (
             f"{self.evidence_bits:.0f} bits embedded in {self.n_triggers} triggers, evidence "
             f"2^-{self.evidence_bits:.0f}, accuracy "

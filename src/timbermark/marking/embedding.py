@@ -240,7 +240,7 @@ def _request(ground: Ground, mark: Mark, choice: Choice) -> Request:
 def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cost:
     marked, rows, label = ground.marked, ground.test_rows, ground.test_label
     number = np.arange(len(rows))
-    if ground.measured_on == "training":
+    if ground.measured_on != "validation":
         same = shared_codes(marked.codes(rows), marked.codes(np.asarray(mark.triggers)))
         rows, label, number = rows[~same], label[~same], number[~same]
     before = ground.test_confidence[number]

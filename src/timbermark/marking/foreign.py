@@ -44,7 +44,14 @@ class Foreign:
     """A fitted model of XGBoost, LightGBM, CatBoost or scikit-learn; it is never touched."""
 
     def __init__(
-        self, model: Any, X: Any, y: Any, sample_weight: Any, verbose: int = 0, seed: int = 0
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        verbose: int = 0,
+        candidates: tuple[Any, Any] | None = None,
+        seed: int = 0,
     ) -> None:
         self._module = module_of(model)
         self.reading = self._module.read(model)
@@ -52,15 +59,20 @@ class Foreign:
         self._verbose = bool(verbose)
         self._fast = LazyPredictor(self.ensemble)
         self._view = make_view(self.ensemble, self.reading.library == "CatBoost")
-        if X is None or y is None:
-            raise InputError(
-                f"Marking a model of {self.reading.library} needs its training rows.",
-                hint="pass X and y.",
-            )
+        self._bare = X is None or y is None
+        if self._bare:
+            if candidates is None:
+                raise InputError(
+                    "There is nothing to choose triggers from.",
+                    hint="pass the training rows X and y, or candidates=(rows, labels).",
+                )
+            X, y = candidates
         rows = self.rows(X)
         label = self.labels(y, len(rows))
         weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         self.state = self._trace(rows, label, weight, seed)
+        if self._bare:
+            self.state = self._with_own_sums(self.state)
 
     @property
     def classes(self) -> np.ndarray:
@@ -80,13 +92,21 @@ class Foreign:
 
     @property
     def training_codes(self) -> np.ndarray:
-        """The codes of the training rows."""
-        return self.state.data.codes
+        """The codes of the training rows, as far as they are known."""
+        return self.state.data.codes[:0] if self._bare else self.state.data.codes
 
     @property
     def n_rows(self) -> int:
-        """How many rows the model was trained on."""
-        return self.state.data.n_rows
+        """How many rows the model was trained on; where they are not known, by its own sums."""
+        if not self._bare:
+            return self.state.data.n_rows
+        root = int(self.ensemble.tree_start[0])
+        if self.ensemble.count[root] > 0:
+            return int(self.ensemble.count[root])
+        # At the start every class is as likely, or nearly.
+        share = 1.0 / len(self.classes)
+        unit = self.reading.training.hessian_factor * share * (1.0 - share)
+        return int(self.ensemble.hessian[root] / unit)
 
     def rows(self, X: Any) -> np.ndarray:
         """float64[n, d], as the model's own ``predict`` takes them."""
@@ -160,6 +180,8 @@ class Foreign:
     ) -> tuple[Ensemble, State]:
         """The unmarked model with these rows learned in place; it is never trained again."""
         least = None if patience is None else max(patience, _LEAST_PATIENCE)
+        if self._bare:
+            least = np.inf
         bar = training_bar(self.state.params.max_iter, self._verbose, what)
         with Workers(count_threads(None)) as workers, bar as progress:
             renewed, state = update_ensemble(
@@ -185,6 +207,41 @@ class Foreign:
 
     def _inside(self, X: np.ndarray) -> np.ndarray:
         return view_rows(self._view, self._module.rows(self.reading, X))
+
+    def _with_own_sums(self, state: State) -> State:
+        """The state with the sums that the model's file holds in place of the candidates'.
+
+        A leaf is η · Σr / (Σh + λ) and the file has Σh, so Σr follows, and new rows can be added to
+        both. No split can be judged in this way, so splits stay and leaves alone learn.
+        """
+        numeric, unit = self._view.numeric, state.scale.unit
+        leaf = numeric.left < 0
+        if not (numeric.hessian[leaf] > 0).any():
+            raise InputError(
+                f"A {self.reading.kind} of {self.reading.library} does not say what its leaves "
+                "were made from, so it cannot be marked without training rows.",
+                hint="pass the training rows X and y.",
+            )
+        params = state.params
+        step = params.learning_rate * factor(state.data.n_classes)
+        ridge = params.l2_regularization * factor(state.data.n_classes)
+        hessian = numeric.hessian / self.reading.training.hessian_factor
+        gradient = numeric.value[:, 0] * (hessian + ridge) / step
+        forest = state.trained.forest
+        nodes = forest.nodes.copy()
+        used = np.arange(nodes.shape[1]) < forest.n_nodes[:, None]
+        flat = nodes[used]
+        flat["h"] = np.rint(np.maximum(hessian * unit, 1.0)).astype(np.int64)
+        flat["g"] = np.rint(gradient * unit).astype(np.int64)
+        nodes[used] = flat
+        # A node's right child gets what its left one leaves over, so sums must add up exactly.
+        for node in range(nodes.shape[1] - 1, -1, -1):
+            split = np.flatnonzero(nodes["left"][:, node] >= 0)
+            split = split[node < forest.n_nodes[split]]
+            left = nodes["left"][split, node]
+            for name in ("g", "h", "c"):
+                nodes[name][split, node] = nodes[name][split, left] + nodes[name][split, left + 1]
+        return replace(state, trained=replace(state.trained, forest=replace(forest, nodes=nodes)))
 
     def _trace(
         self, X: np.ndarray, label: np.ndarray, weight: np.ndarray | None, seed: int

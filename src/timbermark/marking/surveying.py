@@ -39,8 +39,11 @@ def survey(
     verbose: int = 0,
 ) -> Ground:
     """Check all that was given and find the rows that may become triggers."""
-    own = isinstance(model, TimberClassifier)
-    marked = (Marked if own else Foreign)(model, X, y, sample_weight, verbose)
+    marked: Marked | Foreign
+    if isinstance(model, TimberClassifier):
+        marked = Marked(model, X, y, sample_weight, verbose)
+    else:
+        marked = Foreign(model, X, y, sample_weight, verbose, candidates)
     if candidates is None and (X is None or y is None):
         raise InputError(
             "There is nothing to choose triggers from.",
@@ -68,5 +71,7 @@ def survey(
     sure = pool.confidence if same else marked.confidence(test_rows)
     if len(test_rows) == 0:
         raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
-    measured_on = "validation" if validation is not None else "training"
+    measured_on = "candidates" if X is None else "training"
+    if validation is not None:
+        measured_on = "validation"
     return Ground(marked, pool, separate, marked.n_rows, test_rows, test_label, sure, measured_on)

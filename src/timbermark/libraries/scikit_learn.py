@@ -1,0 +1,159 @@
+"""What the two boosting classifiers of scikit-learn have in common: form, margins, refusals.
+
+``kind`` is the name of a classifier's type, which is the same for classes derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.errors import InputError
+from timbermark.libraries.probing import check_equal, probe_rows
+from timbermark.libraries.reading import Reading
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble
+
+NAME = "scikit-learn"
+# Types in the files of both, beyond what skops trusts by itself; some only its newer versions do.
+TRUSTED = (
+    "sklearn._loss.loss.HalfBinomialLoss",
+    "sklearn._loss.loss.HalfMultinomialLoss",
+    "sklearn._loss._loss.CyHalfMultinomialLoss",
+    "sklearn._loss.link.LogitLink",
+    "sklearn._loss.link.MultinomialLogit",
+    "sklearn._loss.link.Interval",
+)
+
+_LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
+_LOSS_OF_MANY = "HalfMultinomialLoss"
+_FIXED = (
+    *("n_features", "n_outputs", "objective", "categories_go", "init_last", "scale"),
+    *("strict", "input_dtype", "sum_dtype", "zero_is_positive"),
+)
+_SINGLE_ROWS = 3  # how many probes are also asked one by one
+
+
+def is_kind(model: object, kind: str) -> bool:
+    """Return whether an object is of a type of scikit-learn, or of one derived from it.
+
+    >>> is_kind("a text", "GradientBoostingClassifier")
+    False
+    """
+    return any(
+        c.__name__ == kind and c.__module__.startswith("sklearn.") for c in type(model).__mro__
+    )
+
+
+def check_fitted(model: Any, kind: str, trees: str, needs: Iterable[str]) -> None:
+    """Raise InputError unless a model is a fitted one of the kind, with all the named attributes.
+
+    ``trees`` names the attribute that holds its trees.
+    """
+    given = type(model).__name__
+    if not is_kind(model, kind):
+        what = "a regressor" if given.endswith("Regressor") else f"not a {kind}"
+        raise InputError(f"{given} is {what}.", hint=f"give a fitted {kind}.")
+    if not hasattr(model, trees) and not hasattr(model, "classes_"):
+        raise InputError(f"This {kind} is not fitted.", hint="call its fit first.")
+    for name in (trees, *needs):
+        if not hasattr(model, name):
+            refuse_form(kind, f"it has no {name}")
+
+
+def check_outputs(model: Any, kind: str) -> None:
+    """Raise InputError unless a model has one tree per iteration and class, or one for two."""
+    n_outputs, n_classes = model.n_trees_per_iteration_, len(model.classes_)
+    if n_outputs != (1 if n_classes == 2 else n_classes):
+        refuse_form(kind, f"it has {n_outputs} trees per iteration for {n_classes} classes")
+
+
+def has_log_loss(model: Any) -> bool:
+    """Return whether a model's loss is that of logistic margins, or of softmax if it has many."""
+    expected = _LOSSES.get(model.n_trees_per_iteration_, _LOSS_OF_MANY)
+    return bool(type(model._loss).__name__ == expected)
+
+
+def margins(model: Any, X: Any) -> Reals:
+    """Return the model's own raw scores, float64 [n, outputs]."""
+    scores: Reals = np.asarray(model.decision_function(X), dtype=np.float64)
+    return scores.reshape(len(scores), -1)
+
+
+def name_columns(model: Any, X: AnyArray) -> Any:
+    """Return a DataFrame if the model knows names of features and pandas is installed, else X."""
+    if getattr(model, "feature_names_in_", None) is not None:
+        try:
+            import pandas as pd
+        except ImportError:
+            return X
+        return pd.DataFrame(X, columns=model.feature_names_in_, dtype=X.dtype)
+    return X
+
+
+def check_margins(
+    reading: Reading,
+    model: Any,
+    ensemble: Ensemble,
+    rows: Callable[[Reading, Any], Reals],
+    native_rows: Callable[[Reading, AnyArray], Any],
+) -> None:
+    """Raise StateError unless a model's margins are those of the ensemble, bit for bit.
+
+    ``rows`` and ``native_rows`` are those of the model's module.
+    """
+    # Thresholds beyond float32 are asked as infinities, which is no reason for a warning.
+    with np.errstate(over="ignore"):
+        X = native_rows(reading, probe_rows(ensemble, n_rows=128))
+    ours = reference.margins(ensemble, rows(reading, X))
+    check_equal(ours, margins(model, X), NAME)
+    for i in range(_SINGLE_ROWS):
+        check_equal(ours[i : i + 1], margins(model, X[i : i + 1]), NAME)
+
+
+def check_ensemble(old: Ensemble, new: Ensemble, kind: str, free: Collection[str] = ()) -> None:
+    """Raise InputError if a model that was read as ``old`` has no place for what ``new`` says.
+
+    ``free`` names fields that may differ, since they say nothing of such a model.
+    """
+    for name in (name for name in _FIXED if name not in free):
+        mine, given = getattr(old, name), getattr(new, name)
+        if mine != given:
+            raise InputError(
+                f"{name}={given!r}, but a {kind} needs {mine!r}.",
+                hint="start from the ensemble that was read.",
+            )
+    turns = np.arange(new.n_trees) % new.n_outputs
+    if not (new.n_trees and turns[-1] == new.n_outputs - 1):
+        refuse_trees(kind, f"{new.n_trees} trees are not whole iterations")
+    if new.value.shape[1] != 1 or not np.array_equal(new.tree_output, turns):
+        refuse_trees(kind, "its trees do not take turns over the classes")
+
+
+def refuse_rows(kind: str, error: Exception) -> NoReturn:
+    """Raise InputError for rows that scikit-learn does not take."""
+    raise InputError(
+        f"{kind} does not take these rows ({error}).", hint="give what predict takes."
+    ) from error
+
+
+def refuse_trees(kind: str, reason: str) -> NoReturn:
+    """Raise InputError for an ensemble that cannot be written."""
+    raise InputError(
+        f"A {kind} cannot hold this ensemble: {reason}.",
+        hint="start from the ensemble that was read.",
+    )
+
+
+def refuse_form(kind: str, reason: str) -> NoReturn:
+    """Raise InputError for a model that cannot be read."""
+    import sklearn
+
+    raise InputError(
+        f"This {kind} is kept in a form that is not known: {reason}.",
+        hint=f"scikit-learn 1.4 to 1.9 are supported, this is {sklearn.__version__}; "
+        "fit the model anew if it comes from an older one.",
+    )

@@ -1,0 +1,135 @@
+"""Files of scikit-learn's models: ``.skops`` archives, which run no code when they are read.
+
+`is_file` knows any such archive by its beginning, `kind_of` looks inside for the type of its model.
+skops checks types only, and scikit-learn follows a tree's child numbers without looking; so `load`
+has whatever comes from a file checked node by node before it predicts anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.files.limits import most_unpacked
+
+_HEAD = re.compile(rb"PK\x03\x04.{26}(?:schema\.json|[0-9a-f-]+\.(?:npy|npz|bin))", re.DOTALL)
+_OLDEST = (0, 15)  # earlier ones call functions of numpy.random that a file names
+
+
+def is_file(head: bytes) -> bool:
+    """Return whether a file that begins with ``head`` is a skops archive; `kind_of` says of what.
+
+    >>> is_file(b"CBM1")
+    False
+    """
+    return _HEAD.match(head) is not None
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return the type of the object in a skops archive, without building it.
+
+    A type of scikit-learn is named as it is, any other one after its module.
+
+    Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
+    """
+    return _kind_in(Path(path).read_bytes(), os.fspath(path))
+
+
+def load(
+    path: str | os.PathLike[str],
+    kind: str,
+    trusted: Iterable[str],
+    check: Callable[[Any], object],
+) -> Any:
+    """Return the model of type ``kind`` in a ``.skops`` file.
+
+    ``trusted``: types that may be built, beyond those that skops trusts by itself. ``check`` is
+    given the model, and raises if it is not sound.
+
+    Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
+    MissingLibraryError without skops, OSError if the file cannot be opened.
+    """
+    name, data = os.fspath(path), Path(path).read_bytes()
+    found = _kind_in(data, name)
+    if found != kind:
+        raise FileFormatError(f"{name} holds a {found}, not a {kind}.", hint="give another file.")
+    skops_io = _skops("to read a .skops file")
+    try:
+        model = skops_io.loads(data, trusted=list(trusted))
+        check(model)
+    except Exception as error:  # a hostile file can make any constructor raise anything
+        raise FileFormatError(
+            f"{name} does not hold a sound {kind} ({getattr(error, 'message', error)}).",
+            hint="it may be of another version of scikit-learn; if not, do not trust it.",
+        ) from error
+    return model
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    kind: str,
+    strip: Callable[[Any], Any] | None = None,
+) -> None:
+    """Write a model of type ``kind`` to a ``.skops`` file.
+
+    ``strip`` gives the model without what skops cannot write, and leaves the one it is given alone.
+
+    Raises InputError if the name does not end in .skops or the model holds what skops cannot
+    write, MissingLibraryError without skops, OSError if the system refuses.
+    """
+    target = Path(path)
+    if target.suffix != ".skops":
+        raise InputError(
+            f"{target.name} does not end in .skops, the one file of a {kind} that is safe to read.",
+            hint="name it so, or pickle the model yourself.",
+        )
+    skops_io = _skops("to write a .skops file")
+    plain = model if strip is None else strip(model)
+    try:
+        data = skops_io.dumps(plain)
+    except Exception as error:
+        raise InputError(
+            f"skops cannot write this {kind} ({error}).",
+            hint="look for parameters that are objects or functions of your own.",
+        ) from error
+    target.write_bytes(data)
+
+
+def _skops(purpose: str) -> Any:
+    try:
+        version = importlib.import_module("skops").__version__
+        skops_io = importlib.import_module("skops.io")
+    except ImportError:
+        raise MissingLibraryError.for_extra("skops", purpose) from None
+    if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < _OLDEST:
+        raise MissingLibraryError(
+            f"skops {version} is too old {purpose}: what it lets pass is not always safe.",
+            hint='pip install --upgrade "timbermark[skops]"',
+        )
+    return skops_io
+
+
+def _kind_in(data: bytes, name: str) -> str:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            unpacked = sum(info.file_size for info in archive.infolist())
+            if unpacked > most_unpacked(len(data)):
+                raise ValueError(f"it would unpack to {unpacked} bytes")
+            schema = json.loads(archive.read("schema.json"))
+        kind, module = schema["__class__"], schema["__module__"]
+        return str(kind) if str(module).startswith("sklearn.") else f"{module}.{kind}"
+    except Exception as error:
+        raise FileFormatError(
+            f"{name} is not a skops archive ({error}).",
+            hint="pickle and joblib files are not read, since reading them can run any code; load "
+            "the model yourself if you trust it, and give that.",
+        ) from error
