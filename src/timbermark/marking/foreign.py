@@ -57,8 +57,8 @@ class Foreign:
         self.reading = self._module.read(model)
         self.ensemble: Ensemble = self.reading.ensemble
         self._verbose = bool(verbose)
-        self._fast = LazyPredictor(self.ensemble)
         self._view = make_view(self.ensemble, self.reading.library == "CatBoost")
+        self._latest = self.ensemble, LazyPredictor(self._view.numeric)
         self._bare = X is None or y is None
         if self._bare:
             if candidates is None:
@@ -163,11 +163,18 @@ class Foreign:
         return np.asarray(reference.probabilities(self.margins(X, given), given.objective))
 
     def margins(self, X: np.ndarray, ensemble: Ensemble) -> np.ndarray:
-        """Raw scores [n, outputs] of rows."""
-        if self._fast.ensemble is not ensemble:
-            self._fast = LazyPredictor(ensemble)
+        """Raw scores [n, outputs] of rows; those of new trees within roundings of the library's.
+
+        The library itself is asked about its model, and the engine's predictor about trees that
+        are no model yet. What is asked of the finished model is compared bit for bit by `wrap`.
+        """
+        if ensemble is self.ensemble:
+            return np.asarray(self._module.margins(self.reading.native, X), np.float64)
+        restored, fast = self._latest
+        if restored is not ensemble:
+            return reference.margins(ensemble, self._module.rows(self.reading, X))
         with Workers(count_threads(None)) as workers:
-            return self._fast.margins(self._module.rows(self.reading, X), workers)
+            return fast.margins(self._inside(X), workers)
 
     def learn(
         self,
@@ -192,6 +199,7 @@ class Foreign:
         if hasattr(self._module, "conform"):
             # What the library cannot express is rounded now, so that it is seen by who asks next.
             restored = self._module.conform(self.reading, restored)
+        self._latest = restored, LazyPredictor(renewed)
         return restored, state
 
     def wrap(self, ensemble: Ensemble, state: State | None, X: np.ndarray) -> Any:
