@@ -45,6 +45,7 @@ def trace_tree(
 ):
     """Fill in the sums, gains, choices and keys of a tree whose splits and values are given.
 
+    IN max_leaves int64, 0: nobody will ask for the best splits of leaves;
     IN key uint64, the root's; IN n_nodes int64; INOUT nodes NODE[m]: feature, code, missing_left,
     left, split and value are read, the rest is written; splits are numbered parents first; OUT
     record int64[splits, 2 * candidates]; OUT leaf uint8|uint16[n].
@@ -103,7 +104,7 @@ def trace_tree(
             nodes[node]["choice"] = UNKNOWN
             nodes[node]["gain"] = NONE
             # The children of the last split of a full tree were never searched.
-            searched = n_splits + 1 < max_leaves or node < n_nodes - 2
+            searched = max_leaves > 0 and (n_splits + 1 < max_leaves or node < n_nodes - 2)
             if node > 0 and nodes[node]["c"] < 2 * rule[2]:
                 searched = False
             if searched:
