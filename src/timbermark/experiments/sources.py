@@ -209,6 +209,7 @@ def _unpack(name: str, source: Source, content: bytes) -> dict[str, bytes]:
                     data = archive.read(member)
                     if hashlib.sha256(data).hexdigest() == source.sums[file]:
                         found[file] = data
+    # The last two are what zipfile raises for a compression it lacks and for encrypted members.
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(
             f"What {source.url} holds is no zip archive ({error}).",
