@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.forest import parents_first
+from timbermark.boosting.statistics import carry_statistics
 from timbermark.errors import StateError
 from timbermark.trees.ensemble import (
     MISSING_NAN,
@@ -89,10 +90,13 @@ def view_rows(view: View, X: np.ndarray) -> np.ndarray:
     return np.column_stack([rows, *added]) if added else rows
 
 
-def restore(view: View, renewed: Ensemble, hessian_factor: float = 1.0) -> Ensemble:
+def restore(
+    view: View, renewed: Ensemble, hessian_factor: float = 1.0, own_statistics: bool = False
+) -> Ensemble:
     """The original with what the update changed: ``renewed`` is ``view.numeric`` after it.
 
-    ``hessian_factor``: what the library's hessian is in units of the engine's.
+    ``hessian_factor``: what the library's hessian is in units of the engine's. ``own_statistics``:
+    counts and hessians come from the original, for the update's rows were not its training rows.
     """
     e, old = view.original, view.numeric
     foreign = _foreign_nodes(view, renewed, hessian_factor)
@@ -129,13 +133,14 @@ def restore(view: View, renewed: Ensemble, hessian_factor: float = 1.0) -> Ensem
                 of.append(t)
     sizes = [len(feature) for feature in parts["feature"]]
     per_node: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in parts.items()}
-    return replace(
+    restored = replace(
         e,
         tree_start=np.concatenate([[0], np.cumsum(sizes)]),
         tree_output=e.tree_output[of],
         tree_weight=e.tree_weight[of],
         **per_node,
     )
+    return carry_statistics(e, restored, of) if own_statistics else restored
 
 
 _PER_NODE = (

@@ -34,6 +34,9 @@ _SEPARATE_WEIGHT, _TRAINING_WEIGHT = 1.0, 2.0
 _CARE = (
     Care("lazy", 0.05), Care("exact"), Care("lazy", 0.02), Care("lazy", 0.1), Care("exact"),
 )  # fmt: skip
+# Without training rows: more patience, for rows that stand in must not decide much anew.
+_CARE_WITHOUT_ROWS = (Care("lazy", 0.2), Care("lazy", 0.3), Care("lazy", 0.05), Care("lazy", 0.1))
+_WEIGHT_WITHOUT_ROWS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def embed(
         "candidates": "separate" if ground.separate else "training",
     }
     costs = []
-    for care in _CARE:
+    for care in _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE:
         mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin, care)
         cost = _measure(ground, mark, setting, replaced)
         costs.append(cost.accuracy_lost)
@@ -227,11 +230,17 @@ def _set_all(
 def _request(ground: Ground, mark: Mark, choice: Choice) -> Request:
     # A row that stood beside a trigger may have become one itself.
     beside = np.setdiff1d(choice.anchors[choice.anchors >= 0], choice.chosen).astype(np.int64)
-    first = _SEPARATE_WEIGHT if ground.separate else _TRAINING_WEIGHT
+    target = mark.expected_numbers.astype(np.int64)
+    if ground.marked.bare:
+        right = ground.pool.predicted[choice.chosen] == target
+        weight = np.where(right, _SEPARATE_WEIGHT, _WEIGHT_WITHOUT_ROWS)
+    else:
+        first = _SEPARATE_WEIGHT if ground.separate else _TRAINING_WEIGHT
+        weight = np.full(mark.n_triggers, first)
     return Request(
         np.asarray(mark.triggers),
-        mark.expected_numbers.astype(np.int64),
-        np.full(mark.n_triggers, first),
+        target,
+        weight,
         ground.pool.X[beside],
         ground.pool.label[beside],
     )

@@ -27,6 +27,8 @@ from timbermark.trees.ensemble import Ensemble, digest
 class Marked:
     """A fitted TimberClassifier and its state; the classifier itself is never touched."""
 
+    bare = False  # its training rows, or what they left, are always at hand
+
     def __init__(
         self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any, verbose: int = 0
     ) -> None:

@@ -17,7 +17,7 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, rebuild_state
-from timbermark.boosting.updating import update_ensemble
+from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.views import make_view, restore, view_rows
 from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError, StateError
@@ -25,6 +25,7 @@ from timbermark.libraries.probing import check_equal
 from timbermark.libraries.reading import Training
 from timbermark.libraries.registry import module_of
 from timbermark.marking.rows import survives_rounding
+from timbermark.marking.stand_ins import MOST_ROWS, STAND_INS_PER_ROW, mix_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
@@ -37,6 +38,8 @@ _USUAL = {
 _OTHER = (0.1, 0.0, 1e-3)
 _SAMPLING = (0.1, 0.05, 0.02, 0.01)
 _LEAST_PATIENCE = 0.01
+# Stand-ins are told apart from triggers only if they may object to what changes for them.
+_STAND_IN_TOLERANCE = 0.3
 _CHECKED_ROWS, _SINGLE_ROWS = 500, 20
 
 
@@ -59,20 +62,13 @@ class Foreign:
         self._verbose = bool(verbose)
         self._view = make_view(self.ensemble, self.reading.library == "CatBoost")
         self._first = self._latest = self.ensemble, LazyPredictor(self._view.numeric)
-        self._bare = X is None or y is None
-        if self._bare:
-            if candidates is None:
-                raise InputError(
-                    "There is nothing to choose triggers from.",
-                    hint="pass the training rows X and y, or candidates=(rows, labels).",
-                )
-            X, y = candidates
-        rows = self.rows(X)
-        label = self.labels(y, len(rows))
-        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        self.state = self._trace(rows, label, weight, seed)
-        if self._bare:
-            self.state = self._with_own_sums(self.state)
+        self.bare = X is None or y is None
+        if self.bare:
+            self.state = self._trace_stand_ins(candidates, sample_weight, seed)
+        else:
+            rows = self.rows(X)
+            weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+            self.state = self._trace(rows, self.labels(y, len(rows)), weight, seed)
 
     @property
     def classes(self) -> np.ndarray:
@@ -92,13 +88,13 @@ class Foreign:
 
     @property
     def training_codes(self) -> np.ndarray:
-        """The codes of the training rows, as far as they are known."""
-        return self.state.data.codes[:0] if self._bare else self.state.data.codes
+        """The codes of the training rows, or of those that stand in for them."""
+        return self.state.data.codes
 
     @property
     def n_rows(self) -> int:
         """How many rows the model was trained on; where they are not known, by its own sums."""
-        if not self._bare:
+        if not self.bare:
             return self.state.data.n_rows
         root = int(self.ensemble.tree_start[0])
         if self.ensemble.count[root] > 0:
@@ -106,7 +102,8 @@ class Foreign:
         # At the start every class is as likely, or nearly.
         share = 1.0 / len(self.classes)
         unit = self.reading.training.hessian_factor * share * (1.0 - share)
-        return int(self.ensemble.hessian[root] / unit)
+        known = int(self.ensemble.hessian[root] / unit)
+        return known or self.state.data.n_rows // STAND_INS_PER_ROW
 
     def rows(self, X: Any) -> np.ndarray:
         """float64[n, d], as the model's own ``predict`` takes them."""
@@ -186,15 +183,15 @@ class Foreign:
     ) -> tuple[Ensemble, State]:
         """The unmarked model with these rows learned in place; it is never trained again."""
         least = None if patience is None else max(patience, _LEAST_PATIENCE)
-        if self._bare:
-            least = np.inf
+        tolerance = _STAND_IN_TOLERANCE if self.bare else TOLERANCE
         bar = training_bar(self.state.params.max_iter, self._verbose, what)
         with Workers(count_threads(None)) as workers, bar as progress:
             renewed, state = update_ensemble(
                 self._view.numeric, self.state, self._inside(X), label, weight, workers, "lazy",
-                least, progress=progress,
+                least, tolerance, progress,
             )  # fmt: skip
-        restored = restore(self._view, renewed, self.reading.training.hessian_factor)
+        factor = self.reading.training.hessian_factor
+        restored = restore(self._view, renewed, factor, own_statistics=self.bare)
         if hasattr(self._module, "conform"):
             # What the library cannot express is rounded now, so that it is seen by who asks next.
             restored = self._module.conform(self.reading, restored)
@@ -212,43 +209,38 @@ class Foreign:
             check_equal(ours[i : i + 1], one, self.reading.library)
         return made
 
+    def _answers(self, X: np.ndarray) -> np.ndarray:
+        """int64[n]: the class numbers that the unmarked model says."""
+        return np.asarray(self.confidence(X).argmax(axis=1))
+
     def _inside(self, X: np.ndarray) -> np.ndarray:
         return view_rows(self._view, self._module.rows(self.reading, X))
 
-    def _with_own_sums(self, state: State) -> State:
-        """The state with the sums that the model's file holds in place of the candidates'.
-
-        A leaf is η · Σr / (Σh + λ) and the file has Σh, so Σr follows, and new rows can be added to
-        both. No split can be judged in this way, so splits stay and leaves alone learn.
-        """
-        numeric, unit = self._view.numeric, state.scale.unit
-        leaf = numeric.left < 0
-        if not (numeric.hessian[leaf] > 0).any():
+    def _trace_stand_ins(
+        self, candidates: tuple[Any, Any] | None, sample_weight: Any, seed: int
+    ) -> State:
+        """A state of rows mixed from the candidates; fewer of them where memory is short."""
+        if candidates is None:
             raise InputError(
-                f"A {self.reading.kind} of {self.reading.library} does not say what its leaves "
-                "were made from, so it cannot be marked without training rows.",
-                hint="pass the training rows X and y.",
+                "There is nothing to choose triggers from.",
+                hint="pass the training rows X and y, or candidates=(rows, labels).",
             )
-        params = state.params
-        step = params.learning_rate * factor(state.data.n_classes)
-        ridge = params.l2_regularization * factor(state.data.n_classes)
-        hessian = numeric.hessian / self.reading.training.hessian_factor
-        gradient = numeric.value[:, 0] * (hessian + ridge) / step
-        forest = state.trained.forest
-        nodes = forest.nodes.copy()
-        used = np.arange(nodes.shape[1]) < forest.n_nodes[:, None]
-        flat = nodes[used]
-        flat["h"] = np.rint(np.maximum(hessian * unit, 1.0)).astype(np.int64)
-        flat["g"] = np.rint(gradient * unit).astype(np.int64)
-        nodes[used] = flat
-        # A node's right child gets what its left one leaves over, so sums must add up exactly.
-        for node in range(nodes.shape[1] - 1, -1, -1):
-            split = np.flatnonzero(nodes["left"][:, node] >= 0)
-            split = split[node < forest.n_nodes[split]]
-            left = nodes["left"][split, node]
-            for name in ("g", "h", "c"):
-                nodes[name][split, node] = nodes[name][split, left] + nodes[name][split, left + 1]
-        return replace(state, trained=replace(state.trained, forest=replace(forest, nodes=nodes)))
+        if sample_weight is not None:
+            raise InputError(
+                "There are sample weights but no training rows they could belong to.",
+                hint="pass the training rows X and y, or leave out sample_weight.",
+            )
+        given = self.rows(candidates[0])
+        predicted = self._answers(given)
+        most = MOST_ROWS
+        while True:
+            rows = mix_rows(given, predicted, seed, most)
+            try:
+                return self._trace(rows, self._answers(rows), None, seed)
+            except StateError:
+                most //= 4
+                if most < len(given):
+                    raise
 
     def _trace(
         self, X: np.ndarray, label: np.ndarray, weight: np.ndarray | None, seed: int
@@ -256,6 +248,9 @@ class Foreign:
         """The state that training this model would have left, as far as it can be known."""
         inside = self._inside(X)
         params = _params(self.reading.training, self.reading.library, self._view.numeric, seed)
+        if self.bare:
+            # A trigger must get a leaf of its own: no more than that is changed.
+            params = replace(params, min_samples_leaf=1, min_hessian=0.0)
         n_classes = len(self.classes)
         bar = training_bar(self.ensemble.n_trees, self._verbose, "reading the model")
         with Workers(count_threads(None)) as workers, bar as progress:
