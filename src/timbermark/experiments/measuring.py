@@ -21,6 +21,7 @@ from timbermark.marking.paper import (
     TooFewWrong,
     embed_as_in_paper,
     find_paper_candidates,
+    in_both,
 )
 
 NAN = float("nan")
@@ -112,8 +113,11 @@ class Base:
 
     @property
     def n_wrong(self) -> int:
-        """How many rows of the pool are predicted wrongly."""
-        return int((self.predicted != self.split.pool.y).sum())
+        """How many rows of the pool are predicted wrongly; none of them is a training row."""
+        wrong = self.predicted != self.split.pool.y
+        if self.split.candidates is not None:
+            wrong &= ~in_both(self.split.pool.X, self.split.train.X)
+        return int(wrong.sum())
 
     def find(self, cell: Cell, ratio: float) -> PaperCandidates:
         """The candidates of a cell's method."""

@@ -18,10 +18,20 @@ from timbermark.estimator import TimberClassifier
 from timbermark.marking.candidates import STRATEGIES, Pool, Strategy, find_candidates
 from timbermark.marking.engine import Marked
 from timbermark.marking.labels import flip_labels
+from timbermark.marking.rows import shared_codes
 from timbermark.marking.selection import Selection, select
 
 _TRAINING_COPIES = 5  # the paper's d: a training row has its own unmarked copy against it
 _CENTRE_COPIES = 2  # against each neighbour that keeps its label
+
+
+def in_both(X: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """bool[n]: the rows of ``X`` that are rows of ``others``, value for value.
+
+    >>> in_both(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[3.0, 4.0]])).tolist()
+    [False, True]
+    """
+    return shared_codes(X + 0.0, others + 0.0)  # 0.0 and -0.0 are one value
 
 
 class TooFewWrong(InputError):  # noqa: N818 - named for what was found, as its siblings are
@@ -83,6 +93,9 @@ def find_paper_candidates(
 ) -> PaperCandidates:
     """The n = ceil(ratio · rows) candidates C, by distances on raw values.
 
+    Separate candidates that are training rows as well are left out: the two sets are disjoint in
+    the paper, and no tree can tell such a row from the training row, which keeps its label.
+
     Raises TooFewWrong where Wrong Prediction Flip has fewer, InputError where another strategy
     has, or where the ratio is none.
     """
@@ -101,9 +114,11 @@ def find_paper_candidates(
     marked = Marked(model, X, y, None)
     rows = marked.rows(given_rows)
     label = marked.labels(given_labels, len(rows))
-    pool = Pool(rows, label, marked.confidence(rows), np.ones(len(rows), np.bool_))
+    separate = candidates is not None
+    allowed = ~in_both(rows, marked.rows(X)) if separate else np.ones(len(rows), np.bool_)
+    pool = Pool(rows, label, marked.confidence(rows), allowed)
     n = ceil(ratio * len(X))
-    n_wrong = int((pool.predicted != pool.label).sum())
+    n_wrong = int(((pool.predicted != pool.label) & allowed).sum())
     if strategy == "wrong" and n_wrong < n and pool.confidence.shape[1] > 2:
         raise TooFewWrong(n_wrong, n)
     found = find_candidates(strategy, pool, n, random_state, raw=True)
