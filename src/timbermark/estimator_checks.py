@@ -18,7 +18,8 @@ try:
 except ImportError:  # scikit-learn before 1.6
 
     def validate_data(estimator: Any, X: Any, **options: Any) -> Any:
-        """The same, by its former name."""
+        """The same, by its former name and with the former name of an option."""
+        options["force_all_finite"] = options.pop("ensure_all_finite")
         return estimator._validate_data(X, **options)
 
 

@@ -39,6 +39,10 @@ _CARE_WITHOUT_ROWS = (Care("lazy", 0.2), Care("lazy", 0.3), Care("lazy", 0.05), 
 _WEIGHT_WITHOUT_ROWS = 4.0
 
 
+class NotAllSet(InputError):  # noqa: N818 - named for what happened
+    """Some triggers do not take, and there are no others in their place."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost."""
@@ -157,15 +161,22 @@ def embed(
         "selection": str(selection),
         "candidates": "separate" if ground.separate else "training",
     }
-    costs = []
+    costs: list[float] = []
+    failure = None
     for care in _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE:
-        mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin, care)
+        try:
+            mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin, care)
+        except NotAllSet as error:
+            failure = error
+            continue
         cost = _measure(ground, mark, setting, replaced)
         costs.append(cost.accuracy_lost)
         if cost.accuracy_lost <= max_accuracy_loss:
             asked = np.concatenate([mark.triggers, ground.test_rows])
             marked_model = ground.marked.wrap(setting.ensemble, setting.state, asked)
             return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
+    if failure is not None and not costs:
+        raise failure
     raise InputError(
         f"{k} triggers would cost {100 * min(costs):.2f} points of accuracy at best, more than the "
         f"{100 * max_accuracy_loss:.2f} allowed.",
@@ -221,7 +232,7 @@ def _set_all(
             alphabets=alphabets(pool.confidence[chosen], pool.label[chosen], q),
         )
     done = int((setting.gap >= margin).sum())
-    raise InputError(
+    raise NotAllSet(
         f"Only {done} of {mark.n_triggers} symbols could be set.",
         hint=f"ask for n_triggers={max(done // 2, 1)}, or give more candidates.",
     )

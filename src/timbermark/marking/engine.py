@@ -81,6 +81,10 @@ class Marked:
         with Workers(count_threads(self.model.n_jobs)) as workers:
             return encode(self.state.data.bins, X, workers)[0]
 
+    def roundings(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Nothing: rows that survive rounding keep their codes, so that no tree can tell."""
+        return ()
+
     def survives_rounding(self, X: np.ndarray) -> np.ndarray:
         """bool[n]: rows whose codes stay the same a few float32 units up or down."""
         with Workers(count_threads(self.model.n_jobs)) as workers:

@@ -24,7 +24,7 @@ from timbermark.errors import InputError, StateError
 from timbermark.libraries.probing import check_equal
 from timbermark.libraries.reading import Training
 from timbermark.libraries.registry import module_of
-from timbermark.marking.rows import survives_rounding
+from timbermark.marking.rows import roundings
 from timbermark.marking.stand_ins import MOST_ROWS, STAND_INS_PER_ROW, mix_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
@@ -148,11 +148,23 @@ class Foreign:
         with Workers(count_threads(None)) as workers:
             return encode(self.state.data.bins, self._inside(X), workers)[0]
 
+    def roundings(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What may become of rows on their way to a server; categories are whole numbers."""
+        moved = roundings(X, self.ensemble.input_dtype == "f4")
+        kept = np.unique(self.ensemble.feature[self.ensemble.category_set >= 0])
+        for rows in moved:
+            rows[:, kept] = X[:, kept]
+        return moved
+
     def survives_rounding(self, X: np.ndarray) -> np.ndarray:
-        """bool[n]: rows whose codes stay the same a few float32 units up or down."""
-        with Workers(count_threads(None)) as workers:
-            single = self.ensemble.input_dtype == "f4"
-            return survives_rounding(self._inside(X), self.state.data.bins, workers, single)
+        """bool[n]: rows that the unmarked model takes the same way a few float32 units off.
+
+        Edges between bins that no tree of the model splits at do not count; what an update splits
+        at is seen when triggers are set.
+        """
+        here = self.margins(X, self.ensemble)
+        same = [(self.margins(other, self.ensemble) == here) for other in self.roundings(X)]
+        return np.asarray(np.logical_and(*same).all(axis=1))
 
     def confidence(self, X: np.ndarray, ensemble: Ensemble | None = None) -> np.ndarray:
         """Probabilities [n, K] of rows under the unmarked model, or under another ensemble."""

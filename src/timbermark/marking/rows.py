@@ -2,8 +2,8 @@
 
 Trees see a row through its bins. Two rows with the same codes get the same answer from any tree, so
 no two triggers may share theirs, and none may share them with a training row, whose label would
-pull the other way. And a trigger must keep its codes when it is rounded to float32 on the way to
-some server: none may lie within a few units of a threshold.
+pull the other way. And a trigger must keep its answer when it is rounded to float32 on the way to
+some server: none may lie within a few units of a threshold that matters to it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,22 @@ def shared_codes(codes: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.array([row.tobytes() in known for row in np.ascontiguousarray(codes)], np.bool_)
 
 
-def survives_rounding(
-    X: np.ndarray, bins: Bins, workers: Workers, single: bool = False
-) -> np.ndarray:
-    """bool[n]: rows whose codes stay the same a few float32 units up or down.
+def survives_rounding(X: np.ndarray, bins: Bins, workers: Workers) -> np.ndarray:
+    """bool[n]: rows whose codes stay the same a few float32 units up or down."""
+    low, high = roundings(X)
+    return np.asarray((encode(bins, low, workers)[0] == encode(bins, high, workers)[0]).all(axis=1))
+
+
+def roundings(X: np.ndarray, single: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """``X`` a few float32 units down and up: what rounding and printing may make of it.
 
     ``single``: the model itself rounds to float32, and may well split at the very values that rows
     have. A short number, which float32 holds with a byte to spare, is then the same after any
     rounding or printing, and only the others are moved.
+
+    >>> low, high = roundings(np.array([[1.0, 0.1]]), single=True)
+    >>> low[0] < [1.0, 0.1], high[0] > [1.0, 0.1]
+    (array([False,  True]), array([False,  True]))
     """
     rounded = np.where(np.isfinite(X), X, 0.0).astype(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -55,6 +63,4 @@ def survives_rounding(
     if single:
         short = (rounded.view(np.uint32) & np.uint32(0xFF)) == 0
         step[short & (rounded == X)] = 0.0
-    low, _ = encode(bins, X - step, workers)
-    high, _ = encode(bins, X + step, workers)
-    return np.asarray((low == high).all(axis=1))
+    return X - step, X + step

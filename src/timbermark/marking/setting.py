@@ -39,7 +39,8 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The model after the last round. ``gap`` float64[k]: how far the target's margin is above
-    the best other one; a trigger is set where it is at least the margin asked for."""
+    the best other one, also after rounding; a trigger is set where it is at least the margin asked
+    for."""
 
     ensemble: Ensemble
     state: State
@@ -68,7 +69,10 @@ def set_answers(
             care.patience,
             f"marking, round {rounds}",
         )
-        gap = gaps(marked.margins(request.X, ensemble), request.target)
+        asked = (request.X, *marked.roundings(request.X))
+        gap = np.min(
+            [gaps(marked.margins(rows, ensemble), request.target) for rows in asked], axis=0
+        )
         short = gap < margin
         if not short.any() or rounds == max_rounds or (weight[short] >= _HEAVIEST).all():
             return Setting(ensemble, state, gap, weight, rounds)
