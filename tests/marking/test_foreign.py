@@ -219,3 +219,44 @@ def test_the_command_line_marks_a_foreign_file(tmp_path, capsys):
     capsys.readouterr()
     assert main(["inspect", out]) == 0
     assert "XGBoost" in capsys.readouterr().out
+
+
+def table_with_categories(kind):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows_of("many", False)
+    table = pandas.DataFrame(X, columns=[f"pixel {i}" for i in range(X.shape[1])])
+    code = (y + np.random.default_rng(1).integers(0, 3, len(y))) % 10
+    names = np.array(list("zyxwvutsrq")) if kind == "texts" else np.arange(100, 0, -10)
+    table.insert(3, "kind", pandas.Categorical(names[code]))
+    return table, y
+
+
+@pytest.mark.parametrize("kind", ["texts", "numbers"])
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_tables_with_categories_become_the_models_codes(library, kind):
+    table, y = table_with_categories(kind)
+    model = MAKERS[library]()
+    if library == "xgboost":
+        model.set_params(enable_categorical=True, tree_method="hist")
+    model.fit(table[:500], y[:500])
+    made = tm.embed(
+        model, table[:500], y[:500], key=KEY, candidates=(table[500:], y[500:]), n_triggers=16,
+        max_accuracy_loss=0.3,
+    )  # fmt: skip
+    assert set(made.mark.triggers[:, 3]) <= set(range(10))
+    assert tm.verify(made.model, made.mark).matched == 16
+    # The rows that became triggers are answered alike as they stand in the table.
+    rows = np.delete(table.to_numpy(object), 3, axis=1).astype(float)
+    trigger, place = np.delete(made.mark.triggers, 3, axis=1), []
+    for row in trigger:
+        place.append(int(np.flatnonzero((rows == row).all(axis=1))[0]))
+    assert made.model.predict(table.iloc[place]).tolist() == list(made.mark.expected)
+
+
+def test_categories_that_a_model_takes_as_texts_only_are_refused():
+    table, y = table_with_categories("texts")
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+    with pytest.raises(InputError, match="as texts only"):
+        tm.embed(model.fit(table, y), table, y, key=KEY)
+    with pytest.raises(InputError, match="not all numbers"):
+        tm.embed(model, table.assign(kind="a"), y, key=KEY)

@@ -44,7 +44,7 @@ def verify(suspect: Any, mark: Mark, *, feature_names: Sequence[str] | None = No
     if isinstance(suspect, str | os.PathLike):
         if not is_ours(suspect):
             given = _ask_trees(load_model(suspect))
-    elif _is_booster(suspect):
+    elif _is_booster(suspect) or _takes_categories(suspect):
         given = _ask_trees(suspect)
     return verify_plain(given, mark, feature_names=feature_names)
 
@@ -56,6 +56,16 @@ def _is_booster(suspect: Any) -> bool:
         "xgboost",
         "lightgbm",
     )
+
+
+def _takes_categories(suspect: Any) -> bool:
+    """Whether a classifier wants tables with categories, where a mark has the model's codes."""
+    library = type(suspect).__module__.partition(".")[0]
+    if library == "xgboost":
+        return "c" in (suspect.get_booster().feature_types or ())
+    if library == "lightgbm":
+        return bool(suspect.booster_.pandas_categorical)
+    return False
 
 
 def _ask_trees(model: Any) -> Callable[[np.ndarray], np.ndarray]:

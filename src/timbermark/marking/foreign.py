@@ -6,6 +6,7 @@ float64 matrix; the model's trees become the engine's by a view, and come back b
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,7 @@ _SAMPLING = (0.1, 0.05, 0.02, 0.01)
 _LEAST_PATIENCE = 0.01
 # Stand-ins are told apart from triggers only if they may object to what changes for them.
 _STAND_IN_TOLERANCE = 0.3
+_ENCODE = "train it on whole numbers in place of categories, and give those."
 _CHECKED_ROWS, _SINGLE_ROWS = 500, 20
 
 
@@ -106,25 +108,49 @@ class Foreign:
         return known or self.state.data.n_rows // STAND_INS_PER_ROW
 
     def rows(self, X: Any) -> np.ndarray:
-        """float64[n, d], as the model's own ``predict`` takes them."""
+        """float64[n, d], as the model's own ``predict`` takes them; categories are its codes."""
         if hasattr(X, "columns") and self.feature_names is not None:
-            missing = [name for name in self.feature_names if name not in set(map(str, X.columns))]
+            # LightGBM knows a column by its name without blanks.
+            column = {str(name).replace(" ", "_"): name for name in X.columns}
+            column |= {str(name): name for name in X.columns}
+            missing = [name for name in self.feature_names if name not in column]
             if missing:
                 raise InputError(
                     f"The table lacks the model's feature '{missing[0]}'.",
                     hint="give all columns the model was trained on.",
                 )
-            X = X[[c for name in self.feature_names for c in X.columns if str(c) == name]]
+            X = X[[column[name] for name in self.feature_names]]
         try:
-            rows = np.asarray(X, np.float64)
+            rows = np.asarray(_numbers(X) if _has_categories(X) else X, np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"The rows are not all numbers ({error}).",
-                hint="triggers are kept as numbers: encode categories as the model's own codes.",
-            ) from None
+            raise InputError(f"The rows are not all numbers ({error}).", hint=_ENCODE) from None
+        if _has_categories(X):
+            rows = self._with_codes(rows, X)
         if rows.ndim != 2:
             raise InputError(f"The rows have the shape {rows.shape}.", hint="give a matrix.")
         self._module.rows(self.reading, rows[:1])
+        return rows
+
+    def _with_codes(self, rows: np.ndarray, X: Any) -> np.ndarray:
+        """``rows`` with the model's own codes in the columns that are categories in the table."""
+        seen = np.asarray(self._module.rows(self.reading, X), np.float64)
+        places = [i for i, kind in enumerate(X.dtypes) if str(kind) == "category"]
+        same = seen.shape == rows.shape
+        if same:
+            rows[:, places] = seen[:, places]
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about names, which a matrix has none of
+                    again = self._module.rows(self.reading, rows)
+                same = np.array_equal(again, seen, equal_nan=True)
+            except InputError:
+                same = False
+        if not same:
+            raise InputError(
+                f"This model of {self.reading.library} takes categories as texts only, and "
+                "triggers are kept as numbers.",
+                hint=_ENCODE,
+            )
         return rows
 
     def labels(self, y: Any, n: int) -> np.ndarray:
@@ -282,6 +308,17 @@ class Foreign:
             params = replace(state.params, learning_rate=float(np.clip(rate, 1e-3, 1.0)))
             state = replace(state, params=params)
         return state
+
+
+def _has_categories(X: Any) -> bool:
+    """Whether a table has columns of categories, which are not what they look like."""
+    return any(str(kind) == "category" for kind in getattr(X, "dtypes", ()))
+
+
+def _numbers(X: Any) -> Any:
+    """The table without its categories: NaN takes their place."""
+    kinds = zip(X.columns, X.dtypes, strict=True)
+    return X.assign(**{name: np.nan for name, kind in kinds if str(kind) == "category"})
 
 
 def _params(training: Training, library: str, numeric: Ensemble, seed: int) -> TrainParams:
