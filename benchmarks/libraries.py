@@ -1,7 +1,7 @@
 """Marking models of other libraries: margins, symbols, accuracy, innocents, time, size, files.
 
-`./dev bench libraries [marking without speed files]`; all of them if none is named. Models with their
-library's default parameters and 200 rounds; a fifth of the training rows is kept apart.
+`./dev bench libraries [marking without speed files]`; all of them if none is named. Models with
+their library's default parameters and 200 rounds; a fifth of the training rows is kept apart.
 """
 
 import sys
@@ -146,8 +146,9 @@ def without() -> dict:
             verdict = verify(made.model, made.mark)
             unset += verdict.trials - verdict.matched
             points = 100 * (model.score(*test) - made.model.score(*test))
-            rows.append([name, library, verdict.trials, verdict.trials - verdict.matched, points,
-                         size_of(made.model, library) / size_of(model, library), taken])  # fmt: skip
+            size = size_of(made.model, library) / size_of(model, library)
+            missed = verdict.trials - verdict.matched
+            rows.append([name, library, verdict.trials, missed, points, size, taken])
             print(*rows[-1], file=sys.stderr)
     header = ["data", "library", "k", "not set", "points lost", "size", "seconds"]
     show("embed without training rows", header, rows)
