@@ -10,6 +10,8 @@ from timbermark.boosting.views import make_view, restore, view_rows
 from timbermark.cli import main
 from timbermark.errors import InputError
 from timbermark.libraries.registry import module_of
+from timbermark.marking import embedding
+from timbermark.marking.foreign import Foreign
 from timbermark.trees import reference
 from timbermark.trees.ensemble import digest, equal
 
@@ -219,6 +221,60 @@ def test_the_command_line_marks_a_foreign_file(tmp_path, capsys):
     capsys.readouterr()
     assert main(["inspect", out]) == 0
     assert "XGBoost" in capsys.readouterr().out
+
+
+def test_what_a_model_does_not_say_of_its_training_can_be_given():
+    X, y = rows_of("two", False)
+    module = pytest.importorskip("xgboost")
+    booster = module.train(
+        {"objective": "binary:logistic", "eta": 0.1, "lambda": 7.0}, module.DMatrix(X, y), 20
+    )
+    said = {"learning_rate": 0.1, "l2_regularization": 7.0, "min_hessian": 1.0}
+    states = [Foreign(booster, X, y, None, training=given).state.params for given in (None, said)]
+    assert states[1].l2_regularization == pytest.approx(7.0)
+    assert states[1].learning_rate == pytest.approx(0.1)
+    other = Foreign(booster, X, y, None, training={"l2_regularization": 3.0}).state.params
+    assert other.l2_regularization == pytest.approx(3.0)
+    made = tm.embed(booster, X, y, key=KEY, n_triggers=8, max_accuracy_loss=0.3, training=said)
+    assert tm.verify(made.model, made.mark).matched == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"eta": 0.1}, "no 'eta'"), ({"learning_rate": 0.0}, "cannot be"),
+     ({"l2_regularization": -1.0}, "cannot be"), ({"min_hessian": np.inf}, "cannot be")],
+)  # fmt: skip
+def test_training_that_cannot_be_is_refused(given, words):
+    X, y = rows_of("two", False)
+    with pytest.raises(InputError, match=words):
+        tm.embed(MAKERS["gradient"]().fit(X, y), X, y, key=KEY, training=given)
+    with pytest.raises(InputError, match="knows how it was trained"):
+        tm.embed(tm.TimberClassifier(max_iter=2).fit(X, y), X, y, key=KEY, training=given)
+
+
+@pytest.mark.parametrize("kind", ["two", "many"])
+def test_symmetric_trees_stay_symmetric_within_the_budget(kind):
+    X, y = rows_of(kind, False)
+    model = catboost().fit(X[:400], y[:400])
+    given = {"key": KEY, "candidates": (X[400:], y[400:]), "n_triggers": 12}
+    made = tm.embed(model, X[:400], y[:400], **given, max_accuracy_loss=0.5)
+    before, after = (module_of(m).read(m).ensemble for m in (model, made.model))
+    assert made.notes == ()
+    for name in ("feature", "threshold", "left", "right"):
+        assert np.array_equal(getattr(before, name), getattr(after, name))
+    assert not np.array_equal(before.value, after.value)
+
+
+def test_symmetric_trees_become_nested_where_leaves_alone_cost_too_much(monkeypatch):
+    X, y = rows_of("many", False)
+    model = catboost().fit(X[:400], y[:400])
+    monkeypatch.setattr(embedding, "_LEAVES_ALONE", ())
+    made = tm.embed(
+        model, X[:400], y[:400], key=KEY, candidates=(X[400:], y[400:]), n_triggers=12,
+        max_accuracy_loss=0.3,
+    )  # fmt: skip
+    assert "predicts batches more slowly" in made.notes[0]
+    assert tm.verify(made.model, made.mark).matched == 12
 
 
 def table_with_categories(kind):

@@ -27,6 +27,11 @@ Strategy = Annotated[str, typer.Option(help="auto, confidence, cluster, outlier,
 Selection = Annotated[str, typer.Option(help="isolation, confidence or distance.")]
 Triggers = Annotated[str, typer.Option("--triggers", help="auto, or how many.")]
 Alphabet = Annotated[str, typer.Option(help="auto, 2 or 4.")]
+Rate = Annotated[
+    float | None, typer.Option(help="What the model was trained with, if its file does not say.")
+]
+Ridge = Annotated[float | None, typer.Option("--l2", help="The same.")]
+LeastHessian = Annotated[float | None, typer.Option(help="The same.")]
 Seed = Annotated[int, typer.Option(help="For random choices.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
@@ -80,6 +85,9 @@ def embed(
     max_accuracy_loss: Annotated[
         float, typer.Option(help="A share: 0.005 is half a point.")
     ] = 0.005,
+    learning_rate: Rate = None,
+    l2: Ridge = None,
+    min_hessian: LeastHessian = None,
     seed: Seed = 0,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -98,13 +106,22 @@ def embed(
         **given, key=owner_key, owner=owner, strategy=strategy, selection=cast(Any, selection),
         n_triggers=_number(triggers), alphabet=_number(alphabet),
         max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
+        training=_said(
+            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian
+        ),
     )  # fmt: skip
     _write_both(result, out, mark, new_passphrase(passphrase), force)
+    for note in result.notes:
+        typer.echo(note, err=True)
     if as_json:
         typer.echo(json.dumps({**result.cost.to_dict(), "strategy": result.strategy}))
     else:
         typer.echo(f"{result.cost}\nstrategy: {result.strategy} ({result.why})")
         typer.echo(f"{out}: the marked model\n{mark}: the secret mark, keep it")
+
+
+def _said(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _given(
@@ -162,6 +179,8 @@ def _rows(
 
     X, y, names = read_table(path, label)
     if expected is not None:
+        # LightGBM knows a column by its name without blanks.
+        names = [n if n in expected else n.replace(" ", "_") for n in names]
         missing = [name for name in expected if name not in names]
         if missing:
             raise InputError(

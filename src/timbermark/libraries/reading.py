@@ -55,6 +55,8 @@ class Reading:
     ``classes``: labels by class number, as the model's own ``predict`` gives them.
     ``native``: a copy of the model that nobody else holds; ``write`` starts from it.
     ``notes``: sentences the user should see, such as what writing back will change.
+    ``shares_splits``: levels of a tree, or all outputs, share their splits; where one is changed
+    the model becomes several times as large and slow.
     """
 
     library: str
@@ -65,4 +67,5 @@ class Reading:
     training: Training
     native: Any
     notes: tuple[str, ...] = ()
+    shares_splits: bool = False
     extra: dict[str, Any] = field(default_factory=dict)

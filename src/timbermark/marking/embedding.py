@@ -6,6 +6,7 @@ choose them; see docs/mark-format.md. Every symbol is set when this returns, or 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, overload
 
@@ -37,6 +38,8 @@ _CARE = (
 # Without training rows: more patience, for rows that stand in must not decide much anew.
 _CARE_WITHOUT_ROWS = (Care("lazy", 0.2), Care("lazy", 0.3), Care("lazy", 0.05), Care("lazy", 0.1))
 _WEIGHT_WITHOUT_ROWS = 4.0
+# Splits stay and leaves alone learn: tried first where a changed split makes a model far larger.
+_LEAVES_ALONE = (Care("lazy", float("inf")), Care("lazy", float("inf")))
 
 
 class NotAllSet(InputError):  # noqa: N818 - named for what happened
@@ -45,13 +48,17 @@ class NotAllSet(InputError):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True)
 class EmbedResult:
-    """The marked model, of the type that was given; the secret mark; what it cost."""
+    """The marked model, of the type that was given; the secret mark; what it cost.
+
+    ``notes``: sentences on what else became of the model.
+    """
 
     model: Any
     mark: Mark
     cost: Cost
     strategy: str
     why: str
+    notes: tuple[str, ...] = ()
 
 
 @overload
@@ -72,6 +79,7 @@ def embed(
     max_accuracy_loss: float = ...,
     random_state: int = ...,
     sample_weight: Any = ...,
+    training: Mapping[str, float] | None = ...,
     preset: None = ...,
     verbose: int = ...,
 ) -> EmbedResult: ...
@@ -109,6 +117,7 @@ def embed(
     max_accuracy_loss: float = 0.005,
     random_state: int = 0,
     sample_weight: Any = None,
+    training: Mapping[str, float] | None = None,
     preset: str | None = None,
     ratio: float = 0.01,
     verbose: int = 0,
@@ -119,7 +128,9 @@ def embed(
     ``validation`` (rows, labels): held-out rows on which the cost is measured; without them it is
     measured on training rows that are no triggers. ``selection``: "isolation" unless given.
     ``margin``: how far above all others the wanted label's margin must be. ``verbose``: 1 shows
-    progress on a terminal. A mark has a random id, so that marking twice gives two marks.
+    progress on a terminal. ``training``: what another library's model does not say itself, any of
+    learning_rate, l2_regularization, min_hessian and min_samples_leaf. A mark has a random id, so
+    that marking twice gives two marks.
 
     ``preset="paper"`` embeds exactly as in the paper instead, half of ``ratio`` · rows triggers
     with no key and no mark, and gives a PaperMark: see :mod:`timbermark.marking.paper`.
@@ -152,7 +163,7 @@ def embed(
         raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
     selection = selection or DEFAULT_SELECTION
     _check_limits(margin, max_accuracy_loss)
-    ground = survey(model, X, y, candidates, validation, sample_weight, verbose)
+    ground = survey(model, X, y, candidates, validation, sample_weight, verbose, training)
     k = count_triggers(n_triggers, ground.n_rows)
     q = count_labels(alphabet, len(ground.marked.classes))
     choice = choose(ground.pool, strategy, selection, k, q, ground.separate, random_state)
@@ -163,7 +174,7 @@ def embed(
     }
     costs: list[float] = []
     failure = None
-    for care in _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE:
+    for care in _cares(ground):
         try:
             mark, setting, replaced = _set_all(ground, choice, q, key, owner, about, margin, care)
         except NotAllSet as error:
@@ -174,7 +185,8 @@ def embed(
         if cost.accuracy_lost <= max_accuracy_loss:
             asked = np.concatenate([mark.triggers, ground.test_rows])
             marked_model = ground.marked.wrap(setting.ensemble, setting.state, asked)
-            return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why)
+            notes = ground.marked.notes(setting.ensemble)
+            return EmbedResult(marked_model, mark, cost, choice.strategy, choice.why, notes)
     if failure is not None and not costs:
         raise failure
     raise InputError(
@@ -182,6 +194,11 @@ def embed(
         f"{100 * max_accuracy_loss:.2f} allowed.",
         hint=f"n_triggers={max(k // 2, 1)} costs about half; or raise max_accuracy_loss.",
     )
+
+
+def _cares(ground: Ground) -> tuple[Care, ...]:
+    usual = _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE
+    return (*_LEAVES_ALONE, *usual) if ground.marked.shares_splits else usual
 
 
 def _check_limits(margin: float, max_accuracy_loss: float) -> None:

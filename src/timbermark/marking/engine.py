@@ -28,6 +28,7 @@ class Marked:
     """A fitted TimberClassifier and its state; the classifier itself is never touched."""
 
     bare = False  # its training rows, or what they left, are always at hand
+    shares_splits = False  # no tree costs more in another shape
 
     def __init__(
         self, model: TimberClassifier, X: Any, y: Any, sample_weight: Any, verbose: int = 0
@@ -80,6 +81,10 @@ class Marked:
         """Bin codes [n, d] of float64 rows: all that trees can see of them."""
         with Workers(count_threads(self.model.n_jobs)) as workers:
             return encode(self.state.data.bins, X, workers)[0]
+
+    def notes(self, ensemble: Ensemble) -> tuple[str, ...]:
+        """Nothing: our own models stay as they are in every respect."""
+        return ()
 
     def roundings(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
         """Nothing: rows that survive rounding keep their codes, so that no tree can tell."""

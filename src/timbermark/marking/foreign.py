@@ -7,6 +7,7 @@ float64 matrix; the model's trees become the engine's by a view, and come back b
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,8 +40,13 @@ _USUAL = {
 _OTHER = (0.1, 0.0, 1e-3)
 _SAMPLING = (0.1, 0.05, 0.02, 0.01)
 _LEAST_PATIENCE = 0.01
-# Stand-ins are told apart from triggers only if they may object to what changes for them.
-_STAND_IN_TOLERANCE = 0.3
+# Rows whose margins move by more than this object to it. Where a trigger can have no leaf of its
+# own, or rows only stand in for others, that is worth its time.
+_OBJECTION = 0.3
+# What a user may say of a model's training, and the least it can be.
+_TRAINING = {
+    "learning_rate": 0.0, "l2_regularization": 0.0, "min_hessian": 0.0, "min_samples_leaf": 1,
+}  # fmt: skip
 _ENCODE = "train it on whole numbers in place of categories, and give those."
 _CHECKED_ROWS, _SINGLE_ROWS = 500, 20
 
@@ -57,9 +63,11 @@ class Foreign:
         verbose: int = 0,
         candidates: tuple[Any, Any] | None = None,
         seed: int = 0,
+        training: Mapping[str, float] | None = None,
     ) -> None:
         self._module = module_of(model)
         self.reading = self._module.read(model)
+        self._training = _given_training(self.reading.training, training or {})
         self.ensemble: Ensemble = self.reading.ensemble
         self._verbose = bool(verbose)
         self._view = make_view(self.ensemble, self.reading.library == "CatBoost")
@@ -84,6 +92,21 @@ class Foreign:
         return None if names is None else list(names)
 
     @property
+    def shares_splits(self) -> bool:
+        """Whether the model grows several times if a split of it changes."""
+        return bool(self.reading.shares_splits)
+
+    def notes(self, ensemble: Ensemble) -> tuple[str, ...]:
+        """What the owner should know of a model with these trees."""
+        if not self.shares_splits or ensemble.n_nodes == self.ensemble.n_nodes:
+            return ()
+        return (
+            f"Splits that were shared are so no longer: the model has {ensemble.n_trees} trees and "
+            f"{ensemble.n_nodes} nodes, before {self.ensemble.n_trees} and "
+            f"{self.ensemble.n_nodes}, and {self.reading.library} predicts batches more slowly.",
+        )
+
+    @property
     def digest(self) -> str:
         """The digest of the unmarked trees."""
         return digest(self.ensemble)
@@ -103,7 +126,7 @@ class Foreign:
             return int(self.ensemble.count[root])
         # At the start every class is as likely, or nearly.
         share = 1.0 / len(self.classes)
-        unit = self.reading.training.hessian_factor * share * (1.0 - share)
+        unit = self._training.hessian_factor * share * (1.0 - share)
         known = int(self.ensemble.hessian[root] / unit)
         return known or self.state.data.n_rows // STAND_INS_PER_ROW
 
@@ -221,14 +244,14 @@ class Foreign:
     ) -> tuple[Ensemble, State]:
         """The unmarked model with these rows learned in place; it is never trained again."""
         least = None if patience is None else max(patience, _LEAST_PATIENCE)
-        tolerance = _STAND_IN_TOLERANCE if self.bare else TOLERANCE
+        tolerance = _OBJECTION if self.bare or patience == np.inf else TOLERANCE
         bar = training_bar(self.state.params.max_iter, self._verbose, what)
         with Workers(count_threads(None)) as workers, bar as progress:
             renewed, state = update_ensemble(
                 self._view.numeric, self.state, self._inside(X), label, weight, workers, "lazy",
                 least, tolerance, progress,
             )  # fmt: skip
-        factor = self.reading.training.hessian_factor
+        factor = self._training.hessian_factor
         restored = restore(self._view, renewed, factor, own_statistics=self.bare)
         if hasattr(self._module, "conform"):
             # What the library cannot express is rounded now, so that it is seen by who asks next.
@@ -285,7 +308,7 @@ class Foreign:
     ) -> State:
         """The state that training this model would have left, as far as it can be known."""
         inside = self._inside(X)
-        params = _params(self.reading.training, self.reading.library, self._view.numeric, seed)
+        params = _params(self._training, self.reading.library, self._view.numeric, seed)
         if self.bare:
             # A trigger must get a leaf of its own: no more than that is changed.
             params = replace(params, min_samples_leaf=1, min_hessian=0.0)
@@ -303,7 +326,7 @@ class Foreign:
                 except StateError:
                     if sampling == _SAMPLING[-1]:
                         raise
-        if self.reading.training.learning_rate is None:
+        if self._training.learning_rate is None:
             rate = params.learning_rate * _rate(state)
             params = replace(state.params, learning_rate=float(np.clip(rate, 1e-3, 1.0)))
             state = replace(state, params=params)
@@ -319,6 +342,23 @@ def _numbers(X: Any) -> Any:
     """The table without its categories: NaN takes their place."""
     kinds = zip(X.columns, X.dtypes, strict=True)
     return X.assign(**{name: np.nan for name, kind in kinds if str(kind) == "category"})
+
+
+def _given_training(known: Training, given: Mapping[str, float]) -> Training:
+    """What the model says of its training, with what the user says in its place."""
+    for name, value in given.items():
+        if name not in _TRAINING:
+            raise InputError(
+                f"training has no '{name}'.", hint=f"it may say {', '.join(_TRAINING)}."
+            )
+        least = _TRAINING[name]
+        good = isinstance(value, int | float) and least <= value < np.inf
+        if not good or (name == "learning_rate" and not 0.0 < value <= 1.0):
+            raise InputError(
+                f"{name}={value!r} cannot be.", hint="give what the model was trained with."
+            )
+    changes: dict[str, Any] = dict(given)
+    return replace(known, **changes)
 
 
 def _params(training: Training, library: str, numeric: Ensemble, seed: int) -> TrainParams:

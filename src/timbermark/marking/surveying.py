@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +38,18 @@ def survey(
     validation: Any,
     sample_weight: Any,
     verbose: int = 0,
+    training: Mapping[str, float] | None = None,
 ) -> Ground:
     """Check all that was given and find the rows that may become triggers."""
     marked: Marked | Foreign
     if isinstance(model, TimberClassifier):
+        if training:
+            raise InputError(
+                "A model of timbermark knows how it was trained.", hint="leave out training."
+            )
         marked = Marked(model, X, y, sample_weight, verbose)
     else:
-        marked = Foreign(model, X, y, sample_weight, verbose, candidates)
+        marked = Foreign(model, X, y, sample_weight, verbose, candidates, training=training)
     if candidates is None and (X is None or y is None):
         raise InputError(
             "There is nothing to choose triggers from.",

@@ -33,10 +33,10 @@ _OBJECTIVES: dict[str, Objective] = {
 _BYTES = "__model"
 _CATEGORIES = [*(str(i) for i in range(64)), *string.ascii_letters, "True", "False", "nan", ""]
 _NESTED_NOTE = (
-    "Its trees are symmetric. If their shape changes, all of them are written as nested trees: "
-    "margins are the same bit for bit, but the file is up to three times as large (JSON eight "
-    "times), CatBoost predicts batches 3 to 20 times slower, single rows as fast as before, and "
-    "it defines feature_importances_ differently for such trees."
+    "Its trees are symmetric. If their shape changes, all of them are written as nested trees, "
+    "with many classes one for each: margins are the same bit for bit, but the file is up to 3 "
+    "times as large with two classes and up to 30 times with many, CatBoost predicts batches 2 to "
+    "60 times slower, and it defines feature_importances_ differently for such trees."
 )
 _HIDDEN_NOTE = (
     "Its nested trees have leaves without nodes, of which CatBoost makes SHAP values that do not "
@@ -99,6 +99,7 @@ def read(model: Any) -> Reading:
         training=_find_training(contents),
         native=native,
         notes=_find_notes(contents.trees),
+        shares_splits=not len(contents.trees["NonSymmetricStepNodes"]) or ensemble.n_outputs > 1,
         extra={
             "contents": contents,
             "n_columns": n_columns,
