@@ -94,9 +94,10 @@ def mark_by_default(model, train, candidates, validation):
 
 
 def marking() -> dict:
-    rows, lost, unset, differ, innocent = [], [], 0, 0, 0.0
-    for name in SETS:
-        train, candidates, test = scene(name)
+    rows, lost, unset, differ, innocent = [], {}, 0, 0, 0.0
+    # One row of breast cancer's test half is 1.4 points: five splits of it count as one set.
+    for name, seed in [(name, 0) for name in SETS[:-1]] + [(SETS[-1], seed) for seed in range(5)]:
+        train, candidates, test = scene(name, seed)
         for library in LIBRARIES:
             clock = time.perf_counter()
             model = make(library).fit(*train)
@@ -109,7 +110,7 @@ def marking() -> dict:
             verdict = verify(made.model, made.mark)
             unset += verdict.trials - verdict.matched
             points = 100 * (model.score(*asked) - made.model.score(*asked))
-            lost.append(points)
+            lost.setdefault((name, library), []).append(points)
             off = unequal(model, test[0]) + unequal(made.model, test[0])
             differ += off
             stranger = make(library, seed=1).fit(*candidates)
@@ -133,7 +134,7 @@ def marking() -> dict:
     show("default embed, library defaults, 200 rounds", header, rows)
     return {
         "symbols_not_set": unset,
-        "points_lost_mean": float(np.mean(lost)),
+        "points_lost_mean": float(np.mean([np.mean(each) for each in lost.values()])),
         "rows_with_unequal_margins": differ,
         "innocent_most_bits": innocent,
     }

@@ -110,7 +110,12 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
     """``sample_weight`` as float64[n], or None where all rows weigh the same."""
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "sample_weight is no list of numbers.", hint="pass one weight for each row."
+        ) from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):

@@ -43,6 +43,7 @@ def test_a_regrown_subtree_shares_what_the_old_one_had():
     # Nothing is empty, and every split has what its two sides have.
     assert (carried.count > 0).all()
     assert (carried.hessian > 0).all()
+    assert carried.count[0] == 100
     for node in (0, 1, 2):
         for sums in (carried.count, carried.hessian):
             assert sums[node] == sums[new.left[node]] + sums[new.right[node]]

@@ -280,10 +280,12 @@ def test_symmetric_trees_become_nested_where_leaves_alone_cost_too_much(monkeypa
 def table_with_categories(kind):
     pandas = pytest.importorskip("pandas")
     X, y = rows_of("many", False)
-    table = pandas.DataFrame(X, columns=[f"pixel {i}" for i in range(X.shape[1])])
+    # Not whole numbers: some libraries round them.
+    table = pandas.DataFrame(X / 10, columns=[f"pixel {i}" for i in range(X.shape[1])])
     code = (y + np.random.default_rng(1).integers(0, 3, len(y))) % 10
     names = np.array(list("zyxwvutsrq")) if kind == "texts" else np.arange(100, 0, -10)
     table.insert(3, "kind", pandas.Categorical(names[code]))
+    table.loc[::50, "kind"] = None
     return table, y
 
 
@@ -299,7 +301,8 @@ def test_tables_with_categories_become_the_models_codes(library, kind):
         model, table[:500], y[:500], key=KEY, candidates=(table[500:], y[500:]), n_triggers=16,
         max_accuracy_loss=0.3,
     )  # fmt: skip
-    assert set(made.mark.triggers[:, 3]) <= set(range(10))
+    codes = made.mark.triggers[:, 3]
+    assert set(codes[~np.isnan(codes)]) <= set(range(10))
     assert tm.verify(made.model, made.mark).matched == 16
     # The rows that became triggers are answered alike as they stand in the table.
     rows = np.delete(table.to_numpy(object), 3, axis=1).astype(float)

@@ -21,7 +21,7 @@ _SPLIT = ("feature", "threshold", "missing_left", "category_set")
 def carry_statistics(old: Ensemble, new: Ensemble, source: Sequence[int]) -> Ensemble:
     """``new`` with the counts and hessians of ``old``, whose update it is.
 
-    ``source``: the tree of ``old`` that each tree of ``new`` comes from. A leaf that both have
+    ``source``: the tree of ``old`` that each tree of ``new`` comes from. A node that both have
     keeps what it had. Where a subtree was regrown, its new leaves share what the old one had, as
     the rows of the update were shared among them.
     """
@@ -48,11 +48,12 @@ def _carry(
     old_left, old_right = old.left[theirs].tolist(), old.right[theirs].tolist()
     split = list(zip(*(getattr(new, name)[mine].tolist() for name in _SPLIT), strict=True))
     old_split = list(zip(*(getattr(old, name)[theirs].tolist() for name in _SPLIT), strict=True))
-    pairs, order = [(0, 0)], []
+    pairs = [(0, 0)]
     for here, there in pairs:
         inner = left[here] >= 0 and old_left[there] >= 0 and split[here] == old_split[there]
         if inner:
-            order.append(here)
+            for name, values in sums.items():
+                values[mine][here] = given[name][theirs][there]
             pairs += [(left[here], old_left[there]), (right[here], old_right[there])]
             continue
         below = [here]
@@ -60,22 +61,24 @@ def _carry(
             if left[node] >= 0:
                 below += [left[node], right[node]]
         leaves = [node for node in below if left[node] < 0]
-        order += [node for node in below if left[node] >= 0]
         for name, values in sums.items():
             whole = given[name][theirs][there]
             share = np.maximum(values[mine][leaves], 0.0)
             share += max(_LEAST_SHARE * share.sum(), 1e-12)
             values[mine][leaves] = _divide(whole, share / share.sum(), name == "count")
-    # Parents come before their children in the order.
-    for node in reversed(order):
-        for values in sums.values():
-            tree = values[mine]
-            tree[node] = tree[left[node]] + tree[right[node]]
+        # Parents come before their children.
+        for node in reversed([node for node in below if left[node] >= 0]):
+            for values in sums.values():
+                tree = values[mine]
+                tree[node] = tree[left[node]] + tree[right[node]]
 
 
 def _divide(whole: float, share: np.ndarray, counts: bool) -> np.ndarray:
-    """``whole`` in these shares; counts are whole numbers, none of them 0 unless all are."""
-    parts = np.asarray(whole * share)
+    """``whole`` in these shares; counts are whole numbers, none of them 0 if it can be."""
     if not counts or whole <= 0.0:
-        return parts
-    return np.maximum(np.rint(parts), 1.0)
+        return np.asarray(whole * share)
+    parts = np.maximum(np.rint(whole * share), 1.0)
+    # What rounding gave or took, the largest part gives back, as far as it can.
+    largest = int(parts.argmax())
+    parts[largest] = max(parts[largest] + whole - parts.sum(), 1.0)
+    return np.asarray(parts)

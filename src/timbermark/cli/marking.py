@@ -32,6 +32,7 @@ Rate = Annotated[
 ]
 Ridge = Annotated[float | None, typer.Option("--l2", help="The same.")]
 LeastHessian = Annotated[float | None, typer.Option(help="The same.")]
+LeastRows = Annotated[int | None, typer.Option(help="The same.")]
 Seed = Annotated[int, typer.Option(help="For random choices.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
@@ -48,6 +49,10 @@ def plan(
     selection: Selection = "isolation",
     triggers: Triggers = "auto",
     alphabet: Alphabet = "auto",
+    learning_rate: Rate = None,
+    l2: Ridge = None,
+    min_hessian: LeastHessian = None,
+    min_samples_leaf: LeastRows = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +63,10 @@ def plan(
     found = forecast(
         **given, strategy=strategy, selection=cast(Any, selection), n_triggers=_number(triggers),
         alphabet=_number(alphabet), random_state=seed,
+        training=_said(
+            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian,
+            min_samples_leaf=min_samples_leaf,
+        ),
     )  # fmt: skip
     if as_json:
         names = [n for n in dir(found) if not n.startswith("_")]
@@ -88,6 +97,7 @@ def embed(
     learning_rate: Rate = None,
     l2: Ridge = None,
     min_hessian: LeastHessian = None,
+    min_samples_leaf: LeastRows = None,
     seed: Seed = 0,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -107,7 +117,8 @@ def embed(
         n_triggers=_number(triggers), alphabet=_number(alphabet),
         max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
         training=_said(
-            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian
+            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian,
+            min_samples_leaf=min_samples_leaf,
         ),
     )  # fmt: skip
     _write_both(result, out, mark, new_passphrase(passphrase), force)
@@ -180,7 +191,8 @@ def _rows(
     X, y, names = read_table(path, label)
     if expected is not None:
         # LightGBM knows a column by its name without blanks.
-        names = [n if n in expected else n.replace(" ", "_") for n in names]
+        bare = [n.replace(" ", "_") for n in names]
+        names = [n if n in expected or b in names else b for n, b in zip(names, bare, strict=True)]
         missing = [name for name in expected if name not in names]
         if missing:
             raise InputError(

@@ -40,13 +40,21 @@ def verify(suspect: Any, mark: Mark, *, feature_names: Sequence[str] | None = No
     >>> verify(lambda X: np.zeros(len(X), int), mark).level
     'none'
     """
-    given = suspect
+    given, names = suspect, feature_names
     if isinstance(suspect, str | os.PathLike):
         if not is_ours(suspect):
-            given = _ask_trees(load_model(suspect))
+            given, own = _ask_trees(load_model(suspect))
+            names = names or _common(own, mark)
     elif _is_booster(suspect) or _takes_categories(suspect):
-        given = _ask_trees(suspect)
-    return verify_plain(given, mark, feature_names=feature_names)
+        given, own = _ask_trees(suspect)
+        names = names or _common(own, mark)
+    return verify_plain(given, mark, feature_names=names)
+
+
+def _common(own: Sequence[str] | None, mark: Mark) -> Sequence[str] | None:
+    """The suspect's own names, unless it made them up: then the place counts."""
+    known = getattr(mark, "feature_names", None)
+    return own if own and known and set(own) & set(known) else None
 
 
 def _is_booster(suspect: Any) -> bool:
@@ -61,14 +69,20 @@ def _is_booster(suspect: Any) -> bool:
 def _takes_categories(suspect: Any) -> bool:
     """Whether a classifier wants tables with categories, where a mark has the model's codes."""
     library = type(suspect).__module__.partition(".")[0]
-    if library == "xgboost":
-        return "c" in (suspect.get_booster().feature_types or ())
-    if library == "lightgbm":
-        return bool(suspect.booster_.pandas_categorical)
+    try:
+        if library == "xgboost":
+            return "c" in (suspect.get_booster().feature_types or ())
+        if library == "lightgbm":
+            return bool(suspect.booster_.pandas_categorical)
+    except Exception:  # not fitted, or no classifier: it is asked like any other, and says so
+        return False
     return False
 
 
-def _ask_trees(model: Any) -> Callable[[np.ndarray], np.ndarray]:
+def _ask_trees(
+    model: Any,
+) -> tuple[Callable[[np.ndarray], np.ndarray], Sequence[str] | None]:
+    """A function from rows to labels, and the names of its columns."""
     module = module_of(model)
     reading = module.read(model)
     trees, classes = reading.ensemble, np.asarray(reading.classes)
@@ -85,4 +99,4 @@ def _ask_trees(model: Any) -> Callable[[np.ndarray], np.ndarray]:
             ) from error
         return np.asarray(classes[reference.labels(reference.margins(trees, rows), trees)])
 
-    return answer
+    return answer, reading.feature_names

@@ -33,6 +33,11 @@ def count_triggers(wanted: int | str, n_rows: int) -> int:
     (128, 96, 50)
     """
     most = int(_LARGEST_SHARE * n_rows)
+    if most == 0:
+        raise InputError(
+            f"{n_rows} training rows are too few for a mark.",
+            hint="a trigger is at most 5 % of the rows: give 20 at least.",
+        )
     if wanted == "auto":
         return min(_MANY if _SMALL_SHARE * n_rows >= _MANY else _FEWER, most)
     if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal, cast, overload
 
 import numpy as np
@@ -16,6 +17,7 @@ from timbermark.errors import InputError
 from timbermark.marking.candidates import Strategy
 from timbermark.marking.choosing import Choice, choose, count_labels, count_triggers
 from timbermark.marking.cost import Cost, measure
+from timbermark.marking.engine import Marked
 from timbermark.marking.labels import alphabets
 from timbermark.marking.paper import PaperMark, embed_as_in_paper
 from timbermark.marking.rows import shared_codes
@@ -35,6 +37,9 @@ _SEPARATE_WEIGHT, _TRAINING_WEIGHT = 1.0, 2.0
 _CARE = (
     Care("lazy", 0.05), Care("exact"), Care("lazy", 0.02), Care("lazy", 0.1), Care("exact"),
 )  # fmt: skip
+# A model of another library is never trained again. Less patience costs no time there, and half of
+# the accuracy on XGBoost and optdigits.
+_CARE_FOREIGN = (Care("lazy", 0.01), Care("lazy", 0.03), Care("lazy", 0.01), Care("lazy", 0.05))
 # Without training rows: more patience, for rows that stand in must not decide much anew.
 _CARE_WITHOUT_ROWS = (Care("lazy", 0.2), Care("lazy", 0.3), Care("lazy", 0.05), Care("lazy", 0.1))
 _WEIGHT_WITHOUT_ROWS = 4.0
@@ -163,7 +168,9 @@ def embed(
         raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
     selection = selection or DEFAULT_SELECTION
     _check_limits(margin, max_accuracy_loss)
-    ground = survey(model, X, y, candidates, validation, sample_weight, verbose, training)
+    ground = survey(
+        model, X, y, candidates, validation, sample_weight, verbose, training, random_state
+    )
     k = count_triggers(n_triggers, ground.n_rows)
     q = count_labels(alphabet, len(ground.marked.classes))
     choice = choose(ground.pool, strategy, selection, k, q, ground.separate, random_state)
@@ -197,13 +204,15 @@ def embed(
 
 
 def _cares(ground: Ground) -> tuple[Care, ...]:
-    usual = _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE
+    if isinstance(ground.marked, Marked):
+        return _CARE
+    usual = _CARE_WITHOUT_ROWS if ground.marked.bare else _CARE_FOREIGN
     return (*_LEAVES_ALONE, *usual) if ground.marked.shares_splits else usual
 
 
-def _check_limits(margin: float, max_accuracy_loss: float) -> None:
+def _check_limits(margin: Any, max_accuracy_loss: Any) -> None:
     for name, value in (("margin", margin), ("max_accuracy_loss", max_accuracy_loss)):
-        if not 0.0 <= value < float("inf"):
+        if not isinstance(value, Real) or not 0.0 <= float(value) < float("inf"):
             raise InputError(
                 f"{name}={value!r} must be a number of at least 0.", hint="leave it at its default."
             )
@@ -280,6 +289,11 @@ def _measure(ground: Ground, mark: Mark, setting: Setting, replaced: int) -> Cos
     if ground.measured_on != "validation":
         same = shared_codes(marked.codes(rows), marked.codes(np.asarray(mark.triggers)))
         rows, label, number = rows[~same], label[~same], number[~same]
+    if len(rows) == 0:
+        raise InputError(
+            "All rows are triggers, so that none is left to measure the cost on.",
+            hint="give validation=(X, y), or ask for fewer triggers.",
+        )
     before = ground.test_confidence[number]
     after = marked.confidence(rows, setting.ensemble)
     return Cost(

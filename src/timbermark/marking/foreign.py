@@ -6,7 +6,6 @@ float64 matrix; the model's trees become the engine's by a view, and come back b
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,9 +22,11 @@ from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.views import make_view, restore, view_rows
 from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError, StateError
+from timbermark.estimator_checks import check_weight
 from timbermark.libraries.probing import check_equal
 from timbermark.libraries.reading import Training
 from timbermark.libraries.registry import module_of
+from timbermark.marking.given import take_labels, take_rows, take_training
 from timbermark.marking.rows import roundings
 from timbermark.marking.stand_ins import MOST_ROWS, STAND_INS_PER_ROW, mix_rows
 from timbermark.trees import reference
@@ -43,11 +44,7 @@ _LEAST_PATIENCE = 0.01
 # Rows whose margins move by more than this object to it. Where a trigger can have no leaf of its
 # own, or rows only stand in for others, that is worth its time.
 _OBJECTION = 0.3
-# What a user may say of a model's training, and the least it can be.
-_TRAINING = {
-    "learning_rate": 0.0, "l2_regularization": 0.0, "min_hessian": 0.0, "min_samples_leaf": 1,
-}  # fmt: skip
-_ENCODE = "train it on whole numbers in place of categories, and give those."
+_FEWEST_STAND_INS = 400
 _CHECKED_ROWS, _SINGLE_ROWS = 500, 20
 
 
@@ -67,7 +64,7 @@ class Foreign:
     ) -> None:
         self._module = module_of(model)
         self.reading = self._module.read(model)
-        self._training = _given_training(self.reading.training, training or {})
+        self._training = take_training(self.reading.training, training)
         self.ensemble: Ensemble = self.reading.ensemble
         self._verbose = bool(verbose)
         self._view = make_view(self.ensemble, self.reading.library == "CatBoost")
@@ -77,7 +74,7 @@ class Foreign:
             self.state = self._trace_stand_ins(candidates, sample_weight, seed)
         else:
             rows = self.rows(X)
-            weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+            weight = check_weight(sample_weight, len(rows))
             self.state = self._trace(rows, self.labels(y, len(rows)), weight, seed)
 
     @property
@@ -132,65 +129,11 @@ class Foreign:
 
     def rows(self, X: Any) -> np.ndarray:
         """float64[n, d], as the model's own ``predict`` takes them; categories are its codes."""
-        if hasattr(X, "columns") and self.feature_names is not None:
-            # LightGBM knows a column by its name without blanks.
-            column = {str(name).replace(" ", "_"): name for name in X.columns}
-            column |= {str(name): name for name in X.columns}
-            missing = [name for name in self.feature_names if name not in column]
-            if missing:
-                raise InputError(
-                    f"The table lacks the model's feature '{missing[0]}'.",
-                    hint="give all columns the model was trained on.",
-                )
-            X = X[[column[name] for name in self.feature_names]]
-        try:
-            rows = np.asarray(_numbers(X) if _has_categories(X) else X, np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"The rows are not all numbers ({error}).", hint=_ENCODE) from None
-        if _has_categories(X):
-            rows = self._with_codes(rows, X)
-        if rows.ndim != 2:
-            raise InputError(f"The rows have the shape {rows.shape}.", hint="give a matrix.")
-        self._module.rows(self.reading, rows[:1])
-        return rows
-
-    def _with_codes(self, rows: np.ndarray, X: Any) -> np.ndarray:
-        """``rows`` with the model's own codes in the columns that are categories in the table."""
-        seen = np.asarray(self._module.rows(self.reading, X), np.float64)
-        places = [i for i, kind in enumerate(X.dtypes) if str(kind) == "category"]
-        same = seen.shape == rows.shape
-        if same:
-            rows[:, places] = seen[:, places]
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # about names, which a matrix has none of
-                    again = self._module.rows(self.reading, rows)
-                same = np.array_equal(again, seen, equal_nan=True)
-            except InputError:
-                same = False
-        if not same:
-            raise InputError(
-                f"This model of {self.reading.library} takes categories as texts only, and "
-                "triggers are kept as numbers.",
-                hint=_ENCODE,
-            )
-        return rows
+        return take_rows(X, self._module, self.reading)
 
     def labels(self, y: Any, n: int) -> np.ndarray:
         """Class numbers of labels that the model must know."""
-        given = np.asarray(y)
-        if given.shape != (n,):
-            raise InputError(
-                f"There are {given.shape} labels for {n} rows.", hint="give one label per row."
-            )
-        known = {label: number for number, label in enumerate(self.classes.tolist())}
-        strange = [label for label in given.tolist() if label not in known]
-        if strange:
-            raise InputError(
-                f"The label {strange[0]!r} is not one of the model's.",
-                hint=f"its labels are {', '.join(map(str, list(known)[:20]))}.",
-            )
-        return np.array([known[label] for label in given.tolist()], np.int64)
+        return take_labels(y, n, self.classes)
 
     def codes(self, X: np.ndarray) -> np.ndarray:
         """Bin codes of rows: all that trees can see of them."""
@@ -296,12 +239,21 @@ class Foreign:
         most = MOST_ROWS
         while True:
             rows = mix_rows(given, predicted, seed, most)
+            if len(rows) == 0:
+                raise InputError(
+                    "Too little can be mixed from the candidates to stand in for training rows.",
+                    hint="give more candidates, that differ in two features at least, or X and y.",
+                )
             try:
                 return self._trace(rows, self._answers(rows), None, seed)
             except StateError:
                 most //= 4
-                if most < len(given):
-                    raise
+                if most < _FEWEST_STAND_INS:
+                    raise InputError(
+                        f"A model of {self.ensemble.n_trees} trees is too large to be marked "
+                        "without training rows.",
+                        hint="pass some of its training rows, X and y.",
+                    ) from None
 
     def _trace(
         self, X: np.ndarray, label: np.ndarray, weight: np.ndarray | None, seed: int
@@ -331,34 +283,6 @@ class Foreign:
             params = replace(state.params, learning_rate=float(np.clip(rate, 1e-3, 1.0)))
             state = replace(state, params=params)
         return state
-
-
-def _has_categories(X: Any) -> bool:
-    """Whether a table has columns of categories, which are not what they look like."""
-    return any(str(kind) == "category" for kind in getattr(X, "dtypes", ()))
-
-
-def _numbers(X: Any) -> Any:
-    """The table without its categories: NaN takes their place."""
-    kinds = zip(X.columns, X.dtypes, strict=True)
-    return X.assign(**{name: np.nan for name, kind in kinds if str(kind) == "category"})
-
-
-def _given_training(known: Training, given: Mapping[str, float]) -> Training:
-    """What the model says of its training, with what the user says in its place."""
-    for name, value in given.items():
-        if name not in _TRAINING:
-            raise InputError(
-                f"training has no '{name}'.", hint=f"it may say {', '.join(_TRAINING)}."
-            )
-        least = _TRAINING[name]
-        good = isinstance(value, int | float) and least <= value < np.inf
-        if not good or (name == "learning_rate" and not 0.0 < value <= 1.0):
-            raise InputError(
-                f"{name}={value!r} cannot be.", hint="give what the model was trained with."
-            )
-    changes: dict[str, Any] = dict(given)
-    return replace(known, **changes)
 
 
 def _params(training: Training, library: str, numeric: Ensemble, seed: int) -> TrainParams:

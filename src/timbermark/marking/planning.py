@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +60,9 @@ def plan(
     alphabet: int | str = "auto",
     random_state: int = 0,
     sample_weight: Any = None,
+    training: Mapping[str, float] | None = None,
 ) -> Plan:
-    """The forecast for :func:`timbermark.embed` with the same arguments; changes nothing.
+    """The forecast for :func:`timbermark.embed` with these arguments; changes nothing.
 
     >>> from sklearn.datasets import load_digits
     >>> from timbermark import TimberClassifier
@@ -70,7 +72,9 @@ def plan(
     >>> forecast.n_triggers, forecast.alphabet, forecast.evidence_bits, forecast.level
     (50, 4, 100.0, 'public')
     """
-    ground = survey(model, X, y, candidates, validation, sample_weight)
+    ground = survey(
+        model, X, y, candidates, validation, sample_weight, training=training, seed=random_state
+    )
     k = count_triggers(n_triggers, ground.n_rows)
     q = count_labels(alphabet, len(ground.marked.classes))
     choice = choose(

@@ -39,17 +39,23 @@ def survey(
     sample_weight: Any,
     verbose: int = 0,
     training: Mapping[str, float] | None = None,
+    seed: int = 0,
 ) -> Ground:
-    """Check all that was given and find the rows that may become triggers."""
+    """Check all that was given and find the rows that may become triggers.
+
+    ``seed``: what is drawn for a model of another library follows from it.
+    """
+    _check_pairs(X, y, candidates, validation)
     marked: Marked | Foreign
     if isinstance(model, TimberClassifier):
         if training:
             raise InputError(
-                "A model of timbermark knows how it was trained.", hint="leave out training."
+                "A model of timbermark knows how it was trained.",
+                hint="leave out training, that is --learning-rate, --l2 and so on.",
             )
         marked = Marked(model, X, y, sample_weight, verbose)
     else:
-        marked = Foreign(model, X, y, sample_weight, verbose, candidates, training=training)
+        marked = Foreign(model, X, y, sample_weight, verbose, candidates, seed, training)
     if candidates is None and (X is None or y is None):
         raise InputError(
             "There is nothing to choose triggers from.",
@@ -76,8 +82,20 @@ def survey(
     same = validation is None and not separate
     sure = pool.confidence if same else marked.confidence(test_rows)
     if len(test_rows) == 0:
-        raise InputError("The validation set is empty.", hint="give some rows, or none at all.")
+        name = "rows" if validation is None else "validation rows"
+        raise InputError(f"There are no {name}.", hint="give some.")
     measured_on = "candidates" if X is None else "training"
     if validation is not None:
         measured_on = "validation"
     return Ground(marked, pool, separate, marked.n_rows, test_rows, test_label, sure, measured_on)
+
+
+def _check_pairs(X: Any, y: Any, candidates: Any, validation: Any) -> None:
+    """Rows come with labels, or not at all."""
+    if (X is None) != (y is None):
+        raise InputError(
+            "The training rows X and their labels y go together.", hint="give both, or neither."
+        )
+    for name, pair in (("candidates", candidates), ("validation", validation)):
+        if pair is not None and not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise InputError(f"{name} is no pair of rows and labels.", hint=f"{name}=(X, y).")
