@@ -74,7 +74,7 @@ def renew(update, grown, patience):
     nodes = new_nodes(max_leaves)
     renew_tree(
         n_touches, was, grown.record, grown.leaf, whole.binned, whole.grad, whole.hess, SHIFT,
-        whole.rule, patience, max_leaves, nodes, walk, growth,
+        whole.rule, patience, max_leaves, 1 << 30, nodes, walk, growth,
     )  # fmt: skip
     before, after = np.zeros(old.n_rows), np.zeros(whole.n_rows)
     finish_renewal(

@@ -159,7 +159,7 @@ def test_nothing_to_choose_from_or_to_measure_on(digits):
     model, train, _, _ = digits
     with pytest.raises(InputError, match="nothing to choose triggers from"):
         tm.embed(model, None, None, key=KEY)
-    with pytest.raises(InputError, match="validation set is empty"):
+    with pytest.raises(InputError, match="There are no validation rows"):
         tm.embed(model, *train, key=KEY, validation=(train[0][:0], train[1][:0]))
     with pytest.raises(InputError, match="not fitted"):
         tm.embed(tm.TimberClassifier(), *train, key=KEY)

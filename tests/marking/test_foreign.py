@@ -252,6 +252,34 @@ def test_training_that_cannot_be_is_refused(given, words):
         tm.embed(tm.TimberClassifier(max_iter=2).fit(X, y), X, y, key=KEY, training=given)
 
 
+def depth_of(ensemble):
+    depth = np.zeros(ensemble.n_nodes, np.int64)
+    for start, stop in zip(ensemble.tree_start[:-1], ensemble.tree_start[1:], strict=True):
+        pending = [0]
+        while pending:
+            node = pending.pop()
+            for child in (ensemble.left[start + node], ensemble.right[start + node]):
+                if child >= 0:
+                    depth[start + child] = depth[start + node] + 1
+                    pending.append(int(child))
+        assert stop > start
+    return int(depth.max())
+
+
+@pytest.mark.parametrize("library", ["xgboost", "gradient", "lightgbm"])
+def test_trees_become_no_deeper_and_hardly_larger(library):
+    X, y = rows_of("many", False)
+    model = MAKERS[library]().fit(X[:500], y[:500])
+    made = tm.embed(
+        model, X[:500], y[:500], key=KEY, candidates=(X[500:], y[500:]), n_triggers=20,
+        max_accuracy_loss=0.3,
+    )  # fmt: skip
+    before, after = (module_of(m).read(m).ensemble for m in (model, made.model))
+    assert depth_of(after) <= depth_of(before)
+    assert after.n_nodes <= 1.05 * before.n_nodes
+    assert not np.array_equal(before.threshold, after.threshold)
+
+
 @pytest.mark.parametrize("kind", ["two", "many"])
 def test_symmetric_trees_stay_symmetric_within_the_budget(kind):
     X, y = rows_of(kind, False)

@@ -44,6 +44,7 @@ TOLERANCE = float("inf")
 _LARGE_SHARE = 0.025
 """Share of new rows from which training again is as fast as walking, and exact."""
 
+_ANY_DEPTH = 1 << 30
 _MORE_LEAVES = 0.04
 """By how much the leaves of a foreign model may grow, all trees together."""
 
@@ -95,6 +96,7 @@ def update_ensemble(
     forest = renew(
         state.trained, state.data, added, state.params, state.scale, patience, tolerance,
         workers, progress, ensemble.init, _budget(state) if state.foreign else None,
+        _depth(state.trained.forest) if state.foreign else _ANY_DEPTH,
     )  # fmt: skip
     renewed = to_ensemble(forest, state.data.bins, state.data.n_classes, state.scale)
     if ensemble.init.any():
@@ -114,11 +116,13 @@ def renew(
     progress: Progress = no_progress,
     init: np.ndarray | None = None,
     budget: np.ndarray | None = None,
+    max_depth: int = _ANY_DEPTH,
 ) -> Forest:
     """The forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
 
     ``trained`` must hold the record of its training on ``data``. ``budget`` int64[T]: how many
-    leaves each tree may have; ``params.max_leaf_nodes`` unless given.
+    leaves each tree may have; ``params.max_leaf_nodes`` unless given. ``max_depth``: where no new
+    split is made any more.
     """
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     whole = join_data(data, added)
@@ -151,13 +155,24 @@ def renew(
             renew_trees(
                 thread, n_threads, sync, tickets, first, last, old, binned, whole.label,
                 whole.weight, np.float32(scale.unit), scale.shift, rule, patience, tolerance,
-                budget, step, params.leaf_limit, before, after, grad, hess, old_grad, old_hess,
-                moved, forest.nodes, forest.n_nodes, walk, growth,
+                budget, max_depth, step, params.leaf_limit, before, after, grad, hess, old_grad,
+                old_hess, moved, forest.nodes, forest.n_nodes, walk, growth,
             )  # fmt: skip
 
         workers.in_step(work)
         progress(last)
     return forest
+
+
+def _depth(forest: Forest) -> int:
+    """How deep the deepest tree is: a foreign model must not become slower to ask."""
+    left = forest.nodes["left"]
+    depth = np.zeros(left.shape, np.int64)
+    for node in range(left.shape[1]):
+        split = np.flatnonzero((left[:, node] >= 0) & (node < forest.n_nodes))
+        for side in range(2):
+            depth[split, left[split, node] + side] = depth[split, node] + 1
+    return max(int(depth.max()), 1)
 
 
 def _budget(state: State) -> np.ndarray:

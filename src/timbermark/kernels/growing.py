@@ -121,6 +121,7 @@ def new_node(node, g, h, c, key, nodes, growth):
     growth.places[node]["start"] = 0
     growth.places[node]["stop"] = 0
     growth.places[node]["slot"] = -1
+    growth.places[node]["depth"] = 0
 
 
 @part
@@ -176,6 +177,8 @@ def link_children(node, f, code, missing_left, g, h, c, nodes, growth):
         left + 1, nodes[node]["g"] - g, nodes[node]["h"] - h, nodes[node]["c"] - c,
         mix(key, np.uint64(1)), nodes, growth,
     )  # fmt: skip
+    for child in range(left, left + 2):
+        growth.places[child]["depth"] = growth.places[node]["depth"] + 1
     control[N_NODES] += 2
     control[N_LEAVES] += 1
     control[N_SPLITS] += 1

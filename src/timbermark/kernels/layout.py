@@ -39,6 +39,7 @@ PLACE = np.dtype(
         ("first", np.int64),  # update: its touches are order[first:last]
         ("last", np.int64),
         ("priority", np.float64),  # update: the leaf with the highest is split next
+        ("depth", np.int64),  # how many splits are above it
     ]
 )
 

@@ -324,10 +324,13 @@ def renew_root(n_touches, nodes, old, shift, walk, growth):
 
 @part
 def renew_tree(
-    n_touches, old, record, leaf, binned, grad, hess, shift, rule, patience, max_leaves, nodes,
-    walk, growth,
+    n_touches, old, record, leaf, binned, grad, hess, shift, rule, patience, max_leaves,
+    max_depth, nodes, walk, growth,
 ):  # fmt: skip
-    """The old tree, updated; no tree gets more than ``max_leaves`` leaves."""
+    """The old tree, updated; no tree gets more than ``max_leaves`` leaves.
+
+    No new split is made at ``max_depth``; old ones that are kept may be.
+    """
     control, places = growth.control, growth.places
     renew_root(n_touches, nodes, old, shift, walk, growth)
     no_record = record[:0]
@@ -340,6 +343,8 @@ def renew_tree(
                 n_live = make_live(
                     node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, walk, growth
                 )
+                if places[node]["depth"] >= max_depth:
+                    places[node]["priority"] = -1.0
         n_fresh = 0
         node = np.int64(-1)
         highest = 0.0
@@ -364,6 +369,7 @@ def renew_tree(
             places[child]["priority"] = -1.0
         if (
             control[N_LEAVES] < max_leaves
+            and places[left]["depth"] < max_depth
             and max(nodes[left]["c"], nodes[left + 1]["c"]) >= 2 * rule[2]
         ):
             small = assign_slots(left, slot, growth)

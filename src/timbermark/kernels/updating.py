@@ -53,16 +53,17 @@ def find_moved(before, after, tolerance, start, stop, out):
 @kernel
 def renew_trees(
     thread, n_threads, sync, tickets, first, last, old, binned, label, weight, unit, shift, rule,
-    patience, tolerance, max_leaves, step, limit, before, after, grad, hess, old_grad, old_hess,
-    moved, nodes, n_nodes, walk, growth,
+    patience, tolerance, max_leaves, max_depth, step, limit, before, after, grad, hess, old_grad,
+    old_hess, moved, nodes, n_nodes, walk, growth,
 ):  # fmt: skip
     """Renew the trees of the iterations ``first`` to ``last``, as one thread of ``n_threads``.
 
     IN old Old, the forest and its training on the first n rows; IN label, weight of all rows;
     INOUT before float64[outputs, n]; INOUT after float64[outputs, rows]; OUT grad, hess
     int32[outputs, rows]; OUT old_grad, old_hess int32[outputs, n] (no rows where the tolerance is
-    infinite: nothing moves then); IN max_leaves int64[trees]; OUT moved bool[n]; OUT nodes
-    NODE[trees, m]; the rest as in :func:`timbermark.kernels.training.train_trees`.
+    infinite: nothing moves then); IN max_leaves int64[trees]; IN max_depth int64;
+    OUT moved bool[n]; OUT nodes NODE[trees, m]; the rest as in
+    :func:`timbermark.kernels.training.train_trees`.
     """
     n_outputs, n = before.shape
     n_all = after.shape[1]
@@ -87,7 +88,8 @@ def renew_trees(
             )  # fmt: skip
             renew_tree(
                 n_touches, old.nodes[t], old.record[t], old.leaf[t], binned, grad[output],
-                hess[output], shift, rule, patience, max_leaves[t], nodes[t], walk, growth,
+                hess[output], shift, rule, patience, max_leaves[t], max_depth, nodes[t], walk,
+                growth,
             )  # fmt: skip
             n_nodes[t] = growth.control[N_NODES]
             finish_renewal(
