@@ -34,7 +34,7 @@ def model():
         ({"y": 3}, "do not go with 569 rows"),
         ({"X": np.where(X > 20, np.inf, X)}, "hold infinity"),
         ({"X": X[0]}, "have the shape"),
-        ({"X": X.astype(str) + "x"}, "not all numbers"),
+        ({"X": np.full(X.shape, "x")}, "not all numbers"),
         ({"sample_weight": np.ones(3)}, "has the shape"),
         ({"sample_weight": np.ones((len(X), 2))}, "has the shape"),
         ({"sample_weight": ["a"] * len(X)}, "no list of numbers"),
