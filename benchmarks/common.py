@@ -91,3 +91,12 @@ def show(title: str, header: list[str], rows: list[list[Any]]) -> None:
 def finish(results: dict[str, Any]) -> None:
     """The last line: everything as JSON."""
     print(json.dumps(results, default=float))
+
+
+def run_parts(parts: dict[str, Callable[[], dict]]) -> None:
+    """Run the parts named on the command line, or all."""
+    asked = sys.argv[1:] or list(parts)
+    unknown = [name for name in asked if name not in parts]
+    if unknown:
+        sys.exit(f"There is no part called '{unknown[0]}'. Hint: use {', '.join(parts)}.")
+    finish({name: parts[name]() for name in asked})

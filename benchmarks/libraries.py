@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from common import alternate, finish, load, show
+from common import alternate, load, run_parts, show
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
@@ -214,8 +214,4 @@ def files() -> dict:
 PARTS = {"marking": marking, "without": without, "speed": speed, "files": files}
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or list(PARTS)
-    unknown = [name for name in asked if name not in PARTS]
-    if unknown:
-        sys.exit(f"There is no part called '{unknown[0]}'. Hint: use {', '.join(PARTS)}.")
-    finish({name: PARTS[name]() for name in asked})
+    run_parts(PARTS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
-from common import alternate, finish, load, show
+from common import alternate, load, run_parts, show
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
@@ -288,8 +288,4 @@ PARTS = {
 }
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or list(PARTS)
-    unknown = [name for name in asked if name not in PARTS]
-    if unknown:
-        sys.exit(f"There is no part called '{unknown[0]}'. Hint: use {', '.join(PARTS)}.")
-    finish({name: PARTS[name]() for name in asked})
+    run_parts(PARTS)

@@ -63,10 +63,7 @@ def plan(
     found = forecast(
         **given, strategy=strategy, selection=cast(Any, selection), n_triggers=_number(triggers),
         alphabet=_number(alphabet), random_state=seed,
-        training=_said(
-            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian,
-            min_samples_leaf=min_samples_leaf,
-        ),
+        training=_said(learning_rate, l2, min_hessian, min_samples_leaf),
     )  # fmt: skip
     if as_json:
         names = [n for n in dir(found) if not n.startswith("_")]
@@ -116,10 +113,7 @@ def embed(
         **given, key=owner_key, owner=owner, strategy=strategy, selection=cast(Any, selection),
         n_triggers=_number(triggers), alphabet=_number(alphabet),
         max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
-        training=_said(
-            learning_rate=learning_rate, l2_regularization=l2, min_hessian=min_hessian,
-            min_samples_leaf=min_samples_leaf,
-        ),
+        training=_said(learning_rate, l2, min_hessian, min_samples_leaf),
     )  # fmt: skip
     _write_both(result, out, mark, new_passphrase(passphrase), force)
     for note in result.notes:
@@ -131,8 +125,13 @@ def embed(
         typer.echo(f"{out}: the marked model\n{mark}: the secret mark, keep it")
 
 
-def _said(**values: float | None) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}
+def _said(
+    rate: float | None, l2: float | None, min_hessian: float | None, min_samples: int | None
+) -> dict[str, float]:
+    """What the user says of the model's training, by the names that Python has for it."""
+    names = ("learning_rate", "l2_regularization", "min_hessian", "min_samples_leaf")
+    values = (rate, l2, min_hessian, min_samples)
+    return {n: value for n, value in zip(names, values, strict=True) if value is not None}
 
 
 def _given(

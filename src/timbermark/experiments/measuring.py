@@ -34,7 +34,7 @@ class Measures:
     """All that is measured of a cell, shares from 0 to 1; NaN is the dash of the paper's tables.
 
     ``robustness`` is that of the paper (the owner's state is at hand), the others are a thief's;
-    see :mod:`timbermark.experiments.tuning`. The accuracies that end in the same words are those
+    see :mod:`timbermark.attacks.tuning`. The accuracies that end in the same words are those
     of the models after fine-tuning.
     """
 

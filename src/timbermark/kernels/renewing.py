@@ -214,7 +214,7 @@ def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth
     new["code"] = was["code"]
     new["missing_left"] = was["missing_left"]
     place["priority"] = new["gain"] if patience == 0.0 else _FIRST / (1.0 + was["split"])
-    # Infinite patience: the sums are not those of the tree's training, and no split is judged.
+    # Infinite patience: splits stay and leaves alone learn.
     if not touched or patience == np.inf:
         return False
     if patience > 0.0 and is_slight(was, place, shift, patience, walk):

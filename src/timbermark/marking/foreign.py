@@ -49,7 +49,10 @@ _CHECKED_ROWS, _SINGLE_ROWS = 500, 20
 
 
 class Foreign:
-    """A fitted model of XGBoost, LightGBM, CatBoost or scikit-learn; it is never touched."""
+    """A fitted model of XGBoost, LightGBM, CatBoost or scikit-learn; it is never touched.
+
+    Where the training rows ``X`` and ``y`` are None, ``candidates`` (rows, labels) must be given.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class Foreign:
         y: Any,
         sample_weight: Any,
         verbose: int = 0,
-        candidates: tuple[Any, Any] | None = None,
+        candidates: Any = None,
         seed: int = 0,
         training: Mapping[str, float] | None = None,
     ) -> None:
@@ -220,15 +223,8 @@ class Foreign:
     def _inside(self, X: np.ndarray) -> np.ndarray:
         return view_rows(self._view, self._module.rows(self.reading, X))
 
-    def _trace_stand_ins(
-        self, candidates: tuple[Any, Any] | None, sample_weight: Any, seed: int
-    ) -> State:
+    def _trace_stand_ins(self, candidates: Any, sample_weight: Any, seed: int) -> State:
         """A state of rows mixed from the candidates; fewer of them where memory is short."""
-        if candidates is None:
-            raise InputError(
-                "There is nothing to choose triggers from.",
-                hint="pass the training rows X and y, or candidates=(rows, labels).",
-            )
         if sample_weight is not None:
             raise InputError(
                 "There are sample weights but no training rows they could belong to.",

@@ -56,11 +56,6 @@ def survey(
         marked = Marked(model, X, y, sample_weight, verbose)
     else:
         marked = Foreign(model, X, y, sample_weight, verbose, candidates, seed, training)
-    if candidates is None and (X is None or y is None):
-        raise InputError(
-            "There is nothing to choose triggers from.",
-            hint="pass the training rows X and y, or candidates=(rows, labels).",
-        )
     separate = candidates is not None
     rows = marked.rows(candidates[0] if candidates is not None else X)
     label = marked.labels(candidates[1] if candidates is not None else y, len(rows))
@@ -95,6 +90,11 @@ def _check_pairs(X: Any, y: Any, candidates: Any, validation: Any) -> None:
     if (X is None) != (y is None):
         raise InputError(
             "The training rows X and their labels y go together.", hint="give both, or neither."
+        )
+    if X is None and candidates is None:
+        raise InputError(
+            "There is nothing to choose triggers from.",
+            hint="pass the training rows X and y, or candidates=(rows, labels).",
         )
     for name, pair in (("candidates", candidates), ("validation", validation)):
         if pair is not None and not (isinstance(pair, tuple | list) and len(pair) == 2):
