@@ -22,10 +22,10 @@ from timbermark.boosting.state import State, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.warmup import notice_if_cold
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.estimator_checks import check_knob, check_params, check_rows, check_weight
 from timbermark.files import read_container, write_container
+from timbermark.kernels.workers import Workers, count_threads
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays

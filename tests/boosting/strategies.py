@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from timbermark.boosting.binning import find_bins
 from timbermark.boosting.data import TrainingData, join_data, make_data
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 
 # Relative to the profile: oracles of the core get more examples, costly tests fewer.
 many = settings(max_examples=3 * settings().max_examples)

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 
 from timbermark.boosting import binning
 from timbermark.boosting.binning import Bins, encode, find_bins, thresholds_of
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 
 NAN = float("nan")
 TINY = 5e-324

@@ -20,8 +20,8 @@ from timbermark.boosting.data import (
     make_data,
 )
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
 from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
 
 PARAMS = TrainParams(max_iter=1, split_sampling=0.3)
 

@@ -18,7 +18,7 @@ from timbermark.boosting import fitting
 from timbermark.boosting.data import TrainingData, choose_scale
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import probabilities
 
 PARAMS = TrainParams(

@@ -9,7 +9,7 @@ from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import empty_forest, to_ensemble
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
 
 

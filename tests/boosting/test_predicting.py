@@ -14,7 +14,7 @@ from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import LazyPredictor, make_predictor
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_ZERO
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.reference import margins

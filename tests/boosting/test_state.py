@@ -6,9 +6,9 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import renew, update_ensemble
-from timbermark.boosting.workers import Workers
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import read_container, write_container
+from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import equal
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.reference import margins

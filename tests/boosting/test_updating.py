@@ -15,7 +15,7 @@ from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.updating import renew
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
 
 INF = float("inf")

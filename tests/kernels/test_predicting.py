@@ -3,8 +3,8 @@ import pytest
 
 from tests.boosting.ensembles import random_ensemble, random_rows
 from timbermark.boosting.predicting import make_predictor
-from timbermark.boosting.workers import Workers
 from timbermark.kernels.predicting import add_margins, add_margins_by_path, lowest_bit
+from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import margins
 
 

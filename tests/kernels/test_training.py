@@ -12,7 +12,7 @@ from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.updating import renew
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 
 
 def fit(data, params, scale):

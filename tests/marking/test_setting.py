@@ -4,8 +4,8 @@ from sklearn.datasets import load_digits
 
 from timbermark import TimberClassifier
 from timbermark.boosting.binning import encode
-from timbermark.boosting.workers import Workers
 from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
 from timbermark.marking.cost import measure
 from timbermark.marking.engine import Marked
 from timbermark.marking.rows import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.workers import Workers
 from timbermark.kernels.binning import assign_codes
+from timbermark.kernels.workers import Workers
 
 _SAMPLE = 200_000
 

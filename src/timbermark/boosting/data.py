@@ -8,9 +8,9 @@ import numpy as np
 
 from timbermark.boosting.binning import Bins, encode
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
 from timbermark.errors import InputError
 from timbermark.kernels.layout import Binned
+from timbermark.kernels.workers import Workers
 
 _MOST_BITS = 20
 _WORD_BITS = 62

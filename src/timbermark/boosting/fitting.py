@@ -15,7 +15,6 @@ from timbermark.boosting.data import Scale, TrainingData
 from timbermark.boosting.forest import Forest, empty_forest
 from timbermark.boosting.objective import factor, split_rule
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
 from timbermark.kernels.growing import finish_tree, grow
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.histogram import fill_histogram
@@ -31,6 +30,7 @@ from timbermark.kernels.layout import (
     Growth,
 )
 from timbermark.kernels.training import derive_gradients, train_trees
+from timbermark.kernels.workers import Workers
 
 Progress = Callable[[int], None]
 """Told, now and then, how many iterations are done."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.workers import Workers
 from timbermark.errors import InputError
 from timbermark.kernels.binning import assign_codes
 from timbermark.kernels.predicting import MOST_LEAVES, add_margins, add_margins_by_path
+from timbermark.kernels.workers import Workers
 from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
 

@@ -28,10 +28,10 @@ from timbermark.boosting.fitting import (
 from timbermark.boosting.forest import Forest, from_ensemble, joined_bins, to_ensemble
 from timbermark.boosting.objective import split_rule
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.workers import Workers
 from timbermark.errors import StateError
 from timbermark.kernels.tracing import add_leaves, trace_tree
 from timbermark.kernels.training import derive_gradients
+from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, Ensemble, digest
 
 _MOST_BYTES = 2 * 2**30

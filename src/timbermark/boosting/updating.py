@@ -29,10 +29,10 @@ from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
 from timbermark.boosting.objective import factor, split_rule
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import State, fit_data
-from timbermark.boosting.workers import Workers
 from timbermark.errors import StateError
 from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
 from timbermark.kernels.updating import renew_trees
+from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble
 
 PATIENCE, SMALL_PATIENCE = 0.1, 0.03

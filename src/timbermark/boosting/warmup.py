@@ -16,8 +16,8 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import make_predictor
 from timbermark.boosting.state import fit_ensemble, rebuild_state
 from timbermark.boosting.updating import renew
-from timbermark.boosting.workers import Workers
 from timbermark.kernels.training import train_trees
+from timbermark.kernels.workers import Workers
 
 _PARAMS = TrainParams(max_iter=2, max_leaf_nodes=4, min_samples_leaf=2)
 

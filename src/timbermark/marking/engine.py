@@ -15,10 +15,10 @@ from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State
 from timbermark.boosting.updating import update_ensemble
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
 from timbermark.estimator_checks import check_rows
+from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.rows import survives_rounding
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest

@@ -20,9 +20,9 @@ from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, rebuild_state
 from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.views import make_view, restore, view_rows
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError, StateError
 from timbermark.estimator_checks import check_weight
+from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.probing import check_equal
 from timbermark.libraries.reading import Training
 from timbermark.libraries.registry import module_of

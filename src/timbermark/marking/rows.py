@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from timbermark.boosting.binning import Bins, encode
-from timbermark.boosting.workers import Workers
+from timbermark.kernels.workers import Workers
 
 _ULPS = 4
 

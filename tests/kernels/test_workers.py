@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.boosting.watching import nobody_waits_for_ever
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.kernels.waiting import meet
+from timbermark.kernels.workers import Workers, count_threads
 
 THREADS = [1, 2, 4]
 

@@ -1,0 +1,161 @@
+"""The edit: new leaf values, so that triggers move as wanted and the other rows stay.
+
+For each output it looks for changes c of the leaves, in units of the margin, that make
+
+    Σ_rows w_r · (drift_r)² + Σ_leaves ρ_l · c_l²
+
+as small as possible among those that move the triggers as wanted; drift_r is the sum of the
+changes in the leaves that row r ends in. Every tree in turn takes the best changes with all others
+held (kernels.editing), so that later trees undo what earlier ones spilt. A trigger is a row with a
+target and a weight of its own; what it lacks after a round is added to its target for the next,
+which makes it reach the target in the limit whatever the weight is (the method of multipliers).
+The objective is convex, so that the order of trees changes the way to the answer, not the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timbermark.editing.routing import Router, Routes
+from timbermark.kernels.editing import edit_round, weigh_leaves
+from timbermark.kernels.workers import Workers
+from timbermark.trees.ensemble import Ensemble, FloatType
+
+RIDGE = 1.0
+"""What holds a leaf at its value: as much as one row of weight 1 that ends there."""
+ROUNDS = 24
+_CLOSE = 0.05
+"""A trigger within this share of its way has arrived."""
+_PULL = 2.0
+"""How much a trigger weighs at first: 1 would take it half of its way if rows did not object."""
+_STEP = 0.5
+"""The share of what is lacking that is added to the target after a round."""
+_WEIGHT_UNIT = 2.0**-20
+"""Weights are whole multiples of this: sums of them are exact, in whatever order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edit:
+    """An edited ensemble and what became of triggers and rows.
+
+    ``shift`` float64 [k, K]: how far the triggers' margins moved; ``drift`` float64 [n, K]: how far
+    the rows' did; ``rounds``: the most rounds that an output took.
+    """
+
+    ensemble: Ensemble
+    shift: np.ndarray
+    drift: np.ndarray
+    rounds: int
+
+
+def edit_leaves(
+    router: Router,
+    rows: Routes,
+    weight: np.ndarray,
+    triggers: Routes,
+    wanted: np.ndarray,
+    workers: Workers,
+    *,
+    ridge: float = RIDGE,
+    max_rounds: int = ROUNDS,
+    leaf_dtype: FloatType = "f8",
+    progress: Callable[[int], None] = lambda done: None,
+) -> Edit:
+    """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
+
+    ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
+    ``wanted`` float64 [k, K]: 0 where a trigger's margin may stay as it is, and then it may also
+    move a little. ``leaf_dtype``: what new leaf values are rounded to. ``progress`` is told how
+    many outputs are done. The result does not depend on the order of rows or the number of
+    threads; with nothing wanted it is the same ensemble.
+    """
+    e = router.ensemble
+    shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
+    changes: list[np.ndarray | None] = [None] * e.n_outputs
+    rounds = [0] * e.n_outputs
+    done = [0]
+
+    def edit_output(thread: int, c: int) -> None:
+        if wanted[:, c].any() and len(router.trees[c]):
+            changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
+                router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
+                max_rounds,
+            )  # fmt: skip
+        done[0] += 1
+        progress(done[0])
+
+    workers.drain(edit_output, e.n_outputs)
+    value = e.value.copy()
+    for c, change in enumerate(changes):
+        if change is None:
+            continue
+        column = c if value.shape[1] > 1 else 0
+        moved = np.divide(
+            change, router.factor[c], out=np.zeros(len(change)), where=router.factor[c] != 0.0
+        )
+        new = value[router.nodes[c], column] + moved
+        rounded = new.astype(np.float32).astype(np.float64) if leaf_dtype == "f4" else new
+        value[router.nodes[c], column] = np.where(
+            moved != 0.0, rounded, value[router.nodes[c], column]
+        )
+    return Edit(replace(e, value=value), shift, drift, max(rounds))
+
+
+def _edit_output(
+    router: Router,
+    c: int,
+    leaf: np.ndarray,
+    weight: np.ndarray,
+    trigger_leaf: np.ndarray,
+    wanted: np.ndarray,
+    ridge: float,
+    max_rounds: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
+    first, factor = router.first[c], router.factor[c]
+    held = np.rint(weight / _WEIGHT_UNIT) * _WEIGHT_UNIT
+    mass = np.empty(first[-1])
+    weigh_leaves(leaf, first, held, mass)
+    # Trees that count for nothing cannot move anything.
+    hold = np.where(factor != 0.0, ridge, np.inf)
+    asked = wanted != 0.0
+    room = trigger_room(first, trigger_leaf, mass, hold)
+    pull = np.where(asked & (room > 0.0), _PULL / np.maximum(room, 1e-300), 0.0)
+    drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
+    lacking = np.zeros(len(wanted))
+    order = np.arange(len(first) - 1)
+    finite = np.where(np.isfinite(hold), hold, 1e300)
+    taken = 0
+    for taken in range(1, max_rounds + 1):
+        edit_round(
+            leaf, first, order, held, mass, finite, trigger_leaf, pull, wanted + lacking, drift,
+            shift, change,
+        )  # fmt: skip
+        rest = np.where(asked, wanted - shift, 0.0)
+        if (np.abs(rest) <= _CLOSE * np.abs(wanted)).all():
+            break
+        lacking += _STEP * rest
+        order = order[::-1].copy()
+    return change, drift, shift, taken
+
+
+def trigger_room(
+    first: np.ndarray, trigger_leaf: np.ndarray, mass: np.ndarray, ridge: float | np.ndarray
+) -> np.ndarray:
+    """Return float64 [k]: how easily each trigger moves, Σ over trees of 1 / (mass + ridge).
+
+    A trigger that ends in leaves with few rows has much room. ``first`` int64 [T + 1],
+    ``trigger_leaf`` [T, k], ``mass`` float64 [leaves].
+
+    >>> leaf = np.array([[0, 1]], np.uint8)
+    >>> trigger_room(np.array([0, 2]), leaf, np.array([1.0, 3.0]), 1.0)
+    array([0.5 , 0.25])
+    """
+    ease = 1.0 / (mass + ridge)
+    room = np.zeros(trigger_leaf.shape[1])
+    for t in range(trigger_leaf.shape[0]):
+        room += ease[first[t] + trigger_leaf[t]]
+    return room

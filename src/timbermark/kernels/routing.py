@@ -1,0 +1,88 @@
+"""Sending rows down the trees of any ensemble, of whatever library, to the leaves they end in."""
+
+import numpy as np
+
+from timbermark.kernels.compile import kernel, part
+
+ROUTE = np.dtype(
+    [
+        ("threshold", np.float64),  # rows up to this go left
+        ("feature", np.int32),  # -1 at a leaf
+        ("left", np.int32),  # counted over all trees
+        ("right", np.int32),
+        ("category_set", np.int32),  # -1: compare with the threshold
+        ("leaf", np.int32),  # the number of a leaf within its tree
+        ("missing", np.int32),  # MISSING_LEFT plus what counts as missing, times two
+    ]
+)
+MISSING_LEFT = 1
+"""The bit of ``missing`` that sends missing values left."""
+_BLOCK = 64
+
+
+@part
+def is_member(values, first, last, x):
+    """Return whether the whole part of ``x`` is among ``values[first:last]``, which ascend."""
+    whole = np.trunc(x)
+    while first < last:
+        middle = (first + last) // 2
+        if values[middle] < whole:
+            first = middle + 1
+        else:
+            last = middle
+    return first < values.shape[0] and values[first] == whole
+
+
+@kernel
+def route_rows(X, start, stop, roots, nodes, offsets, values, in_set_left, zero_range, out):
+    """Find the leaf that each of the rows ``start`` to ``stop`` ends in, in every tree.
+
+    IN X float64[n, d]; IN roots int64[T]; IN nodes ROUTE[N]; IN offsets int64[S + 1], values
+    float64: the category sets, ascending within each; IN in_set_left bool: where members go; IN
+    zero_range float64: what counts as zero where zeros are missing; OUT out uint8|uint16|int32
+    [T, n]: the number of the leaf within its tree.
+    """
+    for a in range(start, stop, _BLOCK):
+        b = min(a + _BLOCK, stop)
+        for t in range(roots.shape[0]):
+            for i in range(a, b):
+                node = roots[t]
+                feature = nodes[node]["feature"]
+                while feature >= 0:
+                    x = X[i, feature]
+                    missing = nodes[node]["missing"]
+                    goes_left = x <= nodes[node]["threshold"]
+                    by_set = nodes[node]["category_set"]
+                    if by_set >= 0:
+                        if x != x:
+                            goes_left = (missing & 1) == 1
+                        else:
+                            last = offsets[by_set + 1]
+                            found = is_member(values[:last], offsets[by_set], last, x)
+                            goes_left = found == in_set_left
+                    elif x != x:
+                        if missing >> 1 == 0:
+                            goes_left = nodes[node]["threshold"] >= 0.0
+                        else:
+                            goes_left = (missing & 1) == 1
+                    elif missing >> 1 == 1 and abs(x) <= zero_range:
+                        goes_left = (missing & 1) == 1
+                    node = nodes[node]["left"] if goes_left else nodes[node]["right"]
+                    feature = nodes[node]["feature"]
+                out[t, i] = nodes[node]["leaf"]
+
+
+@kernel
+def add_leaf_values(leaf, start, stop, first, value, out):
+    """Add one output's trees to the margins of the rows ``start`` to ``stop``, tree after tree.
+
+    IN leaf uint8|uint16|int32[T, n]; IN first int64[T + 1]: where each tree's leaves begin; IN
+    value float64: of all leaves; INOUT out float64[n].
+    """
+    for a in range(start, stop, 1024):
+        b = min(a + 1024, stop)
+        for t in range(leaf.shape[0]):
+            here = leaf[t]
+            values = value[first[t] : first[t + 1]]
+            for i in range(a, b):
+                out[i] += values[here[i]]
