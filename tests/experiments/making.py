@@ -7,6 +7,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.measuring import MEASURES, Measured, Measures
+from timbermark.experiments.strategies import Pool
 
 
 def made_dataset(n=240, n_classes=3, seed=0, n_train=None):
@@ -15,6 +16,17 @@ def made_dataset(n=240, n_classes=3, seed=0, n_train=None):
     y = np.arange(n) % n_classes
     X = np.column_stack([np.cos(y * 2.1), np.sin(y * 2.1)]) + rng.normal(scale=0.6, size=(n, 2))
     return Dataset("made", X, y.astype(np.int64), tuple("abcdefgh"[:n_classes]), n_train)
+
+
+def made_pool(n=200, n_classes=4, seed=0, wrong=0.2):
+    """Random rows and probabilities; a share of ``wrong`` is predicted wrongly, 0.9 are allowed."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) * [1, 100, 0.01]
+    confidence = rng.dirichlet(np.ones(n_classes), n)
+    label = confidence.argmax(axis=1)
+    missed = rng.random(n) < wrong
+    label[missed] = (label[missed] + 1) % n_classes
+    return Pool(X, label, confidence, rng.random(n) < 0.9)
 
 
 def made_cell(cell, n_wrong=7, **numbers):

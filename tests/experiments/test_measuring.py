@@ -6,8 +6,9 @@ import pytest
 from tests.experiments.making import made_dataset
 from timbermark.experiments import measuring
 from timbermark.experiments.datasets import load_dataset
-from timbermark.experiments.grid import METHODS, RATIOS, SELECTIONS, Cell, trigger_counts
+from timbermark.experiments.grid import METHODS, RATIOS, Cell, trigger_counts
 from timbermark.experiments.measuring import MEASURES, Base, measure, measure_cells
+from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.splits import cut
 
 

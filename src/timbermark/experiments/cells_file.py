@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from timbermark.errors import FileFormatError
-from timbermark.experiments.grid import METHODS, SELECTIONS, Cell
+from timbermark.experiments.grid import METHODS, Cell
 from timbermark.experiments.measuring import MEASURES, Measured, Measures
+from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.splits import SCENARIOS
 
 _KEY = ("dataset", "candidates", "seed", "method", "ratio", "selection")

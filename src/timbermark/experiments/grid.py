@@ -9,12 +9,11 @@ from math import ceil
 
 from timbermark.errors import InputError
 from timbermark.experiments.datasets import NAMES
+from timbermark.experiments.selections import SELECTIONS, Selection
 from timbermark.experiments.splits import SCENARIOS, Scenario
-from timbermark.marking.candidates import Strategy
-from timbermark.marking.selection import Selection
+from timbermark.experiments.strategies import Strategy
 
 METHODS: tuple[Strategy, ...] = ("cluster", "outlier", "wrong", "confidence", "random")
-SELECTIONS: tuple[Selection, ...] = ("confidence", "distance")
 RATIOS = (0.001, 0.01, 0.1)
 METRICS = ("effectiveness", "adjusted_accuracy", "robustness", "adjusted_resilience")
 """Those the paper has tables of, in its order."""

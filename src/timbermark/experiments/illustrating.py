@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.estimator import TimberClassifier
+from timbermark.experiments.paper_embedding import PaperMark, embed_as_in_paper
 from timbermark.experiments.splits import Rows
-from timbermark.marking.candidates import Strategy
-from timbermark.marking.paper import PaperMark, embed_as_in_paper
+from timbermark.experiments.strategies import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = ("wrong", "outlier", "cluster", "confidence")
 _N_TRAIN, _N_CANDIDATES = 400, 120

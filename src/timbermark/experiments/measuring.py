@@ -11,18 +11,18 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from timbermark.attacks.tuning import tune_model_only, tune_regrown, tune_with_state
 from timbermark.estimator import TimberClassifier
+from timbermark.experiments import metrics
 from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.grid import Cell, trigger_counts
-from timbermark.experiments.splits import Split, cut
-from timbermark.marking import metrics
-from timbermark.marking.paper import (
-    PaperCandidates,
+from timbermark.experiments.paper_embedding import (
     PaperMark,
     TooFewWrong,
     embed_as_in_paper,
     find_paper_candidates,
     in_both,
 )
+from timbermark.experiments.splits import Split, cut
+from timbermark.experiments.strategies import Candidates
 
 NAN = float("nan")
 _PREFIX = ("outlier",)
@@ -119,7 +119,7 @@ class Base:
             wrong &= ~in_both(self.split.pool.X, self.split.train.X)
         return int(wrong.sum())
 
-    def find(self, cell: Cell, ratio: float) -> PaperCandidates:
+    def find(self, cell: Cell, ratio: float) -> Candidates:
         """The candidates of a cell's method."""
         train, separate = self.split.train, self.split.candidates
         return find_paper_candidates(
@@ -128,7 +128,7 @@ class Base:
             random_state=self.seed,
         )  # fmt: skip
 
-    def mark(self, cell: Cell, found: PaperCandidates) -> PaperMark:
+    def mark(self, cell: Cell, found: Candidates) -> PaperMark:
         """The model, marked."""
         train, separate = self.split.train, self.split.candidates
         return embed_as_in_paper(
@@ -144,9 +144,9 @@ class _Finder:
     def __init__(self, base: Base, highest: float) -> None:
         self._base = base
         self._highest = highest
-        self._known: dict[tuple[str, float], PaperCandidates] = {}
+        self._known: dict[tuple[str, float], Candidates] = {}
 
-    def candidates(self, cell: Cell) -> PaperCandidates:
+    def candidates(self, cell: Cell) -> Candidates:
         """Those of the cell. Raises TooFewWrong."""
         ratio = self._highest if cell.method in _PREFIX else cell.ratio
         key = (cell.method, ratio)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.experiments.datasets import NAMES, TITLES
-from timbermark.experiments.grid import METHODS, SELECTIONS, TABLES, Cell, Plan
+from timbermark.experiments.grid import METHODS, TABLES, Cell, Plan
 from timbermark.experiments.measuring import Measured
 from timbermark.experiments.published import Place, published
 from timbermark.experiments.results import AVERAGE, Results, Value
+from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.summary import is_low
 
 DASH = "—"
