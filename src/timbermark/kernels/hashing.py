@@ -6,7 +6,7 @@ from the root to a node knows the node's candidates.
 
 import numpy as np
 
-from timbermark.kernels.compile import inlined, wrapping
+from timbermark.kernels.compile import inlined, kernel, wrapping
 
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
@@ -21,3 +21,13 @@ def mix(key, counter):  # IN, IN
     z = (z ^ (z >> np.uint64(30))) * _MULTIPLIER_1
     z = (z ^ (z >> np.uint64(27))) * _MULTIPLIER_2
     return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def hash_rows(bits, seed, out):
+    """Hash every row: IN bits uint64[n, d]; IN seed uint64; OUT out uint64[n]."""
+    for i in range(bits.shape[0]):
+        key = seed
+        for j in range(bits.shape[1]):
+            key = mix(key ^ bits[i, j], np.uint64(j))
+        out[i] = key
