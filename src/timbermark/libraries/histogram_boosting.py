@@ -1,17 +1,17 @@
-"""HistGradientBoostingClassifier of scikit-learn: read into an Ensemble, and written back.
+"""HistGradientBoostingClassifier of scikit-learn, opened as an Ensemble and closed again.
 
 The ensemble's columns are those that the trees see. With category features scikit-learn puts these
 first, as codes 0, 1, …, and the others after them; `rows` does the same, `native_rows` undoes it.
 A category that was not seen in training is missing there, and goes where missing values go.
 
 A model's file is a ``.skops`` archive; whatever comes from one is checked as every model is in
-`read`, see `timbermark.libraries.skops_files`.
+`open`, see `timbermark.libraries.skops_files`.
 """
 
 from __future__ import annotations
 
 import copy
-import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,53 +19,48 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
+from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.histogram_columns import (
     KIND,
     categories_of,
     category_sets_of,
-    check_category_splits,
     check_columns,
     columns_of,
-    members_of,
 )
-from timbermark.libraries.node_statistics import count_and_average, order_nodes, same_nodes, span
-from timbermark.libraries.reading import Reading, Training
+from timbermark.libraries.leaf_edits import changed_leaves
+from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
-    NAME,
     TRUSTED,
-    check_ensemble,
     check_fitted,
-    check_margins,
     check_outputs,
     has_log_loss,
     is_kind,
     margins,
+    name,
     name_columns,
     refuse_form,
     refuse_rows,
-    refuse_trees,
 )
 from timbermark.libraries.skops_files import is_file
-from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
+from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.making import make_ensemble
-from timbermark.trees.validation import validate_ensemble
+from timbermark.trees.statistics import find_children, sum_leaves
 
 __all__ = [
     "KIND",
-    "NAME",
+    "close",
     "holds",
     "is_file",
     "is_model",
-    "load",
     "margins",
+    "name",
     "native_rows",
-    "read",
+    "open",
+    "open_file",
     "rows",
     "save",
-    "write",
 ]
 
-_MIN_HESSIAN = 1e-3  # a constant in scikit-learn's grower
 _NEEDED = (
     *("_baseline_prediction", "_bin_mapper", "_preprocess_X", "_preprocessor"),
     *("_loss", "classes_", "n_trees_per_iteration_", "n_features_in_"),
@@ -86,6 +81,13 @@ _TRUSTED = (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HistogramExtra:
+    """What only this adapter needs of a model: which feature each column of the trees is."""
+
+    columns: AnyArray  # [d]
+
+
 def is_model(model: object) -> bool:
     """Return whether an object is a HistGradientBoostingClassifier, fitted or not.
 
@@ -95,7 +97,7 @@ def is_model(model: object) -> bool:
     return is_kind(model, KIND)
 
 
-def holds(path: str | os.PathLike[str]) -> bool:
+def holds(path: PathLike) -> bool:
     """Return whether a skops archive holds a HistGradientBoostingClassifier.
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
@@ -103,21 +105,23 @@ def holds(path: str | os.PathLike[str]) -> bool:
     return skops_files.kind_of(path) == KIND
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model in a ``.skops`` file, checked as `read` checks it.
+def open_file(path: PathLike) -> ForeignModel:
+    """Return the model in a ``.skops`` file, checked as `open` checks it.
 
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.load(path, KIND, _TRUSTED, read)
+    return skops_files.open_file(path, KIND, _TRUSTED, open)
 
 
-def read(model: Any) -> Reading:
-    """Return a fitted model as neutral trees; ``extra["columns"]`` says which feature each is.
+def open(model: Any) -> ForeignModel:
+    """Return a fitted model as neutral trees.
 
     Raises InputError if it is not such a model, not fitted, knows one class only, uses another
     loss, or is kept in a form that is not known; StateError if its margins are not ours.
     """
+    from timbermark.libraries import histogram_boosting as adapter
+
     _check_form(model)
     native = copy.deepcopy(model)
     trees = [tree for iteration in native._predictors for tree in iteration]
@@ -145,46 +149,42 @@ def read(model: Any) -> Reading:
         gain=np.where(leaf, 0.0, nodes["gain"]),
         init=native._baseline_prediction[0],
     )
-    reading = Reading(
-        library=NAME,
+    foreign = ForeignModel(
+        library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=native.classes_.copy(),
         feature_names=None if names is None else tuple(str(names[c]) for c in columns),
-        training=Training(
-            learning_rate=float(native.learning_rate),
-            l2_regularization=float(native.l2_regularization),
-            min_hessian=_MIN_HESSIAN,
-            min_samples_leaf=int(native.min_samples_leaf),
-            max_leaf_nodes=_whole(native.max_leaf_nodes),
-            max_depth=_whole(native.max_depth),
-        ),
+        margin_scale=1.0,
+        leaf_dtype="f8",
         native=native,
+        adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
-        extra={"columns": columns},
+        extra=HistogramExtra(columns),
     )
-    check_margins(reading, native, ensemble, rows, native_rows)
-    return reading
+    check_margins(foreign, ensemble, native)
+    return foreign
 
 
-def rows(reading: Reading, X: Any) -> Reals:
+def rows(foreign: ForeignModel, X: Any) -> Reals:
     """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].
 
     Raises InputError if scikit-learn does not take ``X``.
     """
     try:
-        return np.asarray(reading.native._preprocess_X(X, reset=False), dtype=np.float64)
+        return np.asarray(foreign.native._preprocess_X(X, reset=False), dtype=np.float64)
     except (ValueError, TypeError) as error:
         refuse_rows(KIND, error)
 
 
-def native_rows(reading: Reading, rows: AnyArray) -> Any:
+def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
     """Return an ``X`` for ``predict`` that stands for rows of the ensemble, float64 [n, d].
 
     A code that no category has becomes a missing value. Returns a DataFrame if the model knows
     names of features and pandas is installed, else an array, of objects if categories are.
     """
-    native, columns = reading.native, reading.extra["columns"]
+    extra: HistogramExtra = foreign.extra
+    native, columns = foreign.native, extra.columns
     X: AnyArray = np.empty(rows.shape)
     X[:, columns] = rows
     for column, categories in zip(columns, categories_of(native), strict=False):
@@ -198,38 +198,46 @@ def native_rows(reading: Reading, rows: AnyArray) -> Any:
     return name_columns(native, X)
 
 
-def write(reading: Reading, ensemble: Ensemble) -> Any:
-    """Return a model of the type that was read, with the trees of ``ensemble``.
+def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return a model of the type that was opened, with the leaf values of ``ensemble``.
 
-    A tree whose splits and statistics are those that were read keeps all but its leaves. In others
-    the counts of inner nodes are those of their leaves (of which none counts less than 1, so that
-    every share is defined), and inner values are the means of their leaves.
-
-    Raises InputError if the ensemble is not sound or is not for this model: scikit-learn has no
-    place for other shapes, comparisons or kinds of missing values; StateError if the written
-    model's margins are not those of the ensemble.
+    Values of inner nodes move by the mean change of the leaves below them. The model counts rows
+    but keeps no hessians, so that means are by counts. A gain changes as the variance between both
+    sides of its split does. A root has the value 0, whatever its leaves are.
     """
-    validate_ensemble(ensemble)
-    _check_fits(reading, ensemble)
-    model = copy.deepcopy(reading.native)
-    old = [tree for iteration in model._predictors for tree in iteration]
-    trees = []
-    for t in range(ensemble.n_trees):
-        leaf_values = ensemble.value[span(ensemble, t), 0] * ensemble.tree_weight[t]
-        if t < len(old) and _same_splits(reading.ensemble, ensemble, t):
-            leaf = old[t].nodes["is_leaf"].astype(bool)
-            old[t].nodes["value"][leaf] = leaf_values[leaf]
-            trees.append(old[t])
-        else:
-            trees.append(_build(model, ensemble, t, leaf_values, type(old[0]), old[0].nodes.dtype))
-    step = ensemble.n_outputs
-    model._predictors = [trees[i : i + step] for i in range(0, len(trees), step)]
-    model._baseline_prediction = ensemble.init.reshape(1, -1).copy()
-    check_margins(reading, model, ensemble, rows, native_rows)
+    old = foreign.ensemble
+    model = copy.deepcopy(foreign.native)
+    rate = float(foreign.native.learning_rate)
+    (before, spread), (after, new_spread) = (_means_and_spreads(e, rate) for e in (old, ensemble))
+    start, inner = ensemble.tree_start, ensemble.left >= 0
+    changed = np.unique(
+        np.searchsorted(start, np.flatnonzero(changed_leaves(old, ensemble)), side="right") - 1
+    )
+    trees = [tree for iteration in model._predictors for tree in iteration]
+    for number in changed.tolist():
+        at = slice(int(start[number]), int(start[number + 1]))
+        nodes, split = trees[number].nodes, inner[at]
+        nodes["value"][1:][split[1:]] += (after - before)[at][1:][split[1:]]
+        nodes["value"][~split] = ensemble.value[at, 0][~split]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            gain = nodes["gain"][split] * (new_spread[at] / spread[at])[split]
+        known = np.isfinite(gain) & (gain >= 0)
+        nodes["gain"][split] = np.where(known, gain, nodes["gain"][split])
     return model
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def _means_and_spreads(e: Ensemble, rate: float) -> tuple[Reals, Reals]:
+    """Return the mean weight below each node by counts, and the variance between its children."""
+    leaf = e.left < 0
+    count = sum_leaves(e, np.where(leaf, e.count, 0.0))
+    total = sum_leaves(e, np.where(leaf, e.count * e.value[:, 0] / rate, 0.0))
+    mean = np.divide(total, count, out=np.zeros(e.n_nodes), where=count > 0)
+    left, right = (np.where(leaf, 0, side) for side in find_children(e))
+    share = np.divide(count[left] * count[right], count, out=np.zeros(e.n_nodes), where=count > 0)
+    return mean, np.where(leaf, 0.0, share * (mean[left] - mean[right]) ** 2)
+
+
+def save(model: Any, path: PathLike) -> None:
     """Write a model to a ``.skops`` file.
 
     The scorer of early stopping is left out, which only continued training would need.
@@ -283,63 +291,3 @@ def _check_tree(tree: Any) -> None:
     by_category = (nodes["is_categorical"] != 0) & (nodes["is_leaf"] == 0)
     if (nodes["bitset_idx"][by_category] >= len(bits)).any():
         refuse_form(KIND, "a node names a category set that does not exist")
-
-
-def _check_fits(reading: Reading, ensemble: Ensemble) -> None:
-    check_ensemble(reading.ensemble, ensemble, KIND)
-    inner = (ensemble.left >= 0) & (ensemble.category_set < 0)
-    if not np.isin(ensemble.missing_kind[inner], (MISSING_NAN, MISSING_NONE)).all():
-        refuse_trees(KIND, "zeros count as missing")
-    check_category_splits(reading.native, ensemble)
-
-
-def _same_splits(old: Ensemble, new: Ensemble, tree: int) -> bool:
-    """Return whether all but the values of a tree is the same."""
-    names = ("feature", "threshold", "left", "right", "missing_left", "missing_kind")
-    if not same_nodes(old, new, tree, (*names, "count", "gain")):
-        return False
-    mine, given = span(old, tree), span(new, tree)
-    sets = (old.category_set[mine] >= 0, new.category_set[given] >= 0)
-    return np.array_equal(*sets) and all(
-        np.array_equal(members_of(old, mine.start + node), members_of(new, given.start + node))
-        for node in np.flatnonzero(sets[0]).tolist()
-    )
-
-
-def _build(
-    model: Any, e: Ensemble, tree: int, leaf_values: Reals, kind: type, dtype: np.dtype[Any]
-) -> Any:
-    """Return a new tree of scikit-learn's ``kind`` for one of the ensemble."""
-    at = span(e, tree)
-    left, right, feature = e.left[at], e.right[at], e.feature[at]
-    leaf, by_category = left < 0, e.category_set[at] >= 0
-    nodes = np.zeros(len(left), dtype=dtype)
-    order, depth = order_nodes(left, right)
-    count, value = count_and_average(order, left, right, e.count[at], leaf_values)
-    nodes["value"], nodes["count"], nodes["depth"] = value, count, depth
-    nodes["gain"] = np.where(leaf, -1.0, np.where(np.isfinite(e.gain[at]), e.gain[at], 0.0))
-    nodes["is_leaf"], nodes["is_categorical"] = leaf, by_category
-    nodes["left"], nodes["right"] = np.where(leaf, 0, left), np.where(leaf, 0, right)
-    nodes["feature_idx"] = np.where(leaf, 0, feature)
-    nodes["num_threshold"] = np.where(leaf | by_category, 0.0, e.threshold[at])
-    # Where nothing is missing NaN counts as 0, which is a side known beforehand.
-    as_zero = (e.missing_kind[at] == MISSING_NONE) & ~by_category
-    nodes["missing_go_to_left"] = ~leaf & np.where(
-        as_zero, e.threshold[at] >= 0.0, e.missing_left[at]
-    )
-    for node in np.flatnonzero(~leaf & ~by_category).tolist():
-        # Only continued training looks at bins; the nearest one below is as good as it gets.
-        edges, edge = model._bin_mapper.bin_thresholds_[feature[node]], e.threshold[at][node]
-        below = len(edges) if edge == np.inf else np.searchsorted(edges, edge, side="right") - 1
-        nodes["bin_threshold"][node] = max(int(below), 0)
-    bits = np.zeros((np.count_nonzero(by_category), _WORDS * 32), dtype=np.uint8)
-    for number, node in enumerate(np.flatnonzero(by_category).tolist()):
-        nodes["bitset_idx"][node] = number
-        bits[number, members_of(e, at.start + node)] = 1
-    words = np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32)
-    # A category's bin has its code as number, so that both sets are the same.
-    return kind(nodes, words.copy(), words)
-
-
-def _whole(number: Any) -> int | None:
-    return None if number is None else int(number)

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags
-from timbermark.errors import InputError
 from timbermark.libraries.scikit_learn import refuse_form
-from timbermark.trees.ensemble import Ensemble
 
 KIND = "HistGradientBoostingClassifier"
 
@@ -34,13 +32,6 @@ def categories_of(model: Any) -> list[AnyArray]:
         missing = len(categories) and categories[-1] != categories[-1]
         found.append(categories[:-1] if missing else categories)
     return found
-
-
-def members_of(ensemble: Ensemble, node: int) -> AnyArray:
-    """Return the categories in the set of a node that splits by them, int32, ascending."""
-    number = ensemble.category_set[node]
-    first, last = ensemble.category_offsets[number : number + 2]
-    return ensemble.category_values[first:last]
 
 
 def category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tuple[int, ...]]]:
@@ -91,18 +82,3 @@ def check_columns(model: Any) -> None:
     for feature, categories in enumerate(categories_of(model)):
         if not np.array_equal(mapper.bin_thresholds_[feature], np.arange(len(categories))):
             refuse_form(KIND, f"its trees know other categories of column {feature}")
-
-
-def check_category_splits(model: Any, ensemble: Ensemble) -> None:
-    """Raise InputError if a split asks for categories that its column does not have."""
-    sizes = np.zeros(ensemble.n_features, dtype=np.int64)
-    categories = categories_of(model)
-    sizes[: len(categories)] = [len(c) for c in categories]
-    for node in np.flatnonzero(ensemble.category_set >= 0).tolist():
-        feature, members = ensemble.feature[node], members_of(ensemble, node)
-        if feature >= len(categories) or members.max(initial=-1) >= sizes[feature]:
-            raise InputError(
-                f"A split of column {feature} asks for category {members.max(initial=0)}, which "
-                f"it does not have.",
-                hint="give the ensemble that was read, with other leaves or subtrees.",
-            )

@@ -1,17 +1,24 @@
-"""Rows that ask a tree model awkward questions, and the comparison of two sets of margins."""
+"""Rows that ask a tree model awkward questions, and the comparison of its margins with ours."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from timbermark.dtypes import Reals
 from timbermark.errors import StateError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 
 _MOST_ROWS = 512
+_N_PROBES = 256
+_SINGLE_ROWS = 5  # how many of them are also asked one by one
 
 
-def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> np.ndarray:
-    """float64[n, d]: rows on, just below and just above the ensemble's thresholds, some missing.
+def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> Reals:
+    """Return rows on, just below and just above the ensemble's thresholds, some missing, [n, d].
 
     Values of category features are categories that occur in its sets, and some that do not.
 
@@ -53,7 +60,21 @@ def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> np.ndarr
     return rows
 
 
-def check_equal(ours: np.ndarray, theirs: np.ndarray, library: str) -> None:
+def check_margins(foreign: ForeignModel, ensemble: Ensemble, model: Any) -> None:
+    """Raise StateError unless a model's margins are those of an ensemble, bit for bit.
+
+    ``model`` is of the foreign model's library. It is asked for many rows at once and for single
+    ones, which some libraries predict in another way.
+    """
+    adapter = foreign.adapter
+    X = adapter.native_rows(foreign, probe_rows(ensemble, n_rows=_N_PROBES))
+    ours = reference.margins(ensemble, adapter.rows(foreign, X)).astype(np.float64)
+    check_equal(ours, adapter.margins(model, X), adapter.name)
+    for i in range(_SINGLE_ROWS):
+        check_equal(ours[i : i + 1], adapter.margins(model, X[i : i + 1]), adapter.name)
+
+
+def check_equal(ours: Reals, theirs: Reals, library: str) -> None:
     """Raise StateError unless two sets of margins are equal bit for bit."""
     hint = "nothing was written; please report the model's parameters and versions."
     if ours.shape != theirs.shape:

@@ -1,10 +1,6 @@
-"""Which library a model or a file belongs to, and model files that are written whole or not at all.
+"""Open, close, load and save models of any supported library.
 
-The modules of the libraries are imported only when something looks like theirs. Beyond what
-`timbermark.libraries.reading` says, a module may have two more functions, used here if it has them:
-
-- ``native_rows(reading, rows) -> X``: the inverse of ``rows``, an X that ``predict`` takes;
-- ``holds(path) -> bool``: whether a file is its own, where its beginning cannot tell.
+The adapters are imported only when something looks like theirs, and so are the libraries.
 """
 
 from __future__ import annotations
@@ -14,15 +10,14 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from types import ModuleType
-from typing import IO, Any, NoReturn
-
-import numpy as np
+from typing import IO, Any, NoReturn, cast
 
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import atomic_write
-from timbermark.libraries.probing import check_equal, probe_rows
-from timbermark.trees import reference
+from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
+from timbermark.libraries.leaf_edits import check_edit
+from timbermark.libraries.probing import check_margins
+from timbermark.trees.ensemble import Ensemble
 
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram_boosting", "gradient_boosting")
 
@@ -50,64 +45,53 @@ _HEAD = 1 << 16
 _PICKLE_HEADS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"ccopy_reg\n")
 _PACKED_HEADS = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF0x")
 _ZLIB_HEADS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-_N_PROBES = 256
-_SINGLE_ROWS = 5  # how many of them are also asked one by one
 
 
-def module_of(model: object) -> ModuleType:
-    """Return the module of the library that a model belongs to.
+def open(source: Any) -> ForeignModel:
+    """Return a model as neutral trees, with a copy of it; the model itself is not touched.
 
-    Raises InputError, with a sentence of its own for regressors and for models around models, if it
-    belongs to none.
+    ``source`` is a fitted model, or the path of a file of its library.
 
-    >>> module_of("a text")
+    Raises InputError if the model is not fitted or not supported; FileFormatError if the file is
+    damaged, foreign or not supported; MissingLibraryError if its library is not installed; OSError
+    if the file cannot be opened.
+
+    >>> open(7)
     Traceback (most recent call last):
-    timbermark.errors.InputError: str is not a supported model. Hint: supported are XGBClassifier \
+    timbermark.errors.InputError: int is not a supported model. Hint: supported are XGBClassifier \
 and Booster of xgboost, LGBMClassifier and Booster of lightgbm, CatBoostClassifier of catboost, \
 HistGradientBoostingClassifier and GradientBoostingClassifier of scikit-learn.
     """
-    _refuse_numbers(model)
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    for name in LIBRARIES:
-        if _PACKAGES[name] in packages:
-            module = _import(name)
-            if module.is_model(model):
-                return module
-    _refuse_model(model)
+    if isinstance(source, str | os.PathLike):
+        return adapter_of_file(source).open_file(source)
+    return adapter_of(source).open(source)
 
 
-def module_of_file(path: str | os.PathLike[str]) -> ModuleType:
-    """Return the module of the library whose model is in a file, by what the file holds.
+def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return a new model of the same type with the leaf values of ``ensemble``.
 
-    Raises FileFormatError if it is none of theirs, with a sentence of its own for pickles, which
-    are never read; OSError if it cannot be opened.
+    Everything else stays, trees after the best iteration included; the statistics of inner nodes
+    follow the leaves by the library's own formula. Margins are those of
+    `timbermark.trees.reference`, bit for bit, which is checked on awkward rows.
+
+    Raises InputError if anything but leaf values differs from the foreign model's ensemble, or a
+    value cannot be held by the library; StateError if the new model predicts something else.
     """
-    with open(path, "rb") as file:
-        head = file.read(_HEAD)
-    name = os.fspath(path)
-    if not head:
-        raise FileFormatError(f"{name} is empty.", hint="get it again from where it came.")
-    _refuse_pickle(head, name)
-    for library in LIBRARIES:
-        module = _import(library)
-        if module.is_file(head) and (not hasattr(module, "holds") or module.holds(path)):
-            return module
-    hint = f"supported are {_FILES}."
-    if head.startswith(b"timbermark "):
-        hint = "it is timbermark's own, for timbermark.load."
-    raise FileFormatError(f"{name} is not a model file of a supported library.", hint=hint)
+    check_edit(foreign, ensemble)
+    model = foreign.adapter.close(foreign, ensemble)
+    check_margins(foreign, ensemble, model)
+    return model
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load(path: PathLike) -> Any:
     """Return the model in a library's file.
 
-    Raises FileFormatError if it is not a supported model file, MissingLibraryError if the library
-    is not installed, OSError if the file cannot be opened.
+    Raises what `open` raises for a path.
     """
-    return module_of_file(path).load(path)
+    return open(os.fspath(path)).native
 
 
-def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save(model: Any, path: PathLike, overwrite: bool = False) -> None:
     """Write a model to its library's own file, in the format that ``path`` ends in.
 
     The file is written beside its place, read back by the library and asked: only if its margins
@@ -118,43 +102,86 @@ def save_model(model: Any, path: str | os.PathLike[str], *, overwrite: bool = Fa
     the system refuses.
     """
     target = Path(path)
-    module = module_of(model)
+    adapter = adapter_of(model)
     if not overwrite and target.exists() and not target.is_dir():
         raise InputError(f"{target} exists.", hint="give another name, or ask to overwrite it.")
-    reading = module.read(model)
+    foreign = adapter.open(model)
 
     def write(file: IO[bytes]) -> None:
         with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=target.parent) as folder:
             # Libraries choose the format by the end of the name.
             draft = Path(folder) / target.name
-            module.save(model, draft)
-            _check_margins(module, reading, module.load(draft))
-            with open(draft, "rb") as written:
+            adapter.save(model, draft)
+            check_margins(foreign, foreign.ensemble, adapter.open_file(draft).native)
+            with draft.open("rb") as written:
                 shutil.copyfileobj(written, file)
 
     atomic_write(target, write)
 
 
-def _check_margins(module: ModuleType, reading: Any, model: Any) -> None:
-    """Raise StateError unless a model's margins are those of a reading."""
-    # Thresholds beyond float32 are asked as infinities, which is no reason for a warning.
-    with np.errstate(over="ignore"):
-        probes: Any = probe_rows(reading.ensemble, n_rows=_N_PROBES)
-    X = module.native_rows(reading, probes) if hasattr(module, "native_rows") else probes
-    ours = reference.margins(reading.ensemble, module.rows(reading, X))
-    check_equal(ours, module.margins(model, X), module.NAME)
-    for i in range(_SINGLE_ROWS):
-        check_equal(ours[i : i + 1], module.margins(model, X[i : i + 1]), module.NAME)
+def is_supported(model: object) -> bool:
+    """Return whether an object is a model of a supported library, fitted or not.
+
+    >>> is_supported("a text")
+    False
+    """
+    return _find_adapter(model) is not None and not _gives_numbers(model)
 
 
-def _import(library: str) -> ModuleType:
-    return importlib.import_module(f"timbermark.libraries.{library}")
+def adapter_of(model: object) -> Adapter:
+    """Return the adapter of the library that a model belongs to.
+
+    Raises InputError, with a sentence of its own for regressors and for models around models, if it
+    belongs to none.
+    """
+    if _gives_numbers(model):
+        raise InputError(
+            f"{type(model).__name__} gives numbers, not labels.", hint="give a classifier."
+        )
+    adapter = _find_adapter(model)
+    if adapter is None:
+        _refuse_model(model)
+    return adapter
 
 
-def _refuse_numbers(model: object) -> None:
-    name = type(model).__name__
-    if any(c.__name__.endswith(("Regressor", "Ranker")) for c in type(model).__mro__):
-        raise InputError(f"{name} gives numbers, not labels.", hint="give a classifier.")
+def adapter_of_file(path: PathLike) -> Adapter:
+    """Return the adapter of the library whose model is in a file, by what the file holds.
+
+    Raises FileFormatError if it is none of theirs, with a sentence of its own for pickles, which
+    are never read; OSError if it cannot be opened.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD)
+    name = os.fspath(path)
+    if not head:
+        raise FileFormatError(f"{name} is empty.", hint="get it again from where it came.")
+    _refuse_pickle(head, name)
+    for library in LIBRARIES:
+        adapter = _import(library)
+        if adapter.is_file(head) and adapter.holds(path):
+            return adapter
+    hint = f"supported are {_FILES}."
+    if head.startswith(b"timbermark "):
+        hint = "it is timbermark's own, for timbermark.load."
+    raise FileFormatError(f"{name} is not a model file of a supported library.", hint=hint)
+
+
+def _find_adapter(model: object) -> Adapter | None:
+    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
+    for name in LIBRARIES:
+        if _PACKAGES[name] in packages:
+            adapter = _import(name)
+            if adapter.is_model(model):
+                return adapter
+    return None
+
+
+def _import(library: str) -> Adapter:
+    return cast(Adapter, importlib.import_module(f"timbermark.libraries.{library}"))
+
+
+def _gives_numbers(model: object) -> bool:
+    return any(c.__name__.endswith(("Regressor", "Ranker")) for c in type(model).__mro__)
 
 
 def _refuse_model(model: object) -> NoReturn:

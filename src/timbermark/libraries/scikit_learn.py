@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.probing import check_equal, probe_rows
-from timbermark.libraries.reading import Reading
-from timbermark.trees import reference
-from timbermark.trees.ensemble import Ensemble
 
-NAME = "scikit-learn"
+name = "scikit-learn"
 # Types in the files of both, beyond what skops trusts by itself; some only its newer versions do.
 TRUSTED = (
     "sklearn._loss.loss.HalfBinomialLoss",
@@ -30,11 +26,6 @@ TRUSTED = (
 
 _LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
 _LOSS_OF_MANY = "HalfMultinomialLoss"
-_FIXED = (
-    *("n_features", "n_outputs", "objective", "categories_go", "init_last", "scale"),
-    *("strict", "input_dtype", "sum_dtype", "zero_is_positive"),
-)
-_SINGLE_ROWS = 3  # how many probes are also asked one by one
 
 
 def is_kind(model: object, kind: str) -> bool:
@@ -94,58 +85,11 @@ def name_columns(model: Any, X: AnyArray) -> Any:
     return X
 
 
-def check_margins(
-    reading: Reading,
-    model: Any,
-    ensemble: Ensemble,
-    rows: Callable[[Reading, Any], Reals],
-    native_rows: Callable[[Reading, AnyArray], Any],
-) -> None:
-    """Raise StateError unless a model's margins are those of the ensemble, bit for bit.
-
-    ``rows`` and ``native_rows`` are those of the model's module.
-    """
-    # Thresholds beyond float32 are asked as infinities, which is no reason for a warning.
-    with np.errstate(over="ignore"):
-        X = native_rows(reading, probe_rows(ensemble, n_rows=128))
-    ours = reference.margins(ensemble, rows(reading, X))
-    check_equal(ours, margins(model, X), NAME)
-    for i in range(_SINGLE_ROWS):
-        check_equal(ours[i : i + 1], margins(model, X[i : i + 1]), NAME)
-
-
-def check_ensemble(old: Ensemble, new: Ensemble, kind: str, free: Collection[str] = ()) -> None:
-    """Raise InputError if a model that was read as ``old`` has no place for what ``new`` says.
-
-    ``free`` names fields that may differ, since they say nothing of such a model.
-    """
-    for name in (name for name in _FIXED if name not in free):
-        mine, given = getattr(old, name), getattr(new, name)
-        if mine != given:
-            raise InputError(
-                f"{name}={given!r}, but a {kind} needs {mine!r}.",
-                hint="start from the ensemble that was read.",
-            )
-    turns = np.arange(new.n_trees) % new.n_outputs
-    if not (new.n_trees and turns[-1] == new.n_outputs - 1):
-        refuse_trees(kind, f"{new.n_trees} trees are not whole iterations")
-    if new.value.shape[1] != 1 or not np.array_equal(new.tree_output, turns):
-        refuse_trees(kind, "its trees do not take turns over the classes")
-
-
 def refuse_rows(kind: str, error: Exception) -> NoReturn:
     """Raise InputError for rows that scikit-learn does not take."""
     raise InputError(
         f"{kind} does not take these rows ({error}).", hint="give what predict takes."
     ) from error
-
-
-def refuse_trees(kind: str, reason: str) -> NoReturn:
-    """Raise InputError for an ensemble that cannot be written."""
-    raise InputError(
-        f"A {kind} cannot hold this ensemble: {reason}.",
-        hint="start from the ensemble that was read.",
-    )
 
 
 def refuse_form(kind: str, reason: str) -> NoReturn:

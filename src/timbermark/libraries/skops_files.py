@@ -1,8 +1,8 @@
 """Files of scikit-learn's models: ``.skops`` archives, which run no code when they are read.
 
 `is_file` knows any such archive by its beginning, `kind_of` looks inside for the type of its model.
-skops checks types only, and scikit-learn follows a tree's child numbers without looking; so `load`
-has whatever comes from a file checked node by node before it predicts anything.
+skops checks types only, and scikit-learn follows a tree's child numbers without looking; so
+`open_file` has whatever comes from a file checked node by node before it predicts anything.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.files.limits import most_unpacked
+from timbermark.libraries.contract import ForeignModel, PathLike
 
 _HEAD = re.compile(rb"PK\x03\x04.{26}(?:schema\.json|[0-9a-f-]+\.(?:npy|npz|bin))", re.DOTALL)
 _OLDEST = (0, 15)  # earlier ones call functions of numpy.random that a file names
@@ -33,7 +34,7 @@ def is_file(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
-def kind_of(path: str | os.PathLike[str]) -> str:
+def kind_of(path: PathLike) -> str:
     """Return the type of the object in a skops archive, without building it.
 
     A type of scikit-learn is named as it is, any other one after its module.
@@ -43,16 +44,16 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return _kind_in(Path(path).read_bytes(), os.fspath(path))
 
 
-def load(
-    path: str | os.PathLike[str],
+def open_file(
+    path: PathLike,
     kind: str,
     trusted: Iterable[str],
-    check: Callable[[Any], object],
-) -> Any:
-    """Return the model of type ``kind`` in a ``.skops`` file.
+    open_model: Callable[[Any], ForeignModel],
+) -> ForeignModel:
+    """Return the model of type ``kind`` in a ``.skops`` file, opened by ``open_model``.
 
-    ``trusted``: types that may be built, beyond those that skops trusts by itself. ``check`` is
-    given the model, and raises if it is not sound.
+    ``trusted``: types that may be built, beyond those that skops trusts by itself. ``open_model``
+    raises if the model is not sound.
 
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
@@ -63,19 +64,17 @@ def load(
         raise FileFormatError(f"{name} holds a {found}, not a {kind}.", hint="give another file.")
     skops_io = _skops("to read a .skops file")
     try:
-        model = skops_io.loads(data, trusted=list(trusted))
-        check(model)
+        return open_model(skops_io.loads(data, trusted=list(trusted)))
     except Exception as error:  # a hostile file can make any constructor raise anything
         raise FileFormatError(
             f"{name} does not hold a sound {kind} ({getattr(error, 'message', error)}).",
             hint="it may be of another version of scikit-learn; if not, do not trust it.",
         ) from error
-    return model
 
 
 def save(
     model: Any,
-    path: str | os.PathLike[str],
+    path: PathLike,
     kind: str,
     strip: Callable[[Any], Any] | None = None,
 ) -> None:

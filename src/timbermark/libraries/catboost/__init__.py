@@ -1,22 +1,26 @@
-"""CatBoost classifiers: read, written back and kept in their own files, bit for bit.
+"""CatBoost classifiers, opened, closed and kept in their own files, bit for bit."""
 
-`timbermark.libraries.reading` says what each function is for.
-"""
-
-from timbermark.libraries.catboost.files import is_file, load, save
-from timbermark.libraries.catboost.reading import NAME, is_model, margins, native_rows, read, rows
-from timbermark.libraries.catboost.writing import conform, write
+from timbermark.libraries.catboost.files import holds, is_file, open_file, save
+from timbermark.libraries.catboost.models import (
+    close,
+    is_model,
+    margins,
+    name,
+    native_rows,
+    open,
+    rows,
+)
 
 __all__ = [
-    "NAME",
-    "conform",
+    "close",
+    "holds",
     "is_file",
     "is_model",
-    "load",
     "margins",
+    "name",
     "native_rows",
-    "read",
+    "open",
+    "open_file",
     "rows",
     "save",
-    "write",
 ]

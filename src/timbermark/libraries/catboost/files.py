@@ -13,8 +13,14 @@ import numpy as np
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.catboost.cbm import MAGIC, pack, unpack
 from timbermark.libraries.catboost.json_file import KEYS, clean_json, rewrite_exactly
-from timbermark.libraries.catboost.reading import find_loss, is_known_loss, serialize
+from timbermark.libraries.catboost.models import (
+    find_loss,
+    is_known_loss,
+    open_contents,
+    serialize,
+)
 from timbermark.libraries.catboost.soundness import MEAN_TYPES, check_contents, ctr_key
+from timbermark.libraries.contract import ForeignModel, PathLike
 
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(?:' + "|".join(KEYS).encode() + rb')"\s*:')
 _HINT = "write it again with CatBoost's save_model."
@@ -29,14 +35,24 @@ def is_file(head: bytes) -> bool:
     return head.startswith(MAGIC) or _JSON_HEAD.match(head) is not None
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model in a file: a CatBoostClassifier, or a CatBoost if its loss is another's.
+def holds(path: PathLike) -> bool:
+    """Return True: the beginning of a file is enough to tell.
+
+    >>> holds("model.cbm")
+    True
+    """
+    return True
+
+
+def open_file(path: PathLike) -> ForeignModel:
+    """Return the model in a file, a CatBoostClassifier, as neutral trees.
 
     CatBoost itself sees only what was checked before: it trusts the numbers in a file and would
     end the process.
 
-    Raises FileFormatError if the file is damaged, has an unknown layout or features of text or
-    embeddings; MissingLibraryError if CatBoost is not installed; OSError if it cannot be opened.
+    Raises FileFormatError if the file is damaged, has an unknown layout, features of text or
+    embeddings, or does not hold a supported classifier;
+    MissingLibraryError if CatBoost is not installed; OSError if it cannot be opened.
     """
     catboost = _import_catboost("to load a CatBoost model")
     name, data = os.fspath(path), Path(path).read_bytes()
@@ -44,13 +60,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         contents = unpack(data, name)
         check_contents(contents, name)
         # Written anew, so that it holds no offset but ours.
-        return _load_checked(catboost, pack(contents), "cbm", name)
+        return _open_checked(catboost, pack(contents), "cbm", name)
     if not is_file(data[:256]):
         raise FileFormatError(f"{name} is not a file of CatBoost.", _HINT)
-    return _load_checked(catboost, clean_json(data, name), "json", name)
+    return _open_checked(catboost, clean_json(data, name), "json", name)
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Any, path: PathLike) -> None:
     """Write CatBoost's own file: JSON if ``path`` ends in .json, else binary.
 
     Numbers in a JSON file stand in such digits that CatBoost reads back what was written.
@@ -76,7 +92,7 @@ def _import_catboost(purpose: str) -> Any:
     return catboost
 
 
-def _load_checked(catboost: Any, data: bytes, form: str, name: str) -> Any:
+def _open_checked(catboost: Any, data: bytes, form: str, name: str) -> ForeignModel:
     with tempfile.TemporaryDirectory() as folder:
         checked = Path(folder) / f"model.{form}"
         checked.write_bytes(data)
@@ -87,10 +103,11 @@ def _load_checked(catboost: Any, data: bytes, form: str, name: str) -> Any:
             check_contents(contents, name)
             if is_known_loss(find_loss(contents)):
                 model = catboost.CatBoostClassifier().load_model(str(checked), format=form)
-            model.classes_  # noqa: B018 - the first to read what the file says of classes
-            return model
+            return open_contents(model, model, contents)
         except FileFormatError:
             raise
+        except InputError as error:
+            raise FileFormatError(f"{name}: {error.message}", error.hint) from None
         except Exception as error:  # whatever CatBoost says, the file is the reason
             reason = " ".join(str(error).split()) or type(error).__name__
             raise FileFormatError(f"CatBoost cannot load {name}: {reason[:200]}", _HINT) from None

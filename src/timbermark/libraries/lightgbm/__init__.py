@@ -1,20 +1,35 @@
-"""LightGBM: `Booster`, `LGBMClassifier` and text model files; see `timbermark.libraries.reading`.
+"""LightGBM: `Booster`, `LGBMClassifier` and text model files.
 
-`text` takes the library's text apart and prints it again, `trees` turns its arrays into an ensemble
-and back, `models` does the rest. Nothing that was not checked here ever reaches the library, which
-ends the process on a file with a wrong length in it.
+`text` takes the library's text apart and prints it again, `trees` turns its arrays into an
+ensemble, `statistics` and `order` let the rest of a tree follow its leaves, `models` does the rest.
+Nothing that was not checked here ever reaches the library, which ends the process on a file with a
+wrong length in it.
 """
 
 from timbermark.libraries.lightgbm.models import (
-    NAME,
+    close,
+    holds,
     is_file,
     is_model,
-    load,
     margins,
-    read,
+    name,
+    native_rows,
+    open,
+    open_file,
     rows,
     save,
-    write,
 )
 
-__all__ = ["NAME", "is_file", "is_model", "load", "margins", "read", "rows", "save", "write"]
+__all__ = [
+    "close",
+    "holds",
+    "is_file",
+    "is_model",
+    "margins",
+    "name",
+    "native_rows",
+    "open",
+    "open_file",
+    "rows",
+    "save",
+]

@@ -12,13 +12,14 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Offsets, Reals
 from timbermark.errors import FileFormatError
 
-_OF_SPLITS = (
+OF_SPLITS = (
     *("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"),
     *("internal_value", "internal_weight", "internal_count"),
 )
-_OF_LEAVES = ("leaf_value", "leaf_weight", "leaf_count")
+OF_LEAVES = ("leaf_value", "leaf_weight", "leaf_count")
 _OF_TREES = ("num_leaves", "num_cat", "cat_boundaries", "cat_threshold", "is_linear", "shrinkage")
-_KEYS = {*_OF_SPLITS, *_OF_LEAVES, *_OF_TREES}
+_KEYS = {*OF_SPLITS, *OF_LEAVES, *_OF_TREES}
+BY_CATEGORY = 1  # the bit of decision_type that says so
 _LINEAR_KEYS = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
 
 
@@ -128,11 +129,11 @@ def print_blocks(blocks: Blocks) -> list[str]:
 
     Every number is as short as it can be without becoming another when it is read.
     """
-    split, leaf = _starts(blocks.num_leaves - 1), _starts(blocks.num_leaves)
-    bound = _starts(np.where(blocks.num_cat > 0, blocks.num_cat + 1, 0))
-    word = _starts(blocks.n_words)
-    by_split = {key: list(map(repr, getattr(blocks, key).tolist())) for key in _OF_SPLITS}
-    by_leaf = {key: list(map(repr, getattr(blocks, key).tolist())) for key in _OF_LEAVES}
+    split, leaf = starts(blocks.num_leaves - 1).tolist(), starts(blocks.num_leaves).tolist()
+    bound = starts(np.where(blocks.num_cat > 0, blocks.num_cat + 1, 0)).tolist()
+    word = starts(blocks.n_words).tolist()
+    by_split = {key: list(map(repr, getattr(blocks, key).tolist())) for key in OF_SPLITS}
+    by_leaf = {key: list(map(repr, getattr(blocks, key).tolist())) for key in OF_LEAVES}
     bounds, words = blocks.cat_boundaries.tolist(), blocks.cat_threshold.tolist()
     trees = []
     for number, (n_leaves, n_cat, shrinkage) in enumerate(
@@ -144,8 +145,8 @@ def print_blocks(blocks: Blocks) -> list[str]:
         )
     ):
         lines = [f"Tree={number}", f"num_leaves={n_leaves}", f"num_cat={n_cat}"]
-        for starts, columns in ((split, by_split), (leaf, by_leaf)):
-            first, last = starts[number], starts[number + 1]
+        for place, columns in ((split, by_split), (leaf, by_leaf)):
+            first, last = place[number], place[number + 1]
             lines += [f"{key}={' '.join(column[first:last])}" for key, column in columns.items()]
         if n_cat:
             first, last = bound[number], bound[number + 1]
@@ -203,6 +204,10 @@ def _count(value: str) -> int:
     return value.count(" ") + 1 if value else 0
 
 
-def _starts(sizes: Offsets) -> list[int]:
-    starts: list[int] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64).tolist()
-    return starts
+def starts(sizes: Offsets) -> Offsets:
+    """Return where each of several pieces begins, and where the last one ends, int64 [n + 1].
+
+    >>> starts(np.array([2, 3]))
+    array([0, 2, 5])
+    """
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

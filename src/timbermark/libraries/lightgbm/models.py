@@ -1,13 +1,12 @@
-"""LightGBM's models: which they are, what they predict, and how they are read and written."""
+"""LightGBM's models: which they are, what they predict, and how they are opened and closed."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,18 +14,29 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
+from timbermark.libraries.lightgbm.order import keep_best_first
+from timbermark.libraries.lightgbm.statistics import edit_leaves
 from timbermark.libraries.lightgbm.tables import to_numbers
 from timbermark.libraries.lightgbm.text import Frame, parse_text, print_text
-from timbermark.libraries.lightgbm.trees import from_ensemble, to_ensemble, with_finite_statistics
-from timbermark.libraries.reading import Reading, Training
+from timbermark.libraries.lightgbm.trees import to_ensemble, with_finite_statistics
 from timbermark.trees.ensemble import Ensemble
 
-NAME = "LightGBM"
+name = "LightGBM"
 
 _MODELS = frozenset({"Booster", "CVBooster", "LGBMModel"})
 # LightGBM writes one format only, and these endings promise another.
 _OTHER_FORMATS = frozenset({".json", ".onnx", ".pkl", ".pickle", ".joblib"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LightGBMExtra:
+    """What only this adapter needs of a model: its text, taken apart."""
+
+    frame: Frame
+    blocks: Blocks  # all trees, also those that predict does not use
 
 
 def is_model(model: object) -> bool:
@@ -47,8 +57,17 @@ def is_file(head: bytes) -> bool:
     return head.startswith((b"tree\nversion=", b"tree\r\nversion="))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Return the `Booster` in a text file, whose labels are 0, 1, ….
+def holds(path: PathLike) -> bool:
+    """Return True: the beginning of a file is enough to tell.
+
+    >>> holds("model.txt")
+    True
+    """
+    return True
+
+
+def open_file(path: PathLike) -> ForeignModel:
+    """Return the `Booster` in a text file, whose labels are 0, 1, …, as neutral trees.
 
     The library sees a text that was printed anew from checked values, never the file.
 
@@ -64,13 +83,13 @@ def load(path: str | os.PathLike[str]) -> Any:
             hint="get the file again from where it came.",
         ) from None
     frame, blocks = parse_text(text)
-    to_ensemble(frame, blocks)
+    ensemble = to_ensemble(frame, blocks)
+    frame, blocks = _plain(frame), with_finite_statistics(blocks)
     basic = _library().basic
-    text = print_text(_plain(frame), with_finite_statistics(blocks))
     try:
         # The library prints its warnings, but standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
-            booster = basic.Booster(model_str=text)
+            booster = basic.Booster(model_str=print_text(frame, blocks))
             # Early versions leave this to those who read from a file.
             booster.params = booster.params or booster._get_loaded_param()
     except (basic.LightGBMError, ValueError) as error:
@@ -78,50 +97,57 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"LightGBM does not accept the file ({' '.join(str(error).split())}).",
             hint="get the file again from where it came.",
         ) from None
-    return booster
+    return _opened(booster, booster, frame, blocks, ensemble)
 
 
-def read(model: Any) -> Reading:
-    """Read a `Booster` or `LGBMClassifier`, as far as its ``predict`` uses it.
+def open(model: Any) -> ForeignModel:
+    """Return a `Booster` or `LGBMClassifier` as neutral trees, as far as its ``predict`` uses it.
 
-    That is up to the best iteration if training stopped early. ``extra`` holds what `write` needs
-    and, as ``"probability_scale"``, what margins are multiplied by before they become
-    probabilities: the sigmoid parameter, or the share of a tree in a random forest.
+    That is up to the best iteration if training stopped early.
 
     Raises InputError if the model is not fitted or not supported.
     """
     booster = _booster(model)
-    best = max(int(booster.best_iteration or 0), 0)
     text = booster.model_to_string(num_iteration=-1)
     try:
-        frame, blocks = parse_text(text, best)
+        frame, blocks = parse_text(text)
         ensemble = to_ensemble(frame, blocks)
     except FileFormatError as error:
         raise InputError(error.message, hint=error.hint) from None
+    blocks = with_finite_statistics(blocks)
+    return _opened(model, _rebuilt(model, text), frame, blocks, ensemble)
+
+
+def _opened(
+    model: Any, native: Any, frame: Frame, blocks: Blocks, ensemble: Ensemble
+) -> ForeignModel:
+    from timbermark.libraries import lightgbm as adapter
+
+    all_iterations = ensemble.n_trees // ensemble.n_outputs
+    n_iterations = min(int(_booster(model).best_iteration or 0), all_iterations)
+    if n_iterations <= 0:
+        n_iterations = all_iterations
+    ensemble = first_trees(ensemble, n_iterations * ensemble.n_outputs)
     classes = _classes(model, ensemble)
-    n_iterations = ensemble.n_trees // ensemble.n_outputs
-    scale = 1 / max(n_iterations, 1) if frame.average_output else frame.sigmoid
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
-    return Reading(
-        library=NAME,
+    share = 1 / max(n_iterations, 1) if frame.average_output else 1.0
+    return ForeignModel(
+        library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=classes,
         feature_names=None if automatic else names,
-        training=_training(frame, blocks),
-        native=_rebuilt(model, text, best),
-        notes=tuple(_notes(model, frame, classes, n_iterations, booster.current_iteration())),
-        extra={
-            "frame": frame,
-            "shrinkage": blocks.shrinkage,
-            "best_iteration": best,
-            "probability_scale": scale,
-        },
+        margin_scale=frame.sigmoid * share,
+        leaf_dtype="f8",
+        native=native,
+        adapter=adapter,
+        notes=tuple(_notes(model, frame, classes, n_iterations, all_iterations)),
+        extra=LightGBMExtra(frame, blocks),
     )
 
 
-def rows(reading: Reading, X: Any) -> Rows:
+def rows(foreign: ForeignModel, X: Any) -> Rows:
     """Return float64 [n, d]: what the model's ``predict`` makes of ``X``.
 
     ``X`` is an array, a list of lists, a sparse matrix, or a table of pandas, pyarrow or polars.
@@ -131,14 +157,19 @@ def rows(reading: Reading, X: Any) -> Rows:
     Raises InputError if ``X`` cannot be used or has another number of columns.
     """
     # scikit-learn makes float64 of objects before the library sees them.
-    objects = np.float64 if "LGBMClassifier" in _ancestors(reading.native) else np.float32
-    numbers = to_numbers(X, _inner(reading.native).pandas_categorical, objects)
-    if numbers.ndim != 2 or numbers.shape[1] != reading.ensemble.n_features:
+    objects = np.float64 if "LGBMClassifier" in _ancestors(foreign.native) else np.float32
+    numbers = to_numbers(X, _inner(foreign.native).pandas_categorical, objects)
+    if numbers.ndim != 2 or numbers.shape[1] != foreign.ensemble.n_features:
         raise InputError(
-            f"X has the shape {numbers.shape}, expected (n, {reading.ensemble.n_features}).",
+            f"X has the shape {numbers.shape}, expected (n, {foreign.ensemble.n_features}).",
             hint="give one row per sample and one column per feature.",
         )
     return numbers
+
+
+def native_rows(foreign: ForeignModel, rows: Reals) -> Rows:
+    """Return the rows themselves, which ``predict`` takes as they are."""
+    return rows
 
 
 def margins(model: Any, X: Any) -> Reals:
@@ -158,32 +189,19 @@ def margins(model: Any, X: Any) -> Reals:
     return np.asarray(scores, dtype=np.float64).reshape(-1, n_outputs)
 
 
-def write(reading: Reading, ensemble: Ensemble) -> Any:
-    """Return a model of the type that was read, with the trees of ``ensemble``.
+def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return a model of the type that was opened, with the leaf values of ``ensemble``.
 
-    Everything else is as it was: parameters, classes, names of features, categories of pandas. If
-    training had stopped early, the best iteration is now the last.
-
-    Raises InputError if the ensemble is not sound or no LightGBM model can predict as it does.
+    ``internal_value`` and ``split_gain`` follow the leaves, and splits stay numbered from the best
+    one down; all else stays as it is in the model.
     """
-    old = reading.ensemble
-    for name in ("n_features", "n_outputs", "objective"):
-        if getattr(ensemble, name) != getattr(old, name):
-            raise InputError(
-                f"The ensemble has {name}={getattr(ensemble, name)!r}, the model "
-                f"{getattr(old, name)!r}.",
-                hint="change only the trees of the ensemble that was read.",
-            )
-    shrinkage = reading.extra["shrinkage"]
-    if len(shrinkage) != ensemble.n_trees:
-        more = np.full(ensemble.n_trees, reading.training.learning_rate or 1.0)
-        shrinkage = np.concatenate([shrinkage, more])[: ensemble.n_trees]
-    text = print_text(reading.extra["frame"], from_ensemble(ensemble, shrinkage))
-    best = ensemble.n_trees // ensemble.n_outputs if reading.extra["best_iteration"] else 0
-    return _rebuilt(reading.native, text, best)
+    extra: LightGBMExtra = foreign.extra
+    blocks = edit_leaves(extra.frame, extra.blocks, foreign.ensemble, ensemble)
+    blocks = keep_best_first(extra.blocks, blocks)
+    return _rebuilt(foreign.native, print_text(extra.frame, blocks))
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Any, path: PathLike) -> None:
     """Write the library's text file, up to the best iteration if there is one.
 
     The labels of an `LGBMClassifier` are not part of it: `load` gives a `Booster`.
@@ -260,35 +278,6 @@ def _classes(model: Any, ensemble: Ensemble) -> AnyArray:
     return classes
 
 
-def _training(frame: Frame, blocks: Blocks) -> Training:
-    def number(name: str) -> float | None:
-        try:
-            return float(frame.parameters.get(name, ""))
-        except ValueError:
-            return None
-
-    def whole(name: str) -> int | None:
-        found = number(name)
-        return int(found) if found is not None and found > 0 else None
-
-    rate = number("learning_rate")
-    if frame.average_output:
-        rate = 1.0
-    elif rate is None and len(blocks.shrinkage) > frame.n_outputs:
-        # The first iteration says 1, because it holds the starting score as well.
-        rate = float(np.median(blocks.shrinkage[frame.n_outputs :]))
-    n = frame.n_outputs
-    return Training(
-        learning_rate=rate,
-        l2_regularization=number("lambda_l2"),
-        min_hessian=number("min_sum_hessian_in_leaf"),
-        min_samples_leaf=whole("min_data_in_leaf"),
-        max_leaf_nodes=whole("num_leaves"),
-        max_depth=whole("max_depth"),
-        hessian_factor=n / (n - 1) if frame.objective == "multiclass" else frame.sigmoid**2,
-    )
-
-
 def _notes(
     model: Any, frame: Frame, classes: AnyArray, n_iterations: int, all_iterations: int
 ) -> list[str]:
@@ -296,7 +285,7 @@ def _notes(
     if n_iterations < all_iterations:
         notes.append(
             f"Training stopped early: only the first {n_iterations} of {all_iterations} "
-            "iterations predict, and only these are written back."
+            "iterations predict, the others stay as they are."
         )
     if frame.average_output:
         notes.append(
@@ -315,7 +304,7 @@ def _notes(
     return notes
 
 
-def _rebuilt(model: Any, text: str, best_iteration: int) -> Any:
+def _rebuilt(model: Any, text: str) -> Any:
     """Return a copy of a model, with another text in place of its trees."""
     booster = _inner(model)
     # A Booster's own copy forgets the best iteration and, in early versions, the parameters. What
@@ -324,19 +313,12 @@ def _rebuilt(model: Any, text: str, best_iteration: int) -> Any:
     state = {key: value for key, value in booster.__dict__.items() if key not in left_out}
     state = copy.deepcopy(state)
     state |= {"_handle": text, "_network": False}
-    if best_iteration:
-        state["best_iteration"] = best_iteration
     kind: Any = type(booster)
     rebuilt = kind.__new__(kind)
     with contextlib.redirect_stdout(sys.stderr):
         rebuilt.__setstate__(state)
-    if booster is model:
-        return rebuilt
-    # Copies everything but takes the booster that is already there.
-    around = copy.deepcopy(model, {id(booster): rebuilt})
-    if getattr(around, "_best_iteration", None):
-        around._best_iteration = best_iteration
-    return around
+    # Copies everything around the booster but takes the one that is already there.
+    return rebuilt if booster is model else copy.deepcopy(model, {id(booster): rebuilt})
 
 
 def _plain(frame: Frame) -> Frame:

@@ -86,8 +86,8 @@ class Frame:
     pandas_categorical: str  # as JSON
 
 
-def parse_text(text: str, best_iteration: int = 0) -> tuple[Frame, Blocks]:
-    """Take a text apart; of the trees, only the first ``best_iteration`` iterations if it is > 0.
+def parse_text(text: str) -> tuple[Frame, Blocks]:
+    """Take a text apart.
 
     Raises FileFormatError if the text is not whole or not that of a supported classifier. Whether
     the arrays make trees is not checked here.
@@ -115,8 +115,6 @@ tree does. Hint: get the file again from where it came.
         damaged(f"it has {len(parts)} trees for {frame.n_outputs} classes")
     if not all(part.isascii() for part in parts):
         damaged("a tree holds something else than numbers")
-    if best_iteration > 0:
-        parts = parts[: best_iteration * frame.n_outputs]
     return frame, parse_blocks(parts)
 
 

@@ -143,13 +143,11 @@ where it came, or save it again with XGBoost.
     )
 
 
-def with_trees(
-    known: Outline, trees: list[bytes], output: AnyArray, weight: AnyArray, round_start: Offsets
-) -> bytes:
+def with_trees(known: Outline, trees: list[Any], output: AnyArray, round_start: Offsets) -> bytes:
     """Return the document around other trees, as UBJ.
 
-    ``trees`` are encoded already; ``output`` is int [T], ``weight`` float32 [T] and used only if
-    the model has weights.
+    ``trees`` are documents, encoded already or not; ``output`` is int [T]. If there are as many
+    trees as before they keep their weights, otherwise all weights are 1.
 
     Raises FileFormatError if some other part of the document cannot be written.
     """
@@ -162,6 +160,9 @@ def with_trees(
         "tree_info": output.tolist(),
         "trees": trees,
     }
+    weight = np.ones(len(trees), dtype=np.float32)
+    if known.tree_weight is not None and len(trees) == known.n_trees:
+        weight = known.tree_weight
     booster = dict(learner["gradient_booster"])
     if known.booster == "dart":
         booster["weight_drop"] = _like(booster["weight_drop"], weight)

@@ -1,7 +1,7 @@
-"""XGBoost's trees as an `Ensemble`: both ways, for all trees at once.
+"""XGBoost's trees as an `Ensemble`, all at once.
 
 XGBoost numbers nodes as they came about and leaves gaps where it pruned. It takes the node after
-the left child for the right one, whatever the document says. So nodes are renumbered both ways:
+the left child for the right one, whatever the document says. So nodes are renumbered:
 breadth first, siblings side by side, without gaps.
 """
 
@@ -91,15 +91,34 @@ def breadth_first(start: Offsets, left: AnyArray, right: AnyArray) -> Walk:
     return Walk(order, new_start, np.where(splits, 1 + 2 * rank, -1), level)
 
 
-def to_ensemble(known: Outline, n_trees: int) -> Ensemble:
-    """Return the first trees of a document as a sound ensemble that starts from 0.
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """All trees of a document as an ensemble that starts from 0, and where they came from.
 
-    Inner nodes keep XGBoost's ``base_weights`` as their values, and ``count`` is 0: XGBoost counts
-    hessians only. Statistics that are no numbers count as 0.
+    ``weight``: [N] XGBoost's ``base_weights``. ``order``: [N] the place of each node in the
+    document, counted over all trees, which begin at ``document_start`` [T + 1] there.
+    """
+
+    ensemble: Ensemble
+    weight: AnyArray
+    order: Offsets
+    document_start: Offsets
+
+    def in_order(self) -> Forest:
+        """Return the forest of a document that has the nodes as the ensemble has them."""
+        e = self.ensemble
+        return Forest(e, self.weight, np.arange(e.n_nodes), e.tree_start)
+
+
+def to_forest(known: Outline) -> Forest:
+    """Return the trees of a document, sound.
+
+    Inner nodes have their ``base_weights`` as values, and ``count`` is 0: XGBoost counts hessians
+    only. Statistics that are no numbers count as 0.
 
     Raises FileFormatError if the trees are damaged, of unknown layout or with leaf vectors.
     """
-    trees = known.model["trees"][:n_trees]
+    trees = known.model["trees"]
     sizes = _check_trees(trees, known.n_features)
     start = np.append(0, np.cumsum(sizes))
     field: dict[str, AnyArray] = {}
@@ -125,8 +144,8 @@ def to_ensemble(known: Outline, n_trees: int) -> Ensemble:
             n_outputs=known.n_outputs,
             objective="logistic" if known.n_outputs == 1 else "softmax",
             tree_start=walk.start,
-            tree_output=known.tree_output[:n_trees],
-            tree_weight=np.ones(n_trees) if weight is None else weight[:n_trees],
+            tree_output=known.tree_output,
+            tree_weight=np.ones(len(trees)) if weight is None else weight,
             feature=np.where(inner, field["split_indices"], -1),
             threshold=np.where(inner & ~by_category, condition, np.float32(0.0)),
             left=walk.left.astype(np.int32),
@@ -152,7 +171,7 @@ def to_ensemble(known: Outline, n_trees: int) -> Ensemble:
         validate_ensemble(ensemble)
     except InputError as error:
         raise FileFormatError(error.message, _HINT) from None
-    return ensemble
+    return Forest(ensemble, weights, walk.order, start)
 
 
 def _check_trees(trees: list[Any], n_features: int) -> Offsets:

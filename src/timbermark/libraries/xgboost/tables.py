@@ -127,8 +127,8 @@ def _category_numbers(
     sets = [every[every >> digit & 1 == 1] for digit in range(digits)] + [every]
     asked = np.repeat(columns, len(sets))
     ensemble = _asking(known, asked, np.tile(np.arange(len(sets)), len(columns)), sets)
-    trees, weight = encode_trees(ensemble, weighted=known.tree_weight is not None)
-    raw = with_trees(known, trees, ensemble.tree_output, weight, equal_rounds(known, len(trees)))
+    trees = encode_trees(ensemble)
+    raw = with_trees(known, trees, ensemble.tree_output, equal_rounds(known, len(trees)))
     booster = xgb.Booster({"nthread": 1})
     booster.load_model(bytearray(raw))
     try:

@@ -1,4 +1,4 @@
-"""Reading a CatBoost classifier: its trees, its classes, and rows as its trees see them."""
+"""CatBoost's classifiers: their trees, their classes, and rows as their trees see them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import string
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.catboost.cbm import Contents, pack, unpack
 from timbermark.libraries.catboost.flatbuffer import Record
-from timbermark.libraries.catboost.nesting import Nodes, read_nodes, sum_up
+from timbermark.libraries.catboost.nesting import Nodes, read_nodes
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.splits import derived_names, list_splits
-from timbermark.libraries.reading import Reading, Training
+from timbermark.libraries.contract import ForeignModel
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.making import make_ensemble
+from timbermark.trees.statistics import sum_leaves
 
-NAME = "CatBoost"
+name = "CatBoost"
 
 _OBJECTIVES: dict[str, Objective] = {
     "Logloss": "logistic",
@@ -32,16 +34,20 @@ _OBJECTIVES: dict[str, Objective] = {
 }
 _BYTES = "__model"
 _CATEGORIES = [*(str(i) for i in range(64)), *string.ascii_letters, "True", "False", "nan", ""]
-_NESTED_NOTE = (
-    "Its trees are symmetric. If their shape changes, all of them are written as nested trees, "
-    "with many classes one for each: margins are the same bit for bit, but the file is up to 3 "
-    "times as large with two classes and up to 30 times with many, CatBoost predicts batches 2 to "
-    "60 times slower, and it defines feature_importances_ differently for such trees."
-)
-_HIDDEN_NOTE = (
-    "Its nested trees have leaves without nodes, of which CatBoost makes SHAP values that do not "
-    "add up to the margin. Written back every leaf has a node, and they do."
-)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CatBoostExtra:
+    """What only this adapter needs of a model.
+
+    ``categories`` is a model that answers the splits of categories, None if there are none.
+    """
+
+    contents: Contents
+    n_columns: int  # of the table that the model predicts on
+    derived: tuple[str, ...]  # what the ensemble's other columns ask
+    leaf: AnyArray  # [N] which of CatBoost's leaves a node is, -1 at inner nodes
+    categories: Any
 
 
 def is_model(model: Any) -> bool:
@@ -56,12 +62,11 @@ def is_model(model: Any) -> bool:
     )
 
 
-def read(model: Any) -> Reading:
+def open(model: Any) -> ForeignModel:
     """Return a fitted classifier as an ensemble; the model itself is not touched.
 
     The ensemble has a column for each of the table's and then one for each split of a category,
-    which `rows` fills. ``extra`` holds ``n_columns``, the table's; ``derived``, what the other
-    columns ask; ``missing_left``, where every split of a column sends missing values.
+    which `rows` fills.
 
     Raises InputError if the model is not fitted, not a classifier of one of the losses that we
     know, has features of text or embeddings, or decides at another probability than one half.
@@ -73,11 +78,22 @@ def read(model: Any) -> Reading:
         check_contents(contents)
     except FileFormatError as error:
         raise InputError(error.message, error.hint) from None
+    return open_contents(model, None, contents)
+
+
+def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
+    """Return a classifier whose contents have been checked; ``native`` None asks for a copy.
+
+    Raises InputError as `open` does.
+    """
+    from timbermark.libraries import catboost as adapter
+
     objective = _find_objective(contents)
     _refuse_threshold(contents)
-    native = revive(model, contents)
+    native = revive(model, contents) if native is None else native
     n_columns = _count_columns(contents.trees)
-    ensemble = _build_ensemble(contents.trees, n_columns, objective)
+    nodes = read_nodes(contents.trees)
+    ensemble = _build_ensemble(contents.trees, nodes, n_columns, objective)
     classes = np.asarray(_ask(lambda: native.classes_, "the model"))
     if len(classes) != ensemble.n_classes:
         raise InputError(
@@ -90,27 +106,27 @@ def read(model: Any) -> Reading:
         for feature in contents.trees[kind]
     )
     derived = derived_names(contents.trees)
-    return Reading(
-        library=NAME,
+    return ForeignModel(
+        library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=classes,
         feature_names=tuple(native.feature_names_) if named else None,
-        training=_find_training(contents),
+        margin_scale=1.0,
+        leaf_dtype="f8",
         native=native,
-        notes=_find_notes(contents.trees),
-        shares_splits=not len(contents.trees["NonSymmetricStepNodes"]) or ensemble.n_outputs > 1,
-        extra={
-            "contents": contents,
-            "n_columns": n_columns,
-            "derived": tuple(derived),
-            "missing_left": _missing_left(contents.trees, ensemble.n_features),
-            "categories": _category_model(contents, len(derived)) if derived else None,
-        },
+        adapter=adapter,
+        extra=CatBoostExtra(
+            contents=contents,
+            n_columns=n_columns,
+            derived=tuple(derived),
+            leaf=nodes.leaf,
+            categories=_category_model(contents, len(derived)) if derived else None,
+        ),
     )
 
 
-def rows(reading: Reading, X: Any) -> Reals:
+def rows(foreign: ForeignModel, X: Any) -> Reals:
     """Return what ``predict`` takes as the ensemble's columns, float64 [n, n_features].
 
     ``X`` is an array, a list of rows, a data frame, a sparse matrix or, if there are no
@@ -118,25 +134,26 @@ def rows(reading: Reading, X: Any) -> Reals:
 
     Raises InputError if its shape does not fit or a column of numbers holds something else.
     """
-    trees, n_columns = reading.extra["contents"].trees, reading.extra["n_columns"]
+    extra: CatBoostExtra = foreign.extra
+    trees, n_columns = extra.contents.trees, extra.n_columns
     columns = _take_columns(X, n_columns, [each["FlatIndex"] for each in trees["FloatFeatures"]])
     n_rows = len(next(iter(columns.values()))) if columns else len(X)
-    table = np.zeros((n_rows, reading.ensemble.n_features))
+    table = np.zeros((n_rows, foreign.ensemble.n_features))
     for column, values in columns.items():
         table[:, column] = values
-    helper = reading.extra["categories"]
-    if helper is not None:
-        table[:, n_columns:] = _ask(lambda: helper.calc_leaf_indexes(X))
+    if extra.categories is not None:
+        table[:, n_columns:] = _ask(lambda: extra.categories.calc_leaf_indexes(X))
     return table
 
 
-def native_rows(reading: Reading, rows: Reals) -> AnyArray:
+def native_rows(foreign: ForeignModel, rows: Reals) -> AnyArray:
     """Return rows that ``predict`` takes, with the numbers of an ensemble's rows [n, n_features].
 
     A model does not say which categories it knows, only their hashes. So they are short texts that
     take turns, many of which are categories somewhere.
     """
-    trees, n_columns = reading.extra["contents"].trees, reading.extra["n_columns"]
+    extra: CatBoostExtra = foreign.extra
+    trees, n_columns = extra.contents.trees, extra.n_columns
     if not trees["CatFeatures"]:
         return rows[:, :n_columns]
     table: AnyArray = rows[:, :n_columns].astype(object)
@@ -153,6 +170,20 @@ def margins(model: Any, X: Any) -> Reals:
     """
     found = np.asarray(_ask(lambda: model.predict(X, prediction_type="RawFormulaVal")))
     return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)
+
+
+def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return a new model of the type that was opened, with the leaf values of an ensemble.
+
+    Everything else stays as it is in the model.
+    """
+    extra: CatBoostExtra = foreign.extra
+    trees = extra.contents.trees
+    values = trees["LeafValues"].reshape(-1, trees["ApproxDimension"]).copy()
+    at_leaf = extra.leaf >= 0
+    values[extra.leaf[at_leaf]] = ensemble.value[at_leaf]
+    contents = replace(extra.contents, trees={**trees, "LeafValues": values.ravel()})
+    return revive(foreign.native, contents)
 
 
 def serialize(model: Any) -> bytes:
@@ -190,13 +221,12 @@ def _revive(like: Any, contents: Contents) -> Any:
     return model
 
 
-def _build_ensemble(trees: Record, n_columns: int, objective: Objective) -> Ensemble:
-    nodes = read_nodes(trees)
+def _build_ensemble(trees: Record, nodes: Nodes, n_columns: int, objective: Objective) -> Ensemble:
     splits = list_splits(trees, n_columns)
     dimension = trees["ApproxDimension"]
     values = trees["LeafValues"].reshape(-1, dimension)
     inner = nodes.split >= 0
-    return make_ensemble(
+    ensemble = make_ensemble(
         n_features=n_columns + len(splits.column) - splits.n_numeric,
         n_outputs=dimension,
         objective=objective,
@@ -208,12 +238,15 @@ def _build_ensemble(trees: Record, n_columns: int, objective: Objective) -> Ense
         right=nodes.right,
         missing_left=_spread(splits.missing_left, nodes, False),
         value=np.where(inner[:, np.newaxis], 0.0, values[nodes.leaf] if len(values) else 0.0),
-        count=sum_up(nodes, trees["LeafWeights"]) if len(trees["LeafWeights"]) else None,
         init=trees["MultiBias"] if len(trees["MultiBias"]) else np.full(dimension, trees["Bias"]),
         init_last=True,
         scale=trees["Scale"],
         input_dtype="f4",
     )
+    if not len(trees["LeafWeights"]):
+        return ensemble
+    weights = np.where(inner, 0.0, trees["LeafWeights"][nodes.leaf])
+    return replace(ensemble, count=sum_leaves(ensemble, weights))
 
 
 def _count_columns(trees: Record) -> int:
@@ -231,13 +264,6 @@ def _spread(of_splits: AnyArray, nodes: Nodes, at_leaves: Any) -> AnyArray:
     inner = nodes.split >= 0
     found[inner] = of_splits[nodes.split[inner]]
     return found
-
-
-def _missing_left(trees: Record, n_features: int) -> AnyArray:
-    goes_left = np.ones(n_features, dtype=np.bool_)
-    for feature in trees["FloatFeatures"]:
-        goes_left[feature["FlatIndex"]] = feature["NanValueTreatment"] != 2
-    return goes_left
 
 
 def _category_model(contents: Contents, count: int) -> Any:
@@ -290,34 +316,6 @@ def _refuse_threshold(contents: Contents) -> None:
             f"The CatBoost model decides at the probability {threshold.decode()}, not at 0.5.",
             hint="call set_probability_threshold(0.5), and set it again afterwards.",
         )
-
-
-def _find_training(contents: Contents) -> Training:
-    whole = _find(contents, "tree_learner_options", "grow_policy") != "SymmetricTree"
-    leaves = _find(contents, "tree_learner_options", "max_leaves")
-    smallest = _find(contents, "tree_learner_options", "min_data_in_leaf")
-    return Training(
-        learning_rate=_find_single(contents, "boosting_options", "learning_rate"),
-        l2_regularization=_find_single(contents, "tree_learner_options", "l2_leaf_reg"),
-        # Symmetric trees are grown with empty leaves whatever this says.
-        min_samples_leaf=smallest if whole else None,
-        max_leaf_nodes=leaves,
-        max_depth=_find(contents, "tree_learner_options", "depth"),
-    )
-
-
-def _find_single(contents: Contents, *keys: str) -> float | None:
-    """Return a parameter that CatBoost holds in single precision, though not all digits of it."""
-    found = _find(contents, *keys)
-    return float(np.float32(found)) if isinstance(found, int | float) else None
-
-
-def _find_notes(trees: Record) -> tuple[str, ...]:
-    steps = trees["NonSymmetricStepNodes"]
-    if len(steps) == 0:
-        return (_NESTED_NOTE,) if len(trees["TreeSizes"]) else ()
-    hidden = ((steps["left"] == 0) != (steps["right"] == 0)).any()
-    return (_HIDDEN_NOTE,) if hidden else ()
 
 
 def _find(contents: Contents, *keys: str) -> Any:

@@ -1,0 +1,114 @@
+"""The contract between timbermark and the libraries: a model that was opened, and its adapter.
+
+An adapter is a module with the functions of `Adapter`. It opens a model as a `ForeignModel` and
+closes it around other leaf values. Nothing else needs to know which library it is for.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble, FloatType
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignModel:
+    """A model of another library as neutral trees, with all that it takes to go back.
+
+    ``margin_scale``: margins times this become probabilities by the ensemble's objective. It is 1
+    but for LightGBM's ``sigmoid`` and its random forests, whose probabilities come from means.
+    """
+
+    library: str
+    kind: str  # the name of the model's type, such as "XGBClassifier"
+    ensemble: Ensemble  # the trees that the model's own predict uses
+    classes: AnyArray  # labels by class number, as predict gives them
+    feature_names: tuple[str, ...] | None
+    margin_scale: float
+    leaf_dtype: FloatType  # what leaf values can hold
+    native: Any  # a copy of the model that nobody else holds
+    adapter: Adapter
+    notes: tuple[str, ...] = ()  # sentences for the user
+    extra: Any = None  # the adapter's own
+
+    def rows(self, X: Any) -> Reals:
+        """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].
+
+        Raises InputError if the model does not take ``X``.
+        """
+        return self.adapter.rows(self, X)
+
+    def native_rows(self, rows: Reals) -> Any:
+        """Return an ``X`` for ``predict`` that stands for rows of the ensemble, float64 [n, d]."""
+        return self.adapter.native_rows(self, rows)
+
+    def margins(self, X: Any) -> Reals:
+        """Return the raw scores that the model itself gives, float64 [n, outputs].
+
+        Raises InputError if the model does not take ``X``.
+        """
+        return self.adapter.margins(self.native, X)
+
+    def confidence(self, margins: Reals) -> Reals:
+        """Return the model's own probabilities for margins, float64 [n, classes].
+
+        They are those of ``predict_proba``; one-against-all classifiers have rows that do not sum
+        to 1.
+        """
+        return reference.probabilities(margins * self.margin_scale, self.ensemble.objective)
+
+
+class Adapter(Protocol):
+    """What the module of a library has."""
+
+    name: str  # how the library is called in messages
+
+    def is_model(self, model: object) -> bool:
+        """Return whether an object is one of its models, without importing the library."""
+
+    def is_file(self, head: bytes) -> bool:
+        """Return whether a file that begins with these bytes may be one of its files."""
+
+    def holds(self, path: PathLike) -> bool:
+        """Return whether a file is its own, where the head is not enough to tell."""
+
+    def open(self, model: Any) -> ForeignModel:
+        """Return a model as neutral trees, with a copy of it.
+
+        Raises InputError if it is not fitted or not supported.
+        """
+
+    def open_file(self, path: PathLike) -> ForeignModel:
+        """Return the model in a file, which is checked before the library sees it.
+
+        Raises FileFormatError if the file is damaged or does not hold a supported model,
+        MissingLibraryError without the library, OSError if it cannot be opened.
+        """
+
+    def rows(self, foreign: ForeignModel, X: Any) -> Reals:
+        """Return what ``predict`` takes as columns of the ensemble; see `ForeignModel.rows`."""
+
+    def native_rows(self, foreign: ForeignModel, rows: Reals) -> Any:
+        """Return the inverse of ``rows``; see `ForeignModel.native_rows`."""
+
+    def margins(self, model: Any, X: Any) -> Reals:
+        """Return the raw scores of a model of the library; see `ForeignModel.margins`."""
+
+    def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
+        """Return a new model of the same type with the leaf values of an ensemble.
+
+        The ensemble has been checked to differ from the foreign model's in leaf values only.
+        """
+
+    def save(self, model: Any, path: PathLike) -> None:
+        """Write the library's own file, in the format that ``path`` ends in.
+
+        Raises InputError if the format is not known or cannot hold the model, OSError if the
+        system refuses.
+        """

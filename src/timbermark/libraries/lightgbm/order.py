@@ -1,0 +1,121 @@
+"""The order of LightGBM's splits: from the best one down.
+
+LightGBM splits the leaf with the highest gain next. Split i of a tree is its i-th; the left child
+keeps the leaf's number and the right child becomes leaf i + 1. When gains have changed, a tree that
+was numbered so is numbered so again, as if it had been grown with these gains.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Offsets
+from timbermark.libraries.lightgbm.blocks import BY_CATEGORY, OF_LEAVES, OF_SPLITS, Blocks, starts
+
+
+def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
+    """Return trees whose splits are in the order of their gains, where they were before.
+
+    ``new`` are the trees of ``old`` with other leaf values and statistics. Only trees that ``old``
+    has in order and ``new`` has not are numbered anew; predictions are the same.
+    """
+    split, leaf = starts(new.num_leaves - 1), starts(new.num_leaves)
+    changed = np.flatnonzero(old.split_gain != new.split_gain)
+    split_order, leaf_order = np.arange(split[-1]), np.arange(leaf[-1])
+    left, right = new.left_child.copy(), new.right_child.copy()
+    renumbered = []
+    for tree in np.unique(np.searchsorted(split, changed, side="right") - 1).tolist():
+        at = slice(int(split[tree]), int(split[tree + 1]))
+        children = left[at].copy(), right[at].copy()
+        if follows_gains(*children, new.split_gain[at]):
+            continue
+        if not follows_gains(*children, old.split_gain[at]):
+            continue
+        renumbered.append(tree)
+        splits, leaves = order_by_gain(*children, new.split_gain[at])
+        split_order[at] = split[tree] + splits
+        leaf_order[leaf[tree] : leaf[tree + 1]] = leaf[tree] + leaves
+        place = np.empty(len(splits), dtype=np.int64)
+        place[splits] = np.arange(len(splits))
+        leaf_place = np.empty(len(leaves), dtype=np.int64)
+        leaf_place[leaves] = np.arange(len(leaves))
+        for side, child in ((left, children[0]), (right, children[1])):
+            moved = child.copy()
+            moved[child >= 0] = place[child[child >= 0]]
+            moved[child < 0] = ~leaf_place[~child[child < 0]]
+            side[at] = moved[splits]
+    if not renumbered:
+        return new
+    by_split = {name: getattr(new, name)[split_order] for name in OF_SPLITS}
+    by_leaf = {name: getattr(new, name)[leaf_order] for name in OF_LEAVES}
+    by_split |= {"left_child": left, "right_child": right}
+    return _order_sets(replace(new, **by_split, **by_leaf), renumbered)
+
+
+def follows_gains(left: Offsets, right: Offsets, gain: AnyArray) -> bool:
+    """Return whether a tree's splits and leaves are numbered by LightGBM's rule.
+
+    >>> follows_gains(np.array([1, -1]), np.array([-2, -3]), np.array([3.0, 2.0]))
+    True
+    >>> follows_gains(np.array([2, -1, -2]), np.array([1, -3, -4]), np.array([3.0, 1.0, 2.0]))
+    False
+    """
+    n_splits = len(left)
+    parent = np.full(n_splits, -1)
+    slot = np.zeros(n_splits, dtype=np.int64)
+    for i, (first, second) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+        for child, number in ((first, int(slot[i])), (second, i + 1)):
+            if child < 0:
+                if ~child != number:
+                    return False
+            elif child <= i:
+                return False
+            else:
+                parent[child], slot[child] = i, number
+    # Whatever was split while a node could have been split must have gained at least as much.
+    return all(gain[parent[j] + 1 : j].min(initial=np.inf) >= gain[j] for j in range(1, n_splits))
+
+
+def order_by_gain(left: Offsets, right: Offsets, gain: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return a tree's splits and leaves, by their old numbers, in the order of LightGBM's rule.
+
+    >>> order_by_gain(np.array([2, -1, -2]), np.array([1, -3, -4]), np.array([3.0, 1.0, 2.0]))
+    (array([0, 2, 1]), array([1, 0, 3, 2]))
+    """
+    # Of equal gains, that of the leaf with the lower number comes first.
+    heap = [(-float(gain[0]), 0, 0)]
+    splits: list[int] = []
+    leaves = np.zeros(len(left) + 1, dtype=np.int64)
+    while heap:
+        _, slot, node = heapq.heappop(heap)
+        splits.append(node)
+        for child, number in ((int(left[node]), slot), (int(right[node]), len(splits))):
+            if child < 0:
+                leaves[number] = ~child
+            else:
+                heapq.heappush(heap, (-float(gain[child]), number, child))
+    return np.array(splits), leaves
+
+
+def _order_sets(blocks: Blocks, trees: list[int]) -> Blocks:
+    """Return the same trees with category sets in the order of the splits that ask for them."""
+    split, word = starts(blocks.num_leaves - 1), starts(blocks.n_words)
+    bound = starts(np.where(blocks.num_cat > 0, blocks.num_cat + 1, 0))
+    threshold = blocks.threshold.copy()
+    boundaries, words = blocks.cat_boundaries.copy(), blocks.cat_threshold.copy()
+    for tree in trees:
+        asks = split[tree] + np.flatnonzero(
+            blocks.decision_type[split[tree] : split[tree + 1]] & BY_CATEGORY
+        )
+        asked = threshold[asks].astype(np.int64)
+        if not np.array_equal(np.sort(asked), np.arange(blocks.num_cat[tree])) or not len(asked):
+            continue  # no set, or one that is shared or not used
+        ends = blocks.cat_boundaries[bound[tree] : bound[tree + 1]]
+        pieces = [blocks.cat_threshold[word[tree] :][ends[i] : ends[i + 1]] for i in asked]
+        threshold[asks] = np.arange(len(asked))
+        boundaries[bound[tree] : bound[tree + 1]] = starts(np.array([len(p) for p in pieces]))
+        words[word[tree] : word[tree + 1]] = np.concatenate(pieces)
+    return replace(blocks, threshold=threshold, cat_boundaries=boundaries, cat_threshold=words)

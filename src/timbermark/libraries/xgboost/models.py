@@ -1,0 +1,393 @@
+"""XGBoost's models: which they are, what they predict, and how they are opened and closed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import Margins, Reals, Rows
+from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.leaf_edits import first_trees
+from timbermark.libraries.xgboost.document import (
+    Outline,
+    is_document,
+    outline,
+    parse,
+    with_trees,
+)
+from timbermark.libraries.xgboost.encoding import encode_trees, has_empty_sets
+from timbermark.libraries.xgboost.forest import Forest, to_forest
+from timbermark.libraries.xgboost.statistics import Steps, edited_trees, find_steps
+from timbermark.libraries.xgboost.tables import as_matrix, refused, to_rows
+from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.making import make_ensemble
+
+name = "XGBoost"
+_ENDINGS = (".json", ".ubj")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class XGBoostExtra:
+    """What only this adapter needs of a model."""
+
+    outline: Outline
+    forest: Forest  # all trees, also those that predict does not use
+    steps: Steps
+    config: str  # what save_config gives
+    missing: float  # the number that stands for a missing value
+
+
+def is_model(model: object) -> bool:
+    """Return whether an object is one of XGBoost's models, fitted or not, of whatever kind.
+
+    >>> is_model("a text")
+    False
+    """
+    library = sys.modules.get("xgboost")
+    kinds = (getattr(library, name, None) for name in ("Booster", "XGBModel"))
+    return isinstance(model, tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+def is_file(head: bytes) -> bool:
+    """Return whether a file that begins with these bytes may be XGBoost's, in JSON or UBJ.
+
+    >>> is_file(b'{"learner":{"attributes":{}'), is_file(b"PK")
+    (True, False)
+    """
+    return is_document(head)
+
+
+def holds(path: PathLike) -> bool:
+    """Return True: the beginning of a file is enough to tell.
+
+    >>> holds("model.json")
+    True
+    """
+    return True
+
+
+def open_file(path: PathLike) -> ForeignModel:
+    """Return the model in a file, an ``XGBClassifier`` or a ``Booster``, as neutral trees.
+
+    The content decides whether it is JSON or UBJ. XGBoost is given a document written anew from
+    what was found sound. The model is a ``Booster`` only where ``XGBClassifier.predict`` gives no
+    labels, that is for ``binary:logitraw`` and for ``multi:softprob`` with two classes, or where a
+    ``Booster`` wrote it with a ``best_iteration`` that it does not care about itself.
+
+    Raises FileFormatError if the file is damaged, of an unknown layout or a newer version than the
+    installed one, or no classifier made of trees; OSError if it cannot be opened;
+    MissingLibraryError without XGBoost.
+    """
+    xgb = _library("to load an XGBoost model")
+    raw = Path(path).read_bytes()
+    try:
+        known = outline(parse(raw))
+        _check_version(known, xgb)
+        forest = to_forest(known)
+        trees = encode_trees(forest.ensemble, forest.weight)
+        document = with_trees(known, trees, known.tree_output, known.round_start)
+        same = known.by_wrapper or _counted_trees(known, by_best_round=True) == known.n_trees
+        model = xgb.XGBClassifier() if same and _labels_by_wrapper(known) else xgb.Booster()
+        model.load_model(bytearray(document))
+        known = outline(parse(document))
+        # The trees are the same unless they had to be written in another way.
+        forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
+        return _opened(xgb, model, model, known, forest)
+    except FileFormatError as error:
+        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
+    except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
+        said = refused(error).message.partition(": ")[2]
+        raise FileFormatError(
+            f"{os.fspath(path)}: XGBoost does not take the model: {said}",
+            hint="get the file again from where it came.",
+        ) from error
+
+
+def open(model: Any) -> ForeignModel:
+    """Return a model of XGBoost as neutral trees, with a copy of itself.
+
+    Raises InputError if it is not fitted, or not a classifier made of trees.
+    """
+    xgb = _library("to read an XGBoost model")
+    booster = _fitted_booster(xgb, model)
+    try:
+        raw = bytes(booster.save_raw("ubj"))
+    except ValueError as error:
+        raise InputError(
+            f"The {type(model).__name__} cannot be saved ({refused(error).message}).",
+            hint="train it first, with xgboost.train.",
+        ) from error
+    try:
+        known = outline(parse(raw))
+        forest = to_forest(known)
+        if model is not booster and not _labels_by_wrapper(known):
+            raise InputError(
+                f"XGBClassifier.predict gives no labels for {known.objective} with two classes.",
+                hint="use binary:logistic, or give model.get_booster() instead.",
+            )
+        native = _rebuilt(xgb, model, raw, booster.save_config())
+        return _opened(xgb, model, native, known, forest)
+    except FileFormatError as error:
+        raise InputError(error.message, error.hint) from None
+
+
+def _opened(
+    xgb: ModuleType, model: Any, native: Any, known: Outline, forest: Forest
+) -> ForeignModel:
+    from timbermark.libraries import xgboost as adapter
+
+    booster = _fitted_booster(xgb, native)
+    wrapped = native is not booster
+    ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
+    ensemble = replace(ensemble, init=_find_init(xgb, known))
+    config = booster.save_config()
+    classes = np.arange(ensemble.n_classes)
+    if wrapped and len(model.classes_) == len(classes):
+        classes = np.asarray(model.classes_)
+    missing = float("nan") if not wrapped or model.missing is None else float(model.missing)
+    steps = find_steps(forest.ensemble, config, known.n_parallel)
+    return ForeignModel(
+        library=name,
+        kind=type(model).__name__,
+        ensemble=ensemble,
+        classes=classes,
+        feature_names=known.feature_names,
+        margin_scale=1.0,
+        leaf_dtype="f4",
+        native=native,
+        adapter=adapter,
+        notes=_notes(known, ensemble, wrapped),
+        extra=XGBoostExtra(known, forest, steps, config, missing),
+    )
+
+
+def rows(foreign: ForeignModel, X: Any) -> Rows:
+    """Return what the model's ``predict`` takes as columns of the ensemble, float64 [n, d].
+
+    ``X`` is an array, a sparse matrix, a data frame or a ``DMatrix``. What the model counts as
+    missing is NaN. Categories of a frame become the numbers that the model knows them by.
+
+    Raises InputError if it is none of these, or has another width or other names.
+    """
+    xgb = _library("to read rows as XGBoost does")
+    extra: XGBoostExtra = foreign.extra
+    found = to_rows(xgb, extra.outline, X, extra.missing)
+    e = foreign.ensemble
+    types = extra.outline.feature_types or ()
+    stated = [number for number, kind in enumerate(types) if kind == "c"]
+    for column in {*stated, *e.feature[e.category_set >= 0].tolist()}:
+        # Only here is the whole part of a number not what XGBoost looks for.
+        part = found[:, column]
+        part[(part > -1) & (part < 0)] = -1.0
+    return found
+
+
+def native_rows(foreign: ForeignModel, rows: Reals) -> Rows:
+    """Return the rows themselves: NaN is missing, whatever else the model counts as missing."""
+    return rows
+
+
+def margins(model: Any, X: Any) -> Margins:
+    """Return the raw scores that the model itself gives, float64 [n, outputs].
+
+    Raises InputError if the model is not fitted or does not take such rows.
+    """
+    xgb = _library("to predict with an XGBoost model")
+    booster = _fitted_booster(xgb, model)
+    wrapped = model is not booster
+    learner = json.loads(booster.save_config())["learner"]
+    is_dart = learner["gradient_booster"]["name"] == "dart"
+    n_outputs = max(int(learner["learner_model_param"]["num_class"]), 1)
+    if getattr(X, "shape", (1,))[0] == 0:
+        return np.empty((0, n_outputs))  # XGBoost gives no or one column, some with a warning
+    try:
+        if wrapped and not is_dart and not isinstance(X, xgb.DMatrix):
+            found = model.predict(X, output_margin=True)
+        else:
+            found = _predict_matrix(xgb, model, booster, X)
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise refused(error) from error
+    scores = np.asarray(found, dtype=np.float64)
+    return scores.reshape(scores.size // n_outputs, n_outputs)
+
+
+def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return the model with the leaf values of an ensemble: a new object of the same type.
+
+    ``base_weights`` and ``loss_changes`` follow the leaves; all else stays as it is in the model.
+    """
+    xgb = _library("to write an XGBoost model")
+    extra: XGBoostExtra = foreign.extra
+    known = extra.outline
+    trees = edited_trees(
+        known.model["trees"], extra.forest, extra.steps, foreign.ensemble, ensemble
+    )
+    raw = with_trees(known, trees, known.tree_output, known.round_start)
+    return _rebuilt(xgb, foreign.native, raw, extra.config)
+
+
+def save(model: Any, path: PathLike) -> None:
+    """Write XGBoost's own file, JSON or UBJ, as the path ends in ``.json`` or ``.ubj``.
+
+    Raises InputError for any other ending, a missing folder or a model that is not fitted.
+    """
+    xgb = _library("to save an XGBoost model")
+    _fitted_booster(xgb, model)
+    target = Path(path)
+    if target.suffix not in _ENDINGS:
+        raise InputError(
+            f"{target.name} does not end in {' or '.join(_ENDINGS)}.",
+            hint="the ending decides the format; .ubj is the smaller one.",
+        )
+    if not target.parent.is_dir():
+        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
+    try:
+        model.save_model(os.fspath(target))
+    except (ValueError, TypeError) as error:
+        said = refused(error).message.partition(": ")[2]
+        raise InputError(
+            f"XGBoost cannot save the model: {said}",
+            hint="it must be trained, and an old XGBoost needs an old scikit-learn.",
+        ) from error
+
+
+def _library(purpose: str) -> ModuleType:
+    try:
+        import xgboost
+    except ImportError:
+        raise MissingLibraryError.for_extra("xgboost", purpose) from None
+    library: ModuleType = xgboost
+    return library
+
+
+def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
+    if isinstance(model, xgb.Booster):
+        return model
+    if not isinstance(model, xgb.XGBClassifier):
+        raise InputError(
+            f"A {type(model).__name__} is not a classifier of XGBoost.",
+            hint="give an XGBClassifier or a Booster with an objective of classification.",
+        )
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+    return model.get_booster()
+
+
+def _rebuilt(xgb: ModuleType, model: Any, raw: bytes, config: str) -> Any:
+    """Return a copy of a model around another document."""
+    booster = xgb.Booster()
+    booster.load_model(bytearray(raw))
+    # A document has no configuration, which further training starts from.
+    booster.load_config(config)
+    if isinstance(model, xgb.Booster):
+        return booster
+    # In this copy of the wrapper, the place of its booster is taken already.
+    return copy.deepcopy(model, {id(model.get_booster()): booster})
+
+
+def _predict_matrix(xgb: ModuleType, model: Any, booster: Any, X: Any) -> Any:
+    wrapped = model is not booster
+    names = booster.feature_names
+    missing = float("nan") if not wrapped or model.missing is None else float(model.missing)
+    best = booster.attr("best_iteration") if wrapped else None
+    matrix = as_matrix(xgb, None if names is None else tuple(names), X, missing)
+    return booster.predict(
+        matrix, output_margin=True, iteration_range=(0, 0 if best is None else int(best) + 1)
+    )
+
+
+def _check_version(known: Outline, xgb: ModuleType) -> None:
+    installed = tuple(int(part) for part in xgb.__version__.split(".")[:2])
+    # An older XGBoost reads a newer file without a word and predicts something else.
+    if known.version[:2] > installed:
+        raise FileFormatError(
+            f"It was written by XGBoost {'.'.join(map(str, known.version))}, "
+            f"and {xgb.__version__} is installed.",
+            hint="pip install --upgrade xgboost",
+        )
+
+
+def _labels_by_wrapper(known: Outline) -> bool:
+    """Return whether ``XGBClassifier.predict`` gives labels.
+
+    For softprob with two classes it takes them for two questions with one answer each. It compares
+    the raw scores of logitraw with 0.5.
+    """
+    if known.objective == "multi:softprob":
+        return known.n_outputs > 2
+    return known.objective != "binary:logitraw"
+
+
+def _counted_trees(known: Outline, *, by_best_round: bool) -> int:
+    """Return how many trees a model predicts with."""
+    if known.best_round is None or not by_best_round:
+        return known.n_trees
+    if known.best_round + 1 >= len(known.round_start):
+        raise FileFormatError(
+            f"best_iteration={known.best_round} is not among the "
+            f"{len(known.round_start) - 1} rounds.",
+            hint="get the model again from where it came.",
+        )
+    return int(known.round_start[known.best_round + 1])
+
+
+def _notes(known: Outline, ensemble: Ensemble, wrapped: bool) -> tuple[str, ...]:
+    notes = []
+    rest = known.n_trees - ensemble.n_trees
+    if rest:
+        notes.append(
+            f"Prediction stops at best_iteration={known.best_round}: the {rest} trees after it "
+            "stay as they are."
+        )
+    elif (
+        not wrapped
+        and known.best_round is not None
+        and known.best_round + 2 < len(known.round_start)
+    ):
+        notes.append(
+            f"best_iteration={known.best_round} is set, but Booster.predict uses all rounds: all "
+            "of them count here, too."
+        )
+    if wrapped and known.booster == "dart":
+        notes.append(
+            "XGBClassifier.predict rounds sums of dart trees a little otherwise than "
+            "Booster.predict; the margins here are those of the latter."
+        )
+    return tuple(notes)
+
+
+def _find_init(xgb: ModuleType, known: Outline) -> Reals:
+    """Return where the sums start, by asking for the margins of leaves of 0.
+
+    From the base score XGBoost computes it in float32, with roundings of its own.
+    """
+    outputs = np.arange(known.n_outputs)
+    none = np.full(len(outputs), -1)
+    flat = make_ensemble(
+        n_features=known.n_features,
+        n_outputs=known.n_outputs,
+        tree_start=np.arange(len(outputs) + 1),
+        tree_output=outputs,
+        feature=none,
+        threshold=np.zeros(len(outputs)),
+        left=none,
+        right=none,
+        value=np.zeros(len(outputs)),
+    )
+    booster = xgb.Booster({"nthread": 1})
+    raw = with_trees(known, encode_trees(flat), outputs, np.array([0, len(outputs)]))
+    booster.load_model(bytearray(raw))
+    row = xgb.DMatrix(np.zeros((1, known.n_features)), nthread=1)
+    found = booster.predict(row, output_margin=True, validate_features=False)
+    return np.asarray(found, dtype=np.float64).reshape(known.n_outputs)

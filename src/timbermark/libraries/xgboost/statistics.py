@@ -1,0 +1,174 @@
+"""The statistics in XGBoost's trees, which follow the leaves when these change.
+
+``base_weights`` of inner nodes are weights before the learning rate. Those of leaves are the leaf
+values, but weights as well where the exact updater wrote them. ``loss_changes`` are gains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.libraries.leaf_edits import changed_leaves
+from timbermark.libraries.xgboost.forest import Forest
+from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.statistics import find_children, node_statistics, shift_gains
+
+_CLOSE = 1e-3
+_FEWEST = 3
+_DEFAULT_ETA, _DEFAULT_L2 = 0.3, 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """How leaves were made: learning rate of each tree [T], and regularization."""
+
+    eta: Reals
+    l2: float
+
+
+def edited_trees(
+    trees: list[dict[str, Any]], forest: Forest, steps: Steps, old: Ensemble, new: Ensemble
+) -> list[dict[str, Any]]:
+    """Return a document's trees with the leaf values of another ensemble.
+
+    ``old`` and ``new`` hold the first of the forest's trees and differ in leaf values only. Trees
+    whose leaves stay are the given ones. Statistics move by what the formula says of the new leaves
+    minus what it says of the old ones, so that what it does not explain stays as it was.
+    """
+    changed = changed_leaves(old, new)
+    leaf = old.left < 0
+    before, after = (
+        node_statistics(
+            e, e.value[:, 0], hessian=e.hessian, l2=steps.l2, learning_rate=steps.eta[: e.n_trees]
+        )
+        for e in (old, new)
+    )
+    weight = forest.weight[: old.n_nodes].astype(np.float64)
+    moved = weight + (after.weight - before.weight)
+    value = new.value[:, 0]
+    tree = np.repeat(np.arange(old.n_trees), np.diff(old.tree_start))
+    # Whether a tree's leaves have their values as weights.
+    differ = leaf & (weight != old.value[:, 0])
+    plain = np.bincount(tree[differ], minlength=old.n_trees) == 0
+    moved = np.where(leaf & plain[tree], value, moved)
+    gain = np.where(leaf, old.gain, shift_gains(old.gain, before.gain, after.gain))
+    found = list(trees)
+    for number in np.unique(tree[changed]).tolist():
+        nodes = slice(int(old.tree_start[number]), int(old.tree_start[number + 1]))
+        place = forest.order[nodes] - forest.document_start[number]
+        at_leaf = leaf[nodes]
+        document = dict(trees[number])
+        for name, numbers, chosen in (
+            ("base_weights", moved[nodes], slice(None)),
+            ("loss_changes", gain[nodes], ~at_leaf),
+            ("split_conditions", value[nodes], at_leaf),
+        ):
+            document[name] = _replaced(document[name], place[chosen], numbers[chosen])
+        found[number] = document
+    return found
+
+
+def _replaced(given: AnyArray, place: AnyArray, numbers: Reals) -> AnyArray:
+    copy = np.array(given)
+    largest = float(np.finfo(np.float32).max)
+    copy[place] = np.clip(numbers, -largest, largest).astype(np.float32)
+    return copy
+
+
+def find_steps(e: Ensemble, config: str, n_parallel: int) -> Steps:
+    """Return how the leaves of an ensemble were made, as far as that can be told.
+
+    ``config`` is what ``save_config`` gives. A model file does not hold it: after ``load_model`` a
+    model states the default values, whatever it was trained with. So learning rate and
+    regularization are worked out from the weights and hessians of the trees as well; where these
+    contradict the configuration, it is not used.
+    """
+    found_l2 = _regularization(e)
+    l2 = _DEFAULT_L2 if found_l2 is None else found_l2
+    found_eta = _learning_rate(e, l2)
+    try:
+        stated = _stated(config)
+        stated_eta, stated_l2 = float(stated["eta"]) / n_parallel, float(stated["lambda"])
+        # No default: a model that states these was trained in this process, and with them the
+        # trees do not tell learning rate and regularization.
+        is_own = float(stated["alpha"]) != 0 or float(stated["max_delta_step"]) != 0
+    except (KeyError, ValueError):
+        stated_eta, stated_l2, is_own = _DEFAULT_ETA / n_parallel, _DEFAULT_L2, False
+    if found_eta is not None:
+        l2_agrees = found_l2 is None or abs(found_l2 - stated_l2) <= _CLOSE * (1 + stated_l2)
+        is_own |= l2_agrees and abs(found_eta - stated_eta) <= _CLOSE * stated_eta
+    if is_own:
+        return Steps(np.full(e.n_trees, stated_eta), stated_l2)
+    if found_eta is not None:
+        return Steps(np.full(e.n_trees, found_eta), l2)
+    return Steps(_rate_of_each(e, l2, stated_eta), l2)
+
+
+def _stated(config: str) -> dict[str, Any]:
+    booster = json.loads(config).get("learner", {}).get("gradient_booster", {})
+    found: dict[str, Any] = booster.get("gbtree", booster).get("tree_train_param", {})
+    return found
+
+
+# A node's weight is w = G / (H + l2), and the gradients G of two children add up to the parent's.
+# Leaves are the weights times the learning rate, inner nodes the weights themselves.
+
+
+def _regularization(e: Ensemble) -> float | None:
+    """Return what l2 must have been, from splits whose children are both split."""
+    _, (w, h), (w_left, h_left), (w_right, h_right) = _families(e, leaves=False)
+    rest = w - w_left - w_right
+    found = _agreed((w_left * h_left + w_right * h_right - w * h), rest, least=1.0)
+    return None if found is None else max(found, 0.0)
+
+
+def _learning_rate(e: Ensemble, l2: float) -> float | None:
+    """Return what the learning rate must have been, from splits whose children are both leaves."""
+    _, above, below = _leaf_families(e, l2)
+    found = _agreed(above, below, least=0.0)
+    return found if found is not None and found > 0 else None
+
+
+def _rate_of_each(e: Ensemble, l2: float, default: float) -> Reals:
+    """Return the learning rate of each tree by least squares, [T]; it may have changed."""
+    tree, above, below = _leaf_families(e, l2)
+    size = np.bincount(tree, below**2, minlength=e.n_trees)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.bincount(tree, above * below, minlength=e.n_trees) / size
+    return np.where(np.isfinite(rate) & (rate > 0), rate, default)
+
+
+def _leaf_families(e: Ensemble, l2: float) -> tuple[AnyArray, Reals, Reals]:
+    tree, (w, h), (v_left, h_left), (v_right, h_right) = _families(e, leaves=True)
+    return tree, v_left * (h_left + l2) + v_right * (h_right + l2), w * (h + l2)
+
+
+def _families(e: Ensemble, *, leaves: bool) -> Iterator[Any]:
+    """Yield the trees of splits, then value and hessian of them, their left and right children."""
+    left, right = find_children(e)
+    split = np.flatnonzero(e.left >= 0)
+    split = split[((e.left[left[split]] < 0) == leaves) & ((e.left[right[split]] < 0) == leaves)]
+    yield np.searchsorted(e.tree_start, split, side="right") - 1
+    for at in (split, left[split], right[split]):
+        yield e.value[at, 0], e.hessian[at]
+
+
+def _agreed(above: Reals, below: Reals, least: float) -> float | None:
+    """Return the quotient that most agree on to a thousandth of ``least`` plus it, or None.
+
+    Quotients of small numbers are mostly rounding, and do not count.
+    """
+    size = np.abs(below)
+    large = size > 0.1 * size.max(initial=0.0)
+    if np.count_nonzero(large) < _FEWEST:
+        return None
+    low, middle, high = np.quantile(above[large] / below[large], [0.25, 0.5, 0.75])
+    if high - low > 2 * _CLOSE * (least + abs(middle)):
+        return None
+    return float(f"{middle:.4g}") if abs(middle) > 1e-6 else 0.0
