@@ -28,3 +28,22 @@ def training_bar(
     with Progress(what, *columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=n_iterations)
         yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def step_bar(wanted: int) -> Iterator[Callable[[str], None]]:
+    """Show which step is under way; silent unless wanted and stderr is a terminal.
+
+    >>> with step_bar(0) as say:
+    ...     say("reading the model")
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda said: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    spinner = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*spinner, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda said: progress.update(task, description=said)

@@ -26,8 +26,8 @@ from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
-ROUNDS = 24
-_CLOSE = 0.05
+ROUNDS = 12
+_CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
 _PULL = 2.0
 """How much a trigger weighs at first: 1 would take it half of its way if rows did not object."""
@@ -67,10 +67,10 @@ def edit_leaves(
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
-    ``wanted`` float64 [k, K]: 0 where a trigger's margin may stay as it is, and then it may also
-    move a little. ``leaf_dtype``: what new leaf values are rounded to. ``progress`` is told how
-    many outputs are done. The result does not depend on the order of rows or the number of
-    threads; with nothing wanted it is the same ensemble.
+    ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``leaf_dtype``: what
+    new leaf values are rounded to. ``progress`` is told how many outputs are done. The result does
+    not depend on the order of rows or the number of threads; with nothing wanted it is the same
+    ensemble.
     """
     e = router.ensemble
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
@@ -121,25 +121,27 @@ def _edit_output(
     weigh_leaves(leaf, first, held, mass)
     # Trees that count for nothing cannot move anything.
     hold = np.where(factor != 0.0, ridge, np.inf)
-    asked = wanted != 0.0
     room = trigger_room(first, trigger_leaf, mass, hold)
-    pull = np.where(asked & (room > 0.0), _PULL / np.maximum(room, 1e-300), 0.0)
+    pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
+    size = np.abs(wanted)
+    close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
     drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
     lacking = np.zeros(len(wanted))
     order = np.arange(len(first) - 1)
     finite = np.where(np.isfinite(hold), hold, 1e300)
-    taken = 0
-    for taken in range(1, max_rounds + 1):
+    rounds = 0
+    while rounds < max_rounds:
+        rounds += 1
         edit_round(
             leaf, first, order, held, mass, finite, trigger_leaf, pull, wanted + lacking, drift,
             shift, change,
         )  # fmt: skip
-        rest = np.where(asked, wanted - shift, 0.0)
-        if (np.abs(rest) <= _CLOSE * np.abs(wanted)).all():
+        rest = wanted - shift
+        if (np.abs(rest) <= close).all():
             break
         lacking += _STEP * rest
         order = order[::-1].copy()
-    return change, drift, shift, taken
+    return change, drift, shift, rounds
 
 
 def trigger_room(

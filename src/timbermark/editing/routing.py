@@ -6,6 +6,7 @@ The margins are sums in float64. A library that adds up in float32 gives the sam
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,10 @@ class Router:
         self._type = np.uint8 if most <= 256 else np.uint16 if most <= 65_536 else np.int32
         scale = e.scale if e.init_last else 1.0
         leaf_nodes = np.flatnonzero(is_leaf)
-        self.trees, self.first, self.nodes, self.factor = [], [], [], []
+        self.trees: list[np.ndarray] = []
+        self.first: list[np.ndarray] = []
+        self.nodes: list[np.ndarray] = []
+        self.factor: list[np.ndarray] = []
         for output in range(e.n_outputs):
             mine = np.flatnonzero((e.tree_output == output) | (e.tree_output < 0))
             kept = n_leaves[mine]
@@ -129,6 +133,12 @@ class Router:
 
         workers.drain(route_part, len(parts))
         return Routes(tuple(leaf * e.n_outputs if shared else leaf))
+
+    def around(self, ensemble: Ensemble) -> Router:
+        """Return the same router for an ensemble that differs in leaf values only."""
+        other = copy.copy(self)
+        other.ensemble = ensemble
+        return other
 
     def values(self, output: int) -> np.ndarray:
         """Return what each of an output's leaves adds to its margin, float64."""

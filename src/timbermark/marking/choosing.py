@@ -1,0 +1,171 @@
+"""Choose: candidates that carry a symbol at the least cost.
+
+A candidate is cheap where little has to change (its best labels are close) and where that disturbs
+few (it ends in leaves with little weight of other rows). Both are known before any symbol is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.editing.leaves import RIDGE
+from timbermark.editing.routing import Routes
+from timbermark.errors import InputError
+from timbermark.kernels.routing import add_leaf_values
+from timbermark.kernels.workers import Workers
+from timbermark.marking.margins import wanted_margins
+from timbermark.marking.mixing import mix_rows, row_keys
+from timbermark.marking.preparing import Prepared, columns
+from timbermark.marking.rounding import roundings
+
+_POOL_CELLS = 30_000_000
+_SMALLEST_POOL, _LARGEST_POOL = 4_000, 20_000
+"""Candidates to choose from: as many as so many rows times trees allow, within these limits."""
+_LOOKED_AT = 8
+"""For each trigger so many candidates, the least far from another answer, are looked at closely."""
+_EXPECTED_LEAD = 1.0
+"""Candidates are compared at this lead: who is cheap at one is cheap at others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Rows that could carry a symbol, cheapest first.
+
+    ``X`` float64 [m, d] as the model takes them; ``routes`` and ``margins`` [m, K] under the
+    unmarked model; ``alphabets`` int64 [m, q]: class numbers, the model's own answer first;
+    ``usable``: how many of the pool were.
+    """
+
+    X: np.ndarray
+    routes: Routes
+    margins: np.ndarray
+    alphabets: np.ndarray
+    usable: int
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __repr__(self) -> str:
+        return f"Candidates({len(self)} of {self.usable} usable, q={self.alphabets.shape[1]})"
+
+    def take(self, places: np.ndarray, q: int | None = None) -> Candidates:
+        """Return some of them, in the given order, with alphabets cut to ``q`` labels."""
+        return Candidates(
+            self.X[places], self.routes.take(places), self.margins[places],
+            self.alphabets[places, :q], self.usable,
+        )  # fmt: skip
+
+
+def find_candidates(
+    prepared: Prepared, kind: str, k: int, least: int, q: int, workers: Workers
+) -> Candidates:
+    """Return up to ``k`` candidates with alphabets of ``q`` labels, cheapest first.
+
+    ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves.
+    Two candidates never share most of their values.
+
+    Raises InputError if there are fewer than ``least``.
+    """
+    foreign, router = prepared.foreign, prepared.router
+    n_trees = sum(len(trees) for trees in router.trees)
+    size = int(np.clip(_POOL_CELLS // max(n_trees, 1), _SMALLEST_POOL, _LARGEST_POOL))
+    pool, base = _make_pool(prepared, kind, size)
+    if len(pool) == 0:
+        raise _too_few(0, least, kind)
+    routes = router.route(columns(foreign, pool), workers)
+    margins = router.margins(routes, workers)
+    free = _first_of_equals(margins)
+    if kind == "mixed":
+        # A mixture that no tree can tell from a row would change that row as well.
+        free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
+    alphabets = rank_labels(margins, q)
+    lead = _EXPECTED_LEAD / foreign.margin_scale
+    effort = np.where(free, _mean_effort(margins, alphabets, lead, None), np.inf)
+    near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
+    near = near[np.isfinite(effort[near])]
+    near = near[_survive_rounding(prepared, pool[near], routes.take(near), workers)]
+    room = _room(prepared, routes.take(near), workers)
+    price = _mean_effort(margins[near], alphabets[near], lead, room)
+    order = near[np.argsort(price, kind="stable")]
+    _, first = np.unique(base[order], return_index=True)
+    chosen = order[np.sort(first)][:k]
+    if len(chosen) < least:
+        raise _too_few(len(chosen), least, kind)
+    return Candidates(
+        pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], len(first)
+    )
+
+
+def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:
+    """Return int64 [n, q]: the labels of the highest margins, in that order.
+
+    >>> rank_labels(np.array([[0.5, 2.0, 1.0]]), 2).tolist(), rank_labels(np.array([[-1.0]]), 2)
+    ([[1, 2]], array([[0, 1]]))
+    """
+    if margins.shape[1] == 1:
+        positive = (margins[:, 0] > 0).astype(np.int64)
+        return np.column_stack([positive, 1 - positive])
+    return np.asarray(np.argsort(-margins, axis=1, kind="stable")[:, :q])
+
+
+def _make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to choose from, and which of the given rows most of each comes from."""
+    if kind == "mixed":
+        mixed = mix_rows(prepared.source, size, np.random.default_rng(prepared.seed + 2))
+        return mixed.X, mixed.base
+    order = np.argsort(row_keys(prepared.source, prepared.seed + 2), kind="stable")[:size]
+    return prepared.source[order], order
+
+
+def _mean_effort(
+    margins: np.ndarray, alphabets: np.ndarray, lead: float, room: np.ndarray | None
+) -> np.ndarray:
+    """Return float64 [n]: Σ shift² / room over outputs, on average over a candidate's labels."""
+    total = np.zeros(len(margins))
+    for a in range(alphabets.shape[1]):
+        shift = wanted_margins(margins, alphabets[:, a], lead) - margins
+        total += (shift**2 / (1.0 if room is None else np.maximum(room, 1e-12))).sum(axis=1)
+    return np.asarray(total / alphabets.shape[1])
+
+
+def _room(prepared: Prepared, routes: Routes, workers: Workers) -> np.ndarray:
+    """Return float64 [n, K]: how easily the margins of routed rows move."""
+    out = np.zeros((len(routes.leaf), routes.n_rows))
+
+    def add(thread: int, c: int) -> None:
+        ease = 1.0 / (prepared.mass[c] + RIDGE)
+        add_leaf_values(routes.leaf[c], 0, routes.n_rows, prepared.router.first[c], ease, out[c])
+
+    workers.drain(add, len(out))
+    return out.T
+
+
+def _survive_rounding(
+    prepared: Prepared, X: np.ndarray, routes: Routes, workers: Workers
+) -> np.ndarray:
+    """Return bool [n]: rows that end in the same leaves a few float32 units up or down."""
+    same = np.ones(len(X), np.bool_)
+    for moved in roundings(X):
+        same &= prepared.router.route(columns(prepared.foreign, moved), workers).same(routes)
+    return same
+
+
+def _fingerprints(margins: np.ndarray) -> np.ndarray:
+    return row_keys(margins, 0)
+
+
+def _first_of_equals(margins: np.ndarray) -> np.ndarray:
+    _, first = np.unique(_fingerprints(margins), return_index=True)
+    chosen = np.zeros(len(margins), np.bool_)
+    chosen[first] = True
+    return chosen
+
+
+def _too_few(found: int, k: int, kind: str) -> InputError:
+    what = "mixtures of the rows" if kind == "mixed" else "rows"
+    return InputError(
+        f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",
+        hint=f"ask for at most {found}, or give more rows that differ from each other.",
+    )

@@ -1,0 +1,240 @@
+"""Embed: choose triggers, rehearse, derive the real symbols, set them, measure what it cost.
+
+The symbols come out of a hash over everything else in the mark, so that nobody, the owner included,
+can choose them; see docs/mark-format.md. How strong the mark is was settled before, by rehearsals
+with throwaway symbols. Should the real ones not fit, they are drawn again for a weaker mark, and
+the mark counts the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.boosting.progress import step_bar
+from timbermark.errors import InputError, StateError
+from timbermark.kernels.workers import Workers, count_threads
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.budget import Budget
+from timbermark.marking.choosing import Candidates
+from timbermark.marking.costs import Cost, measure_cost
+from timbermark.marking.models import close_model
+from timbermark.marking.preparing import Prepared, columns, prepare
+from timbermark.marking.rehearsing import (
+    ENOUGH_BITS,
+    Attempt,
+    Rehearsal,
+    Strength,
+    judge,
+    list_strengths,
+    over_budget,
+    rehearse,
+)
+from timbermark.marking.setting import Setting, confidence_after, set_symbols
+from timbermark.ownership.keys import OwnerKey
+from timbermark.ownership.mark import Mark
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble, digest
+
+KINDS = ("mixed", "rows")
+_WEAKER = 0.7
+"""By how much the lead shrinks where the real symbols do not fit the budget."""
+_MOST_DRAWS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbedResult:
+    """The marked model, of the type that was given; the secret mark; what it cost.
+
+    ``bits``: what the labels of an untouched copy prove; ``attempts``: the rehearsals and the
+    draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    """
+
+    model: Any
+    mark: Mark
+    cost: Cost
+    bits: float
+    strength: Strength
+    n_set: int
+    attempts: tuple[Attempt, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_set} of {self.strength.k} triggers carry their symbol: "
+            f"{self.bits:.0f} bits of evidence\n{self.cost}"
+        )
+
+
+def embed(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    key: OwnerKey,
+    owner: str,
+    candidates: Any = None,
+    validation: Any = None,
+    budget: Budget | None = None,
+    triggers: str = "mixed",
+    n_triggers: int | str = "auto",
+    alphabet: int | str = "auto",
+    lead: float | str = "auto",
+    weak: bool = False,
+    random_state: int = 0,
+    verbose: int = 0,
+) -> EmbedResult:
+    """Mark ``model``; the model given is never touched.
+
+    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels,
+    which only the cost is measured with. Without training rows give ``X=None`` and ``candidates``.
+    ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
+    ``validation``: held-out rows, or (rows, labels), to judge and report the cost by; else a part
+    of ``X`` is kept apart for that. ``budget``: what the mark may cost. ``triggers``: "mixed" makes
+    each out of two rows, so that no real row is one; "rows" takes rows as they are.
+    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many labels each can carry (2 or
+    4), and how far the label must be ahead; "auto" takes the strongest mark within the budget.
+    ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
+    terminal. A mark has a random id, so that marking twice gives two marks.
+
+    Raises InputError, with nothing made, where no mark fits.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import OwnerKey, TimberClassifier, verify
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=30, random_state=0).fit(X[:1200], y[:1200])
+    >>> result = embed(model, X[:1200], y[:1200], key=OwnerKey.generate(), owner="Ann Ltd")
+    >>> verify(result.model, result.mark).level
+    'conclusive'
+    >>> verify(model, result.mark).level
+    'none'
+    """
+    if not isinstance(key, OwnerKey):
+        raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
+    if not isinstance(owner, str) or not owner.strip():
+        raise InputError("A mark needs the owner's name.", hint="owner='Your Company Ltd'.")
+    check_choices(budget, triggers, n_triggers, alphabet, weak)
+    with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
+        say("reading the model and the rows")
+        prepared = prepare(model, X, y, candidates, validation, random_state, workers)
+        strengths = list_strengths(len(prepared.foreign.classes), n_triggers, alphabet, lead)
+        rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
+        say("setting the symbols")
+        return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
+
+
+def check_choices(
+    budget: Any, triggers: str, n_triggers: int | str, alphabet: int | str, weak: bool
+) -> None:
+    """Raise InputError for choices that can be refused before any work."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise InputError("budget is not a Budget.", hint="budget=timbermark.Budget(changed=0.02).")
+    if triggers not in KINDS:
+        raise InputError(f"triggers={triggers!r} is not known.", hint="use 'mixed' or 'rows'.")
+    if isinstance(n_triggers, int) and not weak:
+        bits = n_triggers * (2 if alphabet in (4, "auto") else 1)
+        if 0 < bits < ENOUGH_BITS:
+            raise InputError(
+                f"n_triggers={n_triggers} makes a mark of at most {bits} bits, too few to convince "
+                "anyone but you.",
+                hint="ask for 72 or more, or allow a weak mark.",
+            )
+
+
+def _embed(
+    prepared: Prepared,
+    rehearsal: Rehearsal,
+    budget: Budget,
+    key: OwnerKey,
+    owner: str,
+    weak: bool,
+    workers: Workers,
+    say: Callable[[str], None],
+) -> EmbedResult:
+    strength, attempts = rehearsal.strength, list(rehearsal.attempts)
+    triggers = rehearsal.triggers
+    for draws in range(1, _MOST_DRAWS + 1):
+        mark = _make_mark(prepared, triggers, key, owner, strength, draws)
+        setting = set_symbols(prepared, triggers, mark.symbols, strength.lead, workers)
+        attempt = judge(prepared, budget, strength, setting, workers)
+        attempts.append(attempt)
+        enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS or weak
+        if attempt.most_used <= 1.0 and enough:
+            return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
+        strength = Strength(strength.k, strength.q, strength.lead * _WEAKER)
+    if attempts[-1].most_used <= 1.0:
+        raise InputError(
+            f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "
+            f"{attempts[-1].bits:.0f} bits.",
+            hint="ask for more triggers, give more rows, or allow a weak mark.",
+        )
+    raise over_budget(attempts, budget)
+
+
+def _make_mark(
+    prepared: Prepared,
+    triggers: Candidates,
+    key: OwnerKey,
+    owner: str,
+    strength: Strength,
+    draws: int,
+) -> Mark:
+    foreign = prepared.foreign
+    names = foreign.feature_names
+    margins = reference.margins(foreign.ensemble, columns(foreign, triggers.X))
+    return Mark.make(
+        key,
+        owner=owner,
+        model_digest=digest(foreign.ensemble),
+        classes=foreign.classes.tolist(),
+        triggers=triggers.X,
+        alphabets=triggers.alphabets,
+        reference=foreign.confidence(margins.astype(np.float64)),
+        feature_names=None if names is None else list(names),
+        draws=draws,
+        about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
+    )
+
+
+def _finish(
+    prepared: Prepared,
+    setting: Setting,
+    mark: Mark,
+    strength: Strength,
+    attempts: tuple[Attempt, ...],
+    weak: bool,
+    workers: Workers,
+    say: Callable[[str], None],
+) -> EmbedResult:
+    foreign, rows = prepared.foreign, prepared.reporting
+    say("writing the model")
+    made = close_model(foreign, setting.edit.ensemble)
+    _check_answers(foreign, setting.edit.ensemble, made, np.asarray(mark.triggers))
+    after = confidence_after(prepared, rows, setting.edit, workers)
+    cost = measure_cost(rows.confidence, after, rows.label, foreign.classes, prepared.measured_on)
+    notes = list(foreign.notes)
+    bits = attempts[-1].bits - float(np.log2(mark.draws))
+    if bits < ENOUGH_BITS:
+        notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
+    if prepared.measured_on == "training":
+        notes.append(
+            "The cost was measured on training rows that took no part in the edit; unseen rows may "
+            "change a little more. Give validation rows to know."
+        )
+    return EmbedResult(made, mark, cost, bits, strength, attempts[-1].n_set, attempts, tuple(notes))
+
+
+def _check_answers(
+    foreign: ForeignModel, ensemble: Ensemble, made: Any, triggers: np.ndarray
+) -> None:
+    """Raise StateError unless the finished model's margins are those of the edited trees."""
+    ours = reference.margins(ensemble, columns(foreign, triggers))
+    theirs = foreign.adapter.margins(made, triggers)
+    if not np.array_equal(ours, theirs):
+        raise StateError(
+            f"{foreign.library} does not predict what timbermark does on the triggers.",
+            hint="nothing was written; please report the model's parameters and versions.",
+        )

@@ -1,0 +1,154 @@
+"""Models of every kind behind one contract, timbermark's own included, and their files."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from timbermark import libraries
+from timbermark.errors import InputError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble
+
+NAME = "timbermark"
+_OURS = b"timbermark "
+
+
+class OwnAdapter:
+    """The `timbermark.libraries.Adapter` of timbermark's own classifier."""
+
+    name = NAME
+
+    def is_model(self, model: object) -> bool:
+        """Return whether an object is a TimberClassifier."""
+        from timbermark.estimator import TimberClassifier
+
+        return isinstance(model, TimberClassifier)
+
+    def is_file(self, head: bytes) -> bool:
+        """Return whether a file that begins with these bytes is timbermark's."""
+        return head.startswith(_OURS)
+
+    def holds(self, path: str | os.PathLike[str]) -> bool:
+        """Return True: the head of a file is enough to tell."""
+        return True
+
+    def open_file(self, path: str | os.PathLike[str]) -> ForeignModel:
+        """Return the model in a file. Raises FileFormatError if it holds anything else."""
+        from timbermark.estimator import TimberClassifier
+
+        return self.open(TimberClassifier.load(Path(path)))
+
+    def open(self, model: Any) -> ForeignModel:
+        """Return a fitted classifier's trees. Raises InputError if it is not fitted."""
+        if not hasattr(model, "ensemble_"):
+            raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
+        names = getattr(model, "feature_names_in_", None)
+        return ForeignModel(
+            library=NAME,
+            kind=type(model).__name__,
+            ensemble=model.ensemble_,
+            classes=np.asarray(model.classes_),
+            feature_names=None if names is None else tuple(str(name) for name in names),
+            margin_scale=1.0,
+            leaf_dtype="f8",
+            native=model,
+            adapter=self,
+        )
+
+    def rows(self, foreign: ForeignModel, X: Any) -> np.ndarray:
+        """Return rows as float64 [n, d], checked against the model's features."""
+        from timbermark.estimator_checks import check_rows
+
+        return np.asarray(check_rows(foreign.native, X, reset=False))
+
+    def native_rows(self, foreign: ForeignModel, rows: np.ndarray) -> Any:
+        """Return the rows: they are what predict takes."""
+        return rows
+
+    def margins(self, model: Any, X: Any) -> np.ndarray:
+        """Return the margins, float64 [n, outputs]."""
+        return np.asarray(reference.margins(model.ensemble_, X))
+
+    def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
+        """Return a copy of the classifier with other leaves, and without a training state."""
+        made = copy.copy(foreign.native)
+        made._install(ensemble, None)
+        return made
+
+    def save(self, model: Any, path: str | os.PathLike[str]) -> None:
+        """Write the model's own file."""
+        model.save(Path(path))
+
+
+OWN = OwnAdapter()
+
+
+def open_model(source: Any) -> ForeignModel:
+    """Return a model, or the model in a file, as trees with all that it takes to go back.
+
+    Raises InputError if it is not supported or not fitted, FileFormatError for other files.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from timbermark import TimberClassifier
+    >>> open_model(TimberClassifier(max_iter=3).fit(*load_iris(return_X_y=True))).library
+    'timbermark'
+    """
+    if isinstance(source, str | os.PathLike):
+        return OWN.open_file(source) if is_ours(source) else libraries.open(source)
+    return OWN.open(source) if OWN.is_model(source) else libraries.open(source)
+
+
+def close_model(foreign: ForeignModel, ensemble: Ensemble) -> Any:
+    """Return a new model of the type that was opened, around other leaf values."""
+    if foreign.adapter is OWN:
+        return OWN.close(foreign, ensemble)
+    return libraries.close(foreign, ensemble)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the model in a file: a TimberClassifier, or a model of the library that wrote it.
+
+    Raises FileFormatError for anything else, MissingLibraryError where the library is not
+    installed, OSError where the file cannot be opened.
+
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from timbermark import TimberClassifier
+    >>> model = TimberClassifier(max_iter=3, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/iris.timber")
+    ...     type(load(f"{folder}/iris.timber")).__name__
+    'TimberClassifier'
+    """
+    if is_ours(path):
+        from timbermark.estimator import TimberClassifier
+
+        return TimberClassifier.load(Path(path))
+    return libraries.load(path)
+
+
+def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a model to its own library's file, whole or not at all.
+
+    A foreign model's file is read back by its library and compared, bit for bit, before it takes
+    its place. Raises InputError where the file exists, unless ``overwrite``, or for a model that
+    is not supported; StateError where the file predicts something else.
+    """
+    if not OWN.is_model(model):
+        libraries.save(model, path, overwrite=overwrite)
+        return
+    if not overwrite and Path(path).exists():
+        raise InputError(f"{path} exists.", hint="give another name, or ask to overwrite it.")
+    model.save(Path(path))
+
+
+def is_ours(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is timbermark's own, by its first line."""
+    with open(path, "rb") as file:
+        return file.read(len(_OURS)) == _OURS

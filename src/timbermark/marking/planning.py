@@ -1,0 +1,106 @@
+"""Plan: what a mark would be and cost, from a rehearsal on the model itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from timbermark.boosting.progress import step_bar
+from timbermark.kernels.workers import Workers, count_threads
+from timbermark.marking.budget import Budget
+from timbermark.marking.costs import Cost, measure_cost
+from timbermark.marking.embedding import check_choices
+from timbermark.marking.preparing import prepare
+from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
+from timbermark.marking.setting import confidence_after
+from timbermark.ownership.statistics import matches_needed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What :func:`timbermark.embed` would do with the same arguments.
+
+    ``usable``: how many candidates there were; ``n_set``: symbols that the rehearsal set; ``bits``:
+    what they would prove; ``matches_needed``: how many must survive an attack for 64 bits, None
+    where all would not be enough; ``cost``: of the rehearsal, on rows that chose nothing.
+    """
+
+    strength: Strength
+    usable: int
+    n_set: int
+    bits: float
+    matches_needed: int | None
+    cost: Cost
+    attempts: tuple[Attempt, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.strength.k} triggers of {self.usable} usable candidates, {self.n_set} of them "
+            f"set in the rehearsal: {self.bits:.0f} bits of evidence\n{self.cost}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "triggers": self.strength.k,
+            "alphabet": self.strength.q,
+            "lead": self.strength.lead,
+            "usable": self.usable,
+            "set": self.n_set,
+            "evidence_bits": self.bits,
+            "matches_needed": self.matches_needed,
+            "budget_used": self.attempts[-1].use,
+            "cost": self.cost.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def plan(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    candidates: Any = None,
+    validation: Any = None,
+    budget: Budget | None = None,
+    triggers: str = "mixed",
+    n_triggers: int | str = "auto",
+    alphabet: int | str = "auto",
+    lead: float | str = "auto",
+    weak: bool = False,
+    random_state: int = 0,
+    verbose: int = 0,
+) -> Plan:
+    """Rehearse a mark with throwaway symbols and return what it would cost; changes nothing.
+
+    The arguments are those of :func:`timbermark.embed`.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import TimberClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=20, random_state=0).fit(X[:1200], y[:1200])
+    >>> plan(model, X[:1200], y[:1200]).bits >= 64
+    True
+    """
+    check_choices(budget, triggers, n_triggers, alphabet, weak)
+    with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
+        say("reading the model and the rows")
+        prepared = prepare(model, X, y, candidates, validation, random_state, workers)
+        strengths = list_strengths(len(prepared.foreign.classes), n_triggers, alphabet, lead)
+        found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
+        rows = prepared.reporting
+        after = confidence_after(prepared, rows, found.setting.edit, workers)
+    last = found.attempts[-1]
+    return Plan(
+        strength=found.strength,
+        usable=found.triggers.usable,
+        n_set=last.n_set,
+        bits=last.bits,
+        matches_needed=matches_needed(found.strength.k, found.strength.q, 64),
+        cost=measure_cost(
+            rows.confidence, after, rows.label, prepared.foreign.classes, prepared.measured_on
+        ),
+        attempts=found.attempts,
+        notes=prepared.foreign.notes,
+    )

@@ -1,0 +1,250 @@
+"""Prepare: everything that was given, checked, and every row in one role.
+
+Rows that *hold* the model in place take part in the edit, rows that *judge* decide whether a mark
+is within the budget, rows that *report* only say what the finished mark costs. Large tables are
+thinned: who is in follows from a hash of the row, not from the order in which rows were given.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.editing.routing import Router, Routes
+from timbermark.errors import InputError
+from timbermark.kernels.editing import weigh_leaves
+from timbermark.kernels.workers import Workers
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.mixing import mix_rows, resemble_rows, row_keys
+from timbermark.marking.models import open_model
+
+_HELD_SHARE = 0.3
+"""Of the rows that there are, where no others are given to judge and report by."""
+_LEAST_HELD, _MOST_HELD = 40, 10_000
+_UNSEEN = 2_000
+"""How many rows that resemble held ones stand for unseen rows, at least."""
+_FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
+_ROUTED_CELLS = 4_000_000
+"""Rows times trees of one output that hold the model, beyond the fewest."""
+_SURROGATES, _SURROGATE_WEIGHT = 6_000, 0.5
+"""Fewer rows than this are joined by mixtures of them, which weigh less than they do."""
+_LEAST_WEIGHT = 0.05
+"""A row whose answer is certain still counts: on it, too, probabilities should stay."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRows:
+    """Rows on which models are compared. ``label`` int64 [n], class numbers, None if unknown."""
+
+    routes: Routes
+    confidence: np.ndarray  # under the unmarked model, float64 [n, classes]
+    label: np.ndarray | None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.routes.n_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A model and the rows in their roles.
+
+    ``source`` float64 [m, d]: rows as the model takes them, which candidates are made from.
+    ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
+    ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
+    that accuracy is reported on. They are the reporting ones where validation rows were given.
+    Where not, they are held-out training rows, and the rows that judge and report are made to
+    resemble those, because a model moves less on rows that it was trained on than on unseen ones.
+    """
+
+    foreign: ForeignModel
+    router: Router
+    source: np.ndarray
+    holding: Routes
+    margins: np.ndarray  # of the holding rows, float64 [n, K]
+    weight: np.ndarray
+    mass: tuple[np.ndarray, ...]
+    judging: MeasuredRows
+    reporting: MeasuredRows
+    labelled: MeasuredRows
+    measured_on: str
+    n_rows: int  # that were given to train or to choose from
+    seed: int
+
+    def __repr__(self) -> str:
+        return (
+            f"Prepared({self.foreign.kind} of {self.foreign.library}: {self.n_rows} rows, "
+            f"{self.holding.n_rows} hold, {self.judging.n_rows} judge, "
+            f"{self.reporting.n_rows} report on {self.measured_on} rows)"
+        )
+
+
+def prepare(
+    model: Any,
+    X: Any,
+    y: Any,
+    candidates: Any,
+    validation: Any,
+    seed: int,
+    workers: Workers,
+) -> Prepared:
+    """Check all that was given and give every row its role. Raises InputError for bad input."""
+    foreign = model if isinstance(model, ForeignModel) else open_model(model)
+    given = _Given.take(foreign, X, y, candidates, validation)
+    rng = np.random.default_rng(seed)
+    order = np.argsort(row_keys(given.rows, seed), kind="stable")
+    if given.validation is None:
+        n_held = int(np.clip(_HELD_SHARE * len(order), _LEAST_HELD, 2 * _MOST_HELD))
+        if len(order) < 2 * n_held:
+            raise InputError(
+                f"{len(order)} rows are too few for a mark.",
+                hint=f"give {2 * _LEAST_HELD} at least, to hold the model in place and to "
+                "measure the cost.",
+            )
+        held, rest = order[:n_held], order[n_held:]
+        tested = (given.rows[held], None if given.label is None else given.label[held])
+        measured_on = "candidates" if X is None else "training"
+    else:
+        rest, tested, measured_on = order, given.validation, "validation"
+    router = Router(foreign.ensemble)
+    n_trees = max(len(trees) for trees in router.trees)
+    most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
+    rest = rest[:most]
+    holding = given.rows[rest]
+    n_real = len(holding)
+    if n_real < _SURROGATES:
+        mixed = mix_rows(holding, _SURROGATES - n_real, rng).X
+        holding = np.concatenate([holding, mixed])
+    routes = router.route(columns(foreign, holding), workers)
+    margins = router.margins(routes, workers)
+    importance = np.ones(len(holding))
+    importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
+    weight = _sensitivity(foreign, margins) * importance[:, None]
+    halves = _halves(foreign, router, *tested, seed, measured_on, workers)
+    judging, reporting, labelled = halves
+    return Prepared(
+        foreign=foreign,
+        router=router,
+        source=given.rows[rest] if given.source is None else given.source,
+        holding=routes,
+        margins=margins,
+        weight=weight,
+        mass=weigh(router, routes, weight, workers),
+        judging=judging,
+        reporting=reporting,
+        labelled=labelled,
+        measured_on=measured_on,
+        n_rows=len(order),
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Given:
+    """``rows`` hold the model; ``source``: separate candidates; ``validation``: rows and labels."""
+
+    rows: np.ndarray
+    label: np.ndarray | None
+    source: np.ndarray | None
+    validation: tuple[np.ndarray, np.ndarray | None] | None
+
+    @classmethod
+    def take(
+        cls, foreign: ForeignModel, X: Any, y: Any, candidates: Any, validation: Any
+    ) -> _Given:
+        if X is None and y is not None:
+            raise InputError("There are labels y but no rows X.", hint="give both, or neither.")
+        if X is None and candidates is None:
+            raise InputError(
+                "There is nothing to choose triggers from.",
+                hint="pass the training rows X, or rows of their kind as candidates.",
+            )
+        source = label = None
+        tested: tuple[np.ndarray, np.ndarray | None] | None = None
+        if candidates is not None:
+            given, labels = take_pair(candidates, "candidates")
+            source = take_rows(foreign, given, "candidates")
+            if labels is not None:
+                label = take_labels(labels, len(source), foreign.classes, "candidates' labels")
+        if X is not None:
+            rows = take_rows(foreign, X, "training rows")
+            label = None
+            if y is not None:
+                label = take_labels(y, len(rows), foreign.classes, "training labels")
+        else:
+            assert source is not None
+            rows, source = source, None
+        if validation is not None:
+            given, labels = take_pair(validation, "validation")
+            held = take_rows(foreign, given, "validation rows")
+            if len(held) < _LEAST_HELD:
+                raise InputError(
+                    f"{len(held)} validation rows are too few to judge and report by.",
+                    hint=f"give {_LEAST_HELD} at least, or leave them out.",
+                )
+            tested = (held, None)
+            if labels is not None:
+                numbers = take_labels(labels, len(held), foreign.classes, "validation labels")
+                tested = (held, numbers)
+        return cls(rows, label, source, tested)
+
+
+def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:
+    """Return rows as the model takes them as columns of its ensemble, float64 [n, n_features]."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about names, which a matrix has none of
+        return foreign.rows(X)
+
+
+def weigh(
+    router: Router, routes: Routes, weight: np.ndarray, workers: Workers
+) -> tuple[np.ndarray, ...]:
+    """Return for each output the sum of the rows' weights in each leaf, float64 [leaves]."""
+    mass = tuple(np.empty(first[-1]) for first in router.first)
+
+    def weigh_output(thread: int, c: int) -> None:
+        own = np.ascontiguousarray(weight[:, c])
+        weigh_leaves(routes.leaf[c], router.first[c], own, mass[c])
+
+    workers.drain(weigh_output, len(mass))
+    return mass
+
+
+def _sensitivity(foreign: ForeignModel, margins: np.ndarray) -> np.ndarray:
+    """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
+    confidence = foreign.confidence(margins)
+    p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
+    return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
+
+
+def _halves(
+    foreign: ForeignModel,
+    router: Router,
+    X: np.ndarray,
+    label: np.ndarray | None,
+    seed: int,
+    measured_on: str,
+    workers: Workers,
+) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows]:
+    """Return the rows that judge, those that report, and those that accuracy is reported on."""
+
+    def measured(rows: np.ndarray, label: np.ndarray | None) -> MeasuredRows:
+        routes = router.route(columns(foreign, rows), workers)
+        return MeasuredRows(routes, foreign.confidence(router.margins(routes, workers)), label)
+
+    order = np.argsort(row_keys(X, seed + 1), kind="stable")[: 2 * _MOST_HELD]
+    halves = order[::2], order[1::2]
+    labels = [None if label is None else label[half] for half in halves]
+    if measured_on != "training":
+        judging, reporting = (measured(X[h], y) for h, y in zip(halves, labels, strict=True))
+        return judging, reporting, reporting
+    rng = np.random.default_rng(seed + 4)
+    judging, reporting = (
+        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng), None) for half in halves
+    )
+    return judging, reporting, measured(X[halves[1]], labels[1])

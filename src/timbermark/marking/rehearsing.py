@@ -1,0 +1,212 @@
+"""Rehearse: how strong a mark the model can carry within the budget, tried on the model itself.
+
+Rehearsals use throwaway symbols, so that the real ones are drawn once, after everything else is
+settled. Each tries a strength, the highest first; how much of the budget it used tells which one
+to try next, for what a mark costs grows with lead · √triggers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
+from timbermark.marking.budget import Budget
+from timbermark.marking.choosing import Candidates, find_candidates
+from timbermark.marking.costs import use_of_budget
+from timbermark.marking.preparing import Prepared
+from timbermark.marking.setting import Setting, confidence_after, set_symbols
+from timbermark.ownership.statistics import evidence_bits
+
+ENOUGH_BITS = 64.0
+"""What convinces anyone: a mark that is worth less is made only when asked for by name."""
+_TARGET = 0.5
+"""How much of the budget a rehearsal may use, for the real symbols may cost more, and unseen
+rows may move more than those that judge."""
+_SPARE = 1.15
+"""Candidates per trigger that are looked for: some do not take, and others stand in for them."""
+_TOOK = 0.5
+"""A trigger took if its label leads by at least this share of the lead that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Strength:
+    """How strong a mark is: ``k`` triggers, alphabets of ``q`` labels, and the ``lead``."""
+
+    k: int
+    q: int
+    lead: float
+
+    @property
+    def bits(self) -> float:
+        """The evidence while every symbol is there."""
+        return self.k * float(np.log2(self.q))
+
+    @property
+    def expense(self) -> float:
+        """What the cost grows with."""
+        return self.lead * float(np.sqrt(self.k * (self.q - 1) / self.q))
+
+
+# Tried in turn. More triggers and a longer lead survive more (benchmarks/evidence.py).
+_TWO = (
+    Strength(192, 2, 3.0), Strength(160, 2, 2.0), Strength(128, 2, 1.5), Strength(128, 2, 1.0),
+    Strength(96, 2, 0.75), Strength(96, 2, 0.5), Strength(80, 2, 0.5), Strength(72, 2, 0.35),
+)  # fmt: skip
+_FOUR = (
+    Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
+    Strength(56, 4, 0.75), Strength(48, 4, 0.5), *_TWO[-2:],
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a mark: how strong, how many symbols took, and how much of each limit it used."""
+
+    strength: Strength
+    n_set: int
+    use: dict[str, float]
+    rounds: int
+
+    @property
+    def most_used(self) -> float:
+        """The largest share of a limit that is used up; above 1 is too much."""
+        return max(self.use.values(), default=0.0)
+
+    @property
+    def bits(self) -> float:
+        """What the labels of an untouched copy prove."""
+        return evidence_bits(self.n_set, self.strength.k, self.strength.q)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rehearsal:
+    """The strength that fits, the triggers for it, and the attempts that told."""
+
+    strength: Strength
+    triggers: Candidates
+    attempts: tuple[Attempt, ...]
+    setting: Setting  # of the last attempt
+
+
+def list_strengths(
+    n_classes: int, n_triggers: int | str, alphabet: int | str, lead: float | str
+) -> tuple[Strength, ...]:
+    """Return what may be tried, the strongest first; what is not "auto" is held to its value.
+
+    Raises InputError for values that cannot be.
+
+    >>> list_strengths(2, "auto", "auto", "auto")[0]
+    Strength(k=192, q=2, lead=3.0)
+    """
+    _check(n_classes, n_triggers, alphabet, lead)
+    ladder: Sequence[Strength] = _FOUR if n_classes >= 4 and alphabet != 2 else _TWO
+    tried = []
+    for rung in ladder:
+        if alphabet != "auto" and rung.q != alphabet:
+            continue
+        k = rung.k if n_triggers == "auto" else int(n_triggers)
+        far = rung.lead if lead == "auto" else float(lead)
+        tried.append(Strength(k, rung.q, far))
+    return tuple(dict.fromkeys(tried))
+
+
+def rehearse(
+    prepared: Prepared,
+    budget: Budget,
+    strengths: Sequence[Strength],
+    kind: str,
+    workers: Workers,
+    progress: Callable[[str], None] = lambda said: None,
+) -> Rehearsal:
+    """Find the strongest mark within the budget. Raises InputError if none is."""
+    most = max(strength.k for strength in strengths)
+    q = max(strength.q for strength in strengths)
+    fewest = min(strength.k for strength in strengths)
+    found = find_candidates(prepared, kind, int(np.ceil(_SPARE * most)), fewest, q, workers)
+    rng = np.random.default_rng(prepared.seed + 3)
+    attempts: list[Attempt] = []
+    stubborn = np.zeros(len(found), np.bool_)
+    left = [s for s in strengths if s.k <= len(found)]
+    while left:
+        strength = left.pop(0)
+        progress(f"rehearsing {strength.k} triggers")
+        places = np.flatnonzero(~stubborn)[: strength.k]
+        if len(places) < strength.k:
+            continue
+        triggers = found.take(places, strength.q)
+        symbols = rng.integers(0, strength.q, strength.k)
+        setting = set_symbols(prepared, triggers, symbols, strength.lead, workers)
+        attempt = judge(prepared, budget, strength, setting, workers)
+        attempts.append(attempt)
+        stubborn[places[setting.lead < _TOOK * strength.lead]] = True
+        fits = attempt.most_used <= (_TARGET if left else 1.0)
+        if fits and attempt.n_set == strength.k:
+            return Rehearsal(strength, triggers, tuple(attempts), setting)
+        if fits:
+            # Others take the places of those that do not take; what it costs is known.
+            places = np.flatnonzero(~stubborn)[: strength.k]
+            if len(places) == strength.k:
+                triggers = found.take(places, strength.q)
+                return Rehearsal(strength, triggers, tuple(attempts), setting)
+            if attempt.bits >= min(ENOUGH_BITS, strength.bits):
+                return Rehearsal(strength, triggers, tuple(attempts), setting)
+        afford = strength.expense * _TARGET / max(attempt.most_used, 1e-9)
+        while len(left) > 1 and not fits and left[0].expense > afford:
+            left.pop(0)
+    raise over_budget(attempts, budget)
+
+
+def judge(
+    prepared: Prepared, budget: Budget, strength: Strength, setting: Setting, workers: Workers
+) -> Attempt:
+    """Measure how much of the budget an edit uses, on the rows that judge."""
+    rows = prepared.judging
+    after = confidence_after(prepared, rows, setting.edit, workers)
+    use = use_of_budget(budget, rows.confidence, after, rows.label)
+    return Attempt(strength, setting.n_set, use, setting.edit.rounds)
+
+
+def over_budget(attempts: Sequence[Attempt], budget: Budget) -> InputError:
+    """Return the error for a model that cannot carry a mark within the budget."""
+    if not attempts:
+        return InputError(
+            "There are too few usable rows for a mark.", hint="give more rows, or fewer triggers."
+        )
+    least = min(attempts, key=lambda attempt: attempt.most_used)
+    if least.most_used <= 1.0:
+        return InputError(
+            f"Only {least.n_set} of {least.strength.k} symbols could be set.",
+            hint="ask for fewer triggers, or give more rows.",
+        )
+    name = max(least.use, key=lambda limit: least.use[limit])
+    limit = getattr(budget, name)
+    return InputError(
+        f"The weakest mark would use {least.most_used:.1f} times the budget for {name} "
+        f"({limit:g}).",
+        hint=f"allow {limit * least.most_used * 1.1:.2g} for it, ask for fewer triggers, or give "
+        "more rows.",
+    )
+
+
+def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: float | str) -> None:
+    whole = isinstance(n_triggers, int | np.integer) and not isinstance(n_triggers, bool)
+    if n_triggers != "auto" and (not whole or int(n_triggers) < 1):
+        raise InputError(
+            f"n_triggers={n_triggers!r} must be 'auto' or a whole number > 0.",
+            hint="'auto' is a good start.",
+        )
+    if alphabet not in ("auto", 2, 4):
+        raise InputError(f"alphabet={alphabet!r} must be 'auto', 2 or 4.", hint="use 'auto'.")
+    if alphabet == 4 and n_classes < 4:
+        raise InputError(
+            f"alphabet=4 needs as many classes; the model has {n_classes}.", hint="use alphabet=2."
+        )
+    number = isinstance(lead, int | float) and not isinstance(lead, bool)
+    if lead != "auto" and (not number or not 0.0 < float(lead) <= 20.0):
+        raise InputError(
+            f"lead={lead!r} must be 'auto' or a number above 0, 20 at most.", hint="try 1.0."
+        )

@@ -1,0 +1,68 @@
+"""Set: the edit that makes triggers answer with their symbols, and which of them then do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.editing.leaves import Edit, edit_leaves
+from timbermark.kernels.workers import Workers
+from timbermark.marking.choosing import Candidates
+from timbermark.marking.margins import leads, wanted_margins
+from timbermark.marking.mixing import row_keys
+from timbermark.marking.preparing import MeasuredRows, Prepared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """An edit and how far each trigger's label leads after it, in units of ``margin_scale``."""
+
+    edit: Edit
+    lead: np.ndarray  # float64 [k]
+
+    @property
+    def n_set(self) -> int:
+        """How many triggers answer with their symbol."""
+        return int((self.lead > 0.0).sum())
+
+    def __repr__(self) -> str:
+        return f"Setting({self.n_set} of {len(self.lead)} set in {self.edit.rounds} rounds)"
+
+
+def set_symbols(
+    prepared: Prepared,
+    triggers: Candidates,
+    symbols: np.ndarray,
+    lead: float,
+    workers: Workers,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Setting:
+    """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
+
+    ``symbols`` [k]: which label of its alphabet each trigger carries; ``lead`` in units of what
+    probabilities are made from.
+    """
+    foreign = prepared.foreign
+    target = triggers.alphabets[np.arange(len(triggers)), symbols]
+    wanted = wanted_margins(triggers.margins, target, lead / foreign.margin_scale)
+    weight = prepared.weight
+    alike = np.isin(row_keys(prepared.margins, 0), row_keys(triggers.margins, 0))
+    if alike.any():
+        # No tree can tell these rows from a trigger, so that they cannot hold it back.
+        weight = np.where(alike[:, None], 0.0, weight)
+    edit = edit_leaves(
+        prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
+        workers, leaf_dtype=foreign.leaf_dtype, progress=progress,
+    )  # fmt: skip
+    after = leads(triggers.margins + edit.shift, target) * foreign.margin_scale
+    return Setting(edit, after)
+
+
+def confidence_after(
+    prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers
+) -> np.ndarray:
+    """Return the edited model's probabilities of measured rows, float64 [n, classes]."""
+    router = prepared.router.around(edit.ensemble)
+    return prepared.foreign.confidence(router.margins(rows.routes, workers))
