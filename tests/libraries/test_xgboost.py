@@ -16,8 +16,8 @@ from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.libraries import xgboost as library
 from timbermark.libraries.probing import probe_rows
 from timbermark.libraries.xgboost import document, ubjson
+from timbermark.libraries.xgboost.order import follows_gains
 from timbermark.trees import reference
-from timbermark.trees.statistics import node_statistics
 
 xgb = pytest.importorskip("xgboost")
 pytest.importorskip("pandas")
@@ -137,13 +137,11 @@ def explained(foreign, steps):
     """Each split's stated weight and gain, and what the formula says of them."""
     e = foreign.ensemble
     inner = e.left >= 0
-    found = node_statistics(
-        e, e.value[:, 0], hessian=e.hessian, l2=steps.l2, learning_rate=steps.eta[: e.n_trees]
-    )
+    found = steps.statistics(e)
     return (e.value[inner, 0], found.weight[inner]), (e.gain[inner], found.gain[inner])
 
 
-@pytest.mark.parametrize("name", [name for name in models.MAKERS if name != "weighted"])
+@pytest.mark.parametrize("name", [name for name in models.MAKERS if name not in ("weighted", "l1")])
 def test_statistics_follow_by_the_librarys_own_formula(name):
     foreign = library.open(models.made(name)[0])
     marked = library.open(library.close(foreign, other_leaves(foreign, size=0.1)))
@@ -154,6 +152,50 @@ def test_statistics_follow_by_the_librarys_own_formula(name):
         free = (gain != np.float32(least)) | (gain_found > 1e-3)  # not set to the least gain
         np.testing.assert_allclose(gain_found[free], gain[free], rtol=1e-4, atol=1e-4)
         assert (gain > 0).all()
+
+
+def trees_of(model):
+    raw = booster_of(model).save_raw("ubj")
+    return document.outline(document.parse(bytes(raw))).model["trees"]
+
+
+@pytest.mark.parametrize("name", ["leaf-wise", "leaf-wise, categories"])
+def test_nodes_of_trees_grown_by_loss_stay_in_the_order_of_gains(name):
+    model, X = models.made(name)
+    foreign = library.open(model)
+    ensemble = other_leaves(foreign, size=1.0)
+    written = library.close(foreign, ensemble)
+    old, new = trees_of(model), trees_of(written)
+    assert all(follows_gains(tree) for tree in [*old, *new])
+    changed = [
+        i for i, (a, b) in enumerate(zip(old, new, strict=True))
+        if not np.array_equal(a["parents"], b["parents"])
+    ]  # fmt: skip
+    assert changed
+    assert_agrees(written, foreign, ensemble, X)
+    for tree in new:
+        left, parents = tree["left_children"], tree["parents"]
+        inner = np.flatnonzero(left >= 0)
+        np.testing.assert_array_equal(parents[left[inner]], inner)
+        np.testing.assert_array_equal(parents[tree["right_children"][inner]], inner)
+
+
+def test_nodes_of_trees_grown_by_level_stay_where_they_are():
+    for name in ("two classes", "stumps", "pruned", "exact", "categories"):
+        model, _ = models.made(name)
+        foreign = library.open(model)
+        written = library.close(foreign, other_leaves(foreign, size=1.0))
+        for old, new in zip(trees_of(model), trees_of(written), strict=True):
+            for part in ("left_children", "right_children", "parents", "split_indices"):
+                np.testing.assert_array_equal(old[part], new[part])
+
+
+def test_statistics_with_l1_follow_where_no_leaf_is_zero():
+    foreign = library.open(models.made("l1")[0])
+    (weight, weight_found), (gain, gain_found) = explained(foreign, foreign.extra.steps)
+    assert foreign.extra.steps.l1 == pytest.approx(0.2)
+    assert np.mean(np.isclose(weight_found, weight, rtol=1e-4, atol=1e-4)) > 0.8
+    assert np.mean(np.isclose(gain_found, gain, rtol=1e-3, atol=1e-3)) > 0.8
 
 
 def test_leaves_have_their_values_as_weights_or_those_before_the_learning_rate():

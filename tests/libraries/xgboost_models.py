@@ -161,6 +161,10 @@ MAKERS = {
     "pruned": lambda: plain(2, tree_method="exact", gamma=3.0, max_depth=6, n_estimators=6),
     "exact": lambda: plain(3, tree_method="exact", learning_rate=0.1, reg_lambda=4.0),
     "leaf-wise": lambda: plain(2, grow_policy="lossguide", max_leaves=12, max_depth=0),
+    "leaf-wise, categories": lambda: with_categories(
+        3, grow_policy="lossguide", max_leaves=9, max_depth=0
+    ),
+    "l1": lambda: plain(2, reg_alpha=0.2, learning_rate=0.2),
     "deep": lambda: plain(2, max_depth=10, min_child_weight=0.0, reg_lambda=0.1),
     "stumps": lambda: plain(3, max_depth=1),
     "single leaves": lambda: plain(2, gamma=1e6),
