@@ -1,12 +1,9 @@
 """LightGBM models of every kind that is supported, and ways to change an ensemble."""
 
 import inspect
-from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from timbermark.trees.making import make_ensemble
 
 lgb = pytest.importorskip("lightgbm")
 
@@ -173,6 +170,13 @@ MAKERS = {
     "weighted": weighted,
     "unbalanced": lambda: classifier(is_unbalance=True),
     "changing rate": changing_rate,
+    "regularized": lambda: classifier(reg_lambda=3.0, n_estimators=9),
+    "regularized, three": lambda: classifier(3, reg_lambda=2.0),
+    "regularized, both": lambda: classifier(3, reg_lambda=2.0, reg_alpha=0.3),
+    "regularized, dart": lambda: classifier(reg_lambda=3.0, boosting_type="dart", drop_rate=0.5),
+    "regularized, forest": lambda: classifier(
+        reg_lambda=1.0, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7, sigmoid=2.0),
+    "least gain": lambda: classifier(min_split_gain=0.5, learning_rate=1.0),
     "stopped early": stopped_early,
     "stopped and kept": stopped_and_kept,
     "best by hand": best_by_hand,
@@ -184,120 +188,3 @@ MAKERS = {
     "still training": still_training,
     "continued": continued,
 }  # fmt: skip
-
-
-def other_leaves(e, rng):
-    return replace(e, value=e.value * rng.normal(size=e.value.shape) + rng.normal())
-
-
-def other_splits(e, rng):
-    """Other thresholds, features, categories and ways of missing in the same shapes."""
-    numeric = (e.left >= 0) & (e.category_set < 0)
-    at = np.append(rng.normal(size=20), [0.0, -0.0, np.inf, -np.inf, 5e-324, 1e-35])
-    sets = [np.flatnonzero(rng.random(100) < 0.3) for _ in e.category_offsets[1:]]
-    return replace(
-        e,
-        threshold=np.where(numeric, rng.choice(at, e.n_nodes), 0.0),
-        feature=np.where(numeric, rng.integers(0, e.n_features, e.n_nodes), e.feature),
-        missing_left=numeric & (rng.random(e.n_nodes) < 0.5),
-        missing_kind=rng.integers(0, 3, e.n_nodes).astype(np.uint8),
-        category_offsets=np.cumsum([0, *map(len, sets)]),
-        category_values=np.concatenate([*sets, []]).astype(np.int32),
-    )
-
-
-def other_shapes(e, rng):
-    """A subtree of every other tree is another one, and all nodes are numbered anew."""
-    trees = [_nested(e, tree, 0) for tree in range(e.n_trees)]
-    trees = [_regrown(tree, e, rng) if rng.random() < 0.5 else tree for tree in trees]
-    return _flat(e, trees, rng)
-
-
-EDITS = {"leaves": other_leaves, "splits": other_splits, "shapes": other_shapes}
-
-
-def _nested(e, tree, node):
-    at = e.tree_start[tree] + node
-    names = ("feature", "threshold", "missing_left", "missing_kind", "count", "hessian", "gain")
-    found = {name: getattr(e, name)[at] for name in names}
-    found["value"] = e.value[at, 0]
-    number = e.category_set[at]
-    bounds = slice(e.category_offsets[number], e.category_offsets[number + 1])
-    found["categories"] = None if number < 0 else e.category_values[bounds]
-    if e.left[at] >= 0:
-        found["left"] = _nested(e, tree, e.left[at])
-        found["right"] = _nested(e, tree, e.right[at])
-    return found
-
-
-def _regrown(node, e, rng):
-    if "left" in node and rng.random() < 0.6:
-        side = rng.choice(["left", "right"])
-        return node | {side: _regrown(node[side], e, rng)}
-    return _grown(e, rng, depth=rng.integers(0, 5))
-
-
-def _grown(e, rng, depth):
-    statistics = {"count": rng.integers(0, 9), "hessian": rng.random(), "gain": rng.random()}
-    if depth == 0 or rng.random() < 0.2:
-        return _leaf(rng) | statistics
-    by_category = rng.random() < 0.3
-    return statistics | {
-        "feature": 3 if by_category else rng.integers(0, e.n_features),
-        "threshold": 0.0 if by_category else rng.normal(),
-        "missing_left": not by_category and rng.random() < 0.5,
-        "missing_kind": rng.integers(0, 3),
-        "categories": np.flatnonzero(rng.random(99) < 0.3) if by_category else None,
-        "value": 0.0,
-        "left": _grown(e, rng, depth - 1),
-        "right": _grown(e, rng, depth - 1),
-    }
-
-
-def _leaf(rng):
-    return {
-        "feature": -1,
-        "threshold": 0.0,
-        "missing_left": False,
-        "missing_kind": 0,
-        "categories": None,
-        "value": rng.normal(),
-    }
-
-
-def _flat(e, trees, rng):
-    nodes, left, right, start, sets = [], [], [], [0], []
-    for tree in trees:
-        listed = _listed(tree)
-        # Any order will do as long as the root comes first.
-        order = [0, *(1 + rng.permutation(len(listed) - 1))]
-        place = {id(node): number for node, number in zip(listed, order, strict=True)}
-        for node in sorted(listed, key=lambda node: place[id(node)]):
-            left.append(place[id(node["left"])] if "left" in node else -1)
-            right.append(place[id(node["right"])] if "right" in node else -1)
-            nodes.append(node)
-        start.append(len(nodes))
-    number = []
-    for node in nodes:
-        number.append(-1 if node["categories"] is None else len(sets))
-        if node["categories"] is not None:
-            sets.append(node["categories"])
-    names = ("feature", "threshold", "missing_left", "missing_kind", "count", "hessian", "gain")
-    return make_ensemble(
-        n_features=e.n_features,
-        n_outputs=e.n_outputs,
-        objective=e.objective,
-        tree_start=start,
-        left=left,
-        right=right,
-        value=[node["value"] for node in nodes],
-        category_set=number,
-        category_offsets=np.cumsum([0, *map(len, sets)]),
-        category_values=np.concatenate([*sets, []]).astype(np.int32),
-        **{name: [node[name] for node in nodes] for name in names},
-    )
-
-
-def _listed(node):
-    below = _listed(node["left"]) + _listed(node["right"]) if "left" in node else []
-    return [node, *below]

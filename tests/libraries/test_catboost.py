@@ -1,5 +1,4 @@
 import json
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -13,33 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.libraries import catboost as library
-from timbermark.libraries.catboost import cbm, nesting
+from timbermark.libraries.catboost import cbm
 from timbermark.libraries.catboost.json_file import exact_text, read_as_catboost
-from timbermark.libraries.catboost.reading import serialize
+from timbermark.libraries.catboost.models import revive, serialize
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.probing import probe_rows
 from timbermark.trees import reference
-from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO
-from timbermark.trees.making import constant_ensemble
 
 catboost = pytest.importorskip("catboost")
 
 from tests.libraries.catboost_models import (  # noqa: E402
-    EDITS,
     MAKERS,
     SMALL,
     N,
     classes_of,
     mixed,
     numeric,
-    other_shapes,
     table,
 )
 
 every_model = pytest.mark.parametrize("name", MAKERS)
-every_edit = pytest.mark.parametrize("edit", EDITS)
 FORMATS = ("cbm", "json")
 NOT_IN_JSON = ("statistics, means",)
 
@@ -47,31 +42,21 @@ NOT_IN_JSON = ("statistics, means",)
 @cache
 def made(name):
     model, X = MAKERS[name]()
-    return model, X, library.read(model)
+    return model, X, library.open(model)
 
 
 def part_of(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def is_symmetric(model):
-    return len(cbm.unpack(serialize(model)).trees["NonSymmetricStepNodes"]) == 0
-
-
-def edited(name, edit, seed=0):
-    _, _, reading = made(name)
-    ensemble = EDITS[edit](reading.ensemble, np.random.default_rng(seed + len(name)))
-    return library.conform(reading, ensemble)
-
-
-def assert_predicts(model, reading, ensemble, X, singles=5):
+def assert_predicts(model, foreign, ensemble, X, singles=5):
     """The model's margins are the ensemble's, bit for bit, together and one by one."""
     with np.errstate(over="ignore"):  # CatBoost parts missing values at the largest number
-        probes = library.native_rows(reading, probe_rows(ensemble, 60))
-    first = reading.extra["contents"].trees["FloatFeatures"][0]["FlatIndex"]
+        probes = library.native_rows(foreign, probe_rows(ensemble, 60))
+    first = foreign.extra.contents.trees["FloatFeatures"][0]["FlatIndex"]
     probes[:4, first] = [np.inf, -np.inf, 3.4e38, -3.4e38]
     for asked in (part_of(X, slice(0, 140)), probes):
-        expected = reference.margins(ensemble, library.rows(reading, asked))
+        expected = reference.margins(ensemble, library.rows(foreign, asked))
         found = library.margins(model, asked)
         assert found.dtype == np.float64
         assert found.shape == (len(asked), ensemble.n_outputs)
@@ -83,73 +68,11 @@ def assert_predicts(model, reading, ensemble, X, singles=5):
 
 
 @every_model
-def test_the_ensemble_predicts_what_the_model_does(name):
-    model, X, reading = made(name)
-    assert_predicts(model, reading, reading.ensemble, X)
-    assert reading.library == library.NAME == "CatBoost"
-    assert reading.kind == type(model).__name__
-    assert library.is_model(model)
-
-
-@every_model
-def test_labels_and_probabilities_are_those_of_the_model(name):
-    model, X, reading = made(name)
-    margins = reference.margins(reading.ensemble, library.rows(reading, X))
-    found = reading.classes[reference.labels(margins, reading.ensemble)]
-    np.testing.assert_array_equal(found, np.ravel(model.predict(X, prediction_type="Class")))
-    shares = model.predict(X, prediction_type="Probability")
-    np.testing.assert_allclose(
-        reference.probabilities(margins, reading.ensemble.objective), shares, rtol=1e-9
-    )
-
-
-@every_model
-def test_written_unchanged_it_is_the_same(name):
-    model, X, reading = made(name)
-    before = serialize(model)
-    written = library.write(reading, reading.ensemble)
-    assert type(written) is type(model)
-    assert_predicts(written, reading, reading.ensemble, X)
-    again = library.read(written)
-    assert again.ensemble == reading.ensemble
-    assert again.training == reading.training
-    assert again.feature_names == reading.feature_names
-    assert written.get_params() == model.get_params()
-    assert written.feature_names_ == model.feature_names_
-    np.testing.assert_array_equal(written.classes_, model.classes_)
-    assert is_symmetric(written) == is_symmetric(model)
-    assert serialize(model) == before
-
-
-@every_model
-@every_edit
-def test_written_with_other_trees(name, edit):
-    model, X, reading = made(name)
-    before = serialize(model)
-    ensemble = edited(name, edit)
-    written = library.write(reading, ensemble)
-    assert type(written) is type(model)
-    assert_predicts(written, reading, ensemble, X)
-    copied = pickle.loads(pickle.dumps(written))
-    np.testing.assert_array_equal(library.margins(copied, X), library.margins(written, X))
-    # Reading it gives the same trees, though their nodes may stand in another order.
-    again = library.read(written)
-    rows = library.rows(reading, X)
-    np.testing.assert_array_equal(
-        reference.margins(again.ensemble, library.rows(again, X)),
-        reference.margins(ensemble, rows),
-    )
-    if edit == "leaves":
-        assert is_symmetric(written) == is_symmetric(model)
-    assert serialize(model) == before
-
-
-@every_model
 @pytest.mark.parametrize("form", FORMATS)
 def test_saved_and_loaded(name, form, tmp_path):
-    _, X, reading = made(name)
-    ensemble = edited(name, "leaves" if form == "cbm" else "shapes", seed=4)
-    written = library.write(reading, ensemble)
+    _, X, foreign = made(name)
+    ensemble = other_leaves(foreign, seed=4)
+    written = library.close(foreign, ensemble)
     path = tmp_path / f"model.{form}"
     if form == "json" and name in NOT_IN_JSON:
         with pytest.raises(InputError, match="JSON form cannot hold"):
@@ -157,53 +80,21 @@ def test_saved_and_loaded(name, form, tmp_path):
         return
     library.save(written, path)
     assert library.is_file(path.read_bytes()[:100])
-    loaded = library.load(path)
+    loaded = library.open_file(path).native
     assert type(loaded) is catboost.CatBoostClassifier
-    assert_predicts(loaded, reading, ensemble, X)
+    assert_predicts(loaded, foreign, ensemble, X)
     # The library reads the file itself, with the same result.
     itself = catboost.CatBoostClassifier().load_model(str(path), format=form)
     np.testing.assert_array_equal(library.margins(itself, X), library.margins(loaded, X))
     assert loaded.get_params() == itself.get_params()
-    np.testing.assert_array_equal(loaded.classes_, reading.classes)
-    assert library.read(loaded).feature_names == reading.feature_names
-
-
-# CatBoost refuses to explain scaled sums, crashes on models that have no split at all, and writes
-# beyond its memory if columns were dropped.
-UNEXPLAINED = ("scaled", "scaled, three", "single leaves", "without unused")
-
-
-@pytest.mark.parametrize("name", [name for name in MAKERS if name not in UNEXPLAINED])
-@pytest.mark.parametrize("edit", ["leaves", "shapes"])
-def test_explanations_and_importances(name, edit):
-    model, X, reading = made(name)
-    ensemble = edited(name, edit, seed=9)
-    written = library.write(reading, ensemble)
-    asked = part_of(X, slice(0, 20))
-    categories = [each["FlatIndex"] for each in reading.extra["contents"].trees["CatFeatures"]]
-    pool = catboost.Pool(asked, cat_features=categories)
-    found = written.get_feature_importance(pool, type="ShapValues")
-    np.testing.assert_allclose(
-        found.reshape(20, ensemble.n_outputs, -1).sum(axis=2),
-        library.margins(written, asked),
-        rtol=1e-7,
-        atol=1e-9,
-    )
-    importances = written.get_feature_importance(type="PredictionValuesChange")
-    assert np.isfinite(importances).all()
-    if np.ndim(model.feature_importances_):
-        again = library.write(reading, ensemble)
-        np.testing.assert_array_equal(again.feature_importances_, importances)
-    weights = cbm.unpack(serialize(written)).trees["LeafWeights"]
-    np.testing.assert_allclose(
-        np.sort(weights), np.sort(ensemble.count[ensemble.left < 0]), rtol=1e-12
-    )
+    np.testing.assert_array_equal(loaded.classes_, foreign.classes)
+    assert library.open(loaded).feature_names == foreign.feature_names
 
 
 @pytest.mark.parametrize("name", ["two", "three", "weighted"])
 def test_unchanged_trees_are_explained_alike(name):
-    model, X, reading = made(name)
-    written = library.write(reading, reading.ensemble)
+    model, X, foreign = made(name)
+    written = library.close(foreign, foreign.ensemble)
     pool = catboost.Pool(X[:20])
     for kind in ("ShapValues", "ShapInteractionValues", "PredictionValuesChange"):
         data = None if kind == "PredictionValuesChange" else pool
@@ -215,69 +106,13 @@ def test_unchanged_trees_are_explained_alike(name):
     assert written.n_features_in_ == model.n_features_in_ == 4
 
 
-def test_nested_trees_are_explained_better_than_before():
-    model, X, reading = made("two, lossguide")
-    written = library.write(reading, reading.ensemble)
-    pool, margins = catboost.Pool(X[:20]), library.margins(model, X[:20])[:, 0]
-    own, ours = (each.get_feature_importance(pool, type="ShapValues") for each in (model, written))
-    np.testing.assert_allclose(ours.sum(axis=1), margins, rtol=1e-9)
-    assert not np.allclose(own.sum(axis=1), margins)
-    assert "add up" in reading.notes[0]
-    importances = [each.get_feature_importance() for each in (model, written)]
-    np.testing.assert_allclose(*importances, rtol=1e-9)
-
-
-def test_symmetric_trees_explain_the_same_as_nested_ones(monkeypatch):
-    model, X, reading = made("three")
-    monkeypatch.setattr("timbermark.libraries.catboost.writing.write_symmetric", lambda nodes: None)
-    nested = library.write(reading, reading.ensemble)
-    assert not is_symmetric(nested)
-    assert_predicts(nested, reading, reading.ensemble, X)
-    pool = catboost.Pool(X[:20])
-    np.testing.assert_allclose(
-        nested.get_feature_importance(pool, type="ShapValues"),
-        model.get_feature_importance(pool, type="ShapValues"),
-        rtol=1e-12,
-        atol=1e-15,
-    )
-
-
-def test_counts_decide_weights_and_hessians_stand_in():
-    _, X, reading = made("two")
-    e = reading.ensemble
-    counts = reading.extra["contents"].trees["LeafWeights"]
-    np.testing.assert_array_equal(e.count[e.left < 0], counts)
-    np.testing.assert_array_equal(e.count[e.tree_start[:-1]], np.full(e.n_trees, N))
-    for count, hessian, expected in [
-        (0.0 * e.count, e.count, counts),
-        (0.0 * e.count, 0.0 * e.count, np.ones_like(counts)),
-    ]:
-        written = library.write(reading, replace(e, count=count, hessian=hessian))
-        np.testing.assert_array_equal(written.get_leaf_weights(), expected)
-        shap = written.get_feature_importance(catboost.Pool(X[:5]), type="ShapValues")
-        assert np.isfinite(shap).all()
-
-
-def test_training_parameters_and_notes():
-    reading = made("two")[2]
-    training = reading.training
-    assert training.learning_rate == pytest.approx(0.3)
-    assert (training.l2_regularization, training.max_depth, training.max_leaf_nodes) == (3, 3, 8)
-    assert training.min_samples_leaf is None
-    assert "nested" in reading.notes[0]
-    other = made("two, lossguide")[2]
-    assert (other.training.max_leaf_nodes, other.training.min_samples_leaf) == (7, 1)
-    assert made("single leaves")[2].notes == ()
-    assert made("summed")[2].training.learning_rate is None
-
-
 def test_names_of_columns():
-    _, X, reading = made("statistics, combined")
-    assert reading.feature_names == tuple(X.columns)
-    assert reading.extra["n_columns"] == 5
-    assert reading.ensemble.n_features == 5 + len(reading.extra["derived"])
-    assert any(name.startswith("kind is ") for name in reading.extra["derived"])
-    assert any("statistic of town" in name for name in reading.extra["derived"])
+    _, X, foreign = made("statistics, combined")
+    assert foreign.feature_names == tuple(X.columns)
+    assert foreign.extra.n_columns == 5
+    assert foreign.ensemble.n_features == 5 + len(foreign.extra.derived)
+    assert any(name.startswith("kind is ") for name in foreign.extra.derived)
+    assert any("statistic of town" in name for name in foreign.extra.derived)
     assert made("two")[2].feature_names is None
 
 
@@ -287,127 +122,34 @@ def test_trees_that_hold_every_kind_of_statistic():
     assert any(len(each["FloatSplits"]) for each in parts)
     assert any(len(each["OneHotSplits"]) for each in parts)
     assert any(len(each["CatFeatures"]) > 1 for each in combinations_of("statistics, pairs"))
-    trees = made("one-hot")[2].extra["contents"].trees
+    trees = made("one-hot")[2].extra.contents.trees
     assert sum(len(feature["Values"]) for feature in trees["OneHotFeatures"]) > 3
-    means = made("statistics, means")[2].extra["contents"].trees["CtrFeatures"]
+    means = made("statistics, means")[2].extra.contents.trees["CtrFeatures"]
     assert {feature["Ctr"]["Base"]["CtrType"] for feature in means} & {2}
     assert any(step["left"] == 0 != step["right"] for step in steps_of("two, lossguide"))
 
 
 def combinations_of(name):
-    features = made(name)[2].extra["contents"].trees["CtrFeatures"]
+    features = made(name)[2].extra.contents.trees["CtrFeatures"]
     return [feature["Ctr"]["Base"]["FeatureCombination"] for feature in features]
 
 
 def steps_of(name):
-    return made(name)[2].extra["contents"].trees["NonSymmetricStepNodes"]
+    return made(name)[2].extra.contents.trees["NonSymmetricStepNodes"]
 
 
 def test_categories_never_seen():
     for name in ("one-hot", "statistics, combined"):
-        model, X, reading = made(name)
+        model, X, foreign = made(name)
         other = X.head(30).copy()
         other["town"] = [f"nowhere {i}" for i in range(30)]
         other.loc[:9, "kind"] = "?"
-        rows = library.rows(reading, other)
+        rows = library.rows(foreign, other)
         assert set(np.unique(rows[:, 5:])) == {0.0, 1.0}
         assert not rows[:, [0, 2, 4]].any()
         np.testing.assert_array_equal(
-            reference.margins(reading.ensemble, rows), library.margins(model, other)
+            reference.margins(foreign.ensemble, rows), library.margins(model, other)
         )
-
-
-def test_borders_of_statistics_outlive_their_splits():
-    """A category statistic may be of numbers' splits too; those stay though no tree asks them."""
-    _, X, reading = made("statistics, combined")
-    e = reading.ensemble
-    numbers = (e.left >= 0) & (e.feature < 5)
-    moved = library.conform(reading, replace(e, threshold=np.where(numbers, 0.123, e.threshold)))
-    written = library.write(reading, moved)
-    assert_predicts(written, reading, moved, X)
-
-
-@pytest.mark.parametrize("name", ["two", "two, missing are largest", "three, lossguide"])
-def test_infinite_thresholds(name):
-    _, X, reading = made(name)
-    e = reading.ensemble
-    rng = np.random.default_rng(0)
-    at = np.where(e.left >= 0, rng.choice([np.inf, -np.inf, 0.2, 3.5e38], e.n_nodes), 0.0)
-    ensemble = library.conform(reading, replace(e, threshold=at, missing_left=e.left >= 0))
-    X = X.copy()
-    X[:40] = rng.choice([np.inf, -np.inf, np.nan, 3.4028235e38, -3.4028235e38], (40, 4))
-    written = library.write(reading, ensemble)
-    assert_predicts(written, reading, ensemble, X)
-
-
-def test_missing_values_go_one_way_per_column():
-    _, X, reading = made("two")
-    e = reading.ensemble
-    assert reading.extra["missing_left"].all()
-    assert not made("two, missing are largest")[2].extra["missing_left"].any()
-    for wrong in (
-        replace(e, missing_left=np.zeros(e.n_nodes, dtype=bool)),
-        replace(e, missing_kind=np.full(e.n_nodes, MISSING_ZERO)),
-    ):
-        with pytest.raises(InputError, match=r"missing values elsewhere.*left at every"):
-            library.write(reading, wrong)
-        fitting = library.conform(reading, wrong)
-        assert_predicts(library.write(reading, fitting), reading, fitting, X)
-    zeros = replace(e, missing_kind=np.full(e.n_nodes, MISSING_NONE), threshold=np.abs(e.threshold))
-    written = library.write(reading, zeros)
-    np.testing.assert_array_equal(
-        library.margins(written, X), reference.margins(zeros, library.rows(reading, X))
-    )
-
-
-def test_a_written_model_can_be_trained_again():
-    model, X, reading = made("two")
-    written = library.write(reading, reading.ensemble)
-    y = classes_of(X[:, 3], 2)
-    more = catboost.CatBoostClassifier(**SMALL).fit(X, y, init_model=written)
-    assert more.tree_count_ == 2 * reading.ensemble.n_trees
-    before = library.margins(model, X)
-    written.fit(X, y)
-    np.testing.assert_array_equal(library.margins(model, X), before)
-    again = library.write(reading, reading.ensemble)
-    np.testing.assert_array_equal(library.margins(again, X), before)
-
-
-def test_more_and_fewer_trees():
-    _, X, reading = made("three")
-    e = reading.ensemble
-    end = int(e.tree_start[2])
-    per_node = (
-        "feature", "threshold", "left", "right", "missing_left", "missing_kind", "category_set",
-        "value", "count", "hessian", "gain",
-    )  # fmt: skip
-    fewer = replace(
-        e,
-        tree_start=e.tree_start[:3],
-        tree_output=e.tree_output[:2],
-        tree_weight=e.tree_weight[:2],
-        **{name: getattr(e, name)[:end] for name in per_node},
-    )
-    more = replace(
-        e,
-        tree_start=np.append(e.tree_start, e.tree_start[1:] + e.tree_start[-1]),
-        tree_output=np.tile(e.tree_output, 2),
-        tree_weight=np.append(e.tree_weight, np.full(e.n_trees, 0.1)),
-        **{name: np.concatenate([getattr(e, name)] * 2) for name in per_node},
-    )
-    for ensemble in (fewer, more):
-        written = library.write(reading, ensemble)
-        assert written.tree_count_ == ensemble.n_trees
-        assert is_symmetric(written)
-        assert_predicts(written, reading, ensemble, X)
-
-
-def test_one_tree_per_class():
-    _, X, reading = made("three")
-    e = reading.ensemble
-    turns = np.arange(e.n_trees) % 3
-    ensemble = replace(e, tree_output=turns, value=e.value[:, :1])
-    assert_predicts(library.write(reading, ensemble), reading, ensemble, X)
 
 
 @settings(max_examples=25)
@@ -434,19 +176,18 @@ def test_on_any_table(X, n_classes, policy, nan_mode, seed):
     except catboost.CatBoostError as error:
         assert "constant" in str(error)  # noqa: PT017 - the table has nothing to learn from
         return
-    reading = library.read(model)
-    rows = library.rows(reading, X)
+    foreign = library.open(model)
+    rows = library.rows(foreign, X)
     np.testing.assert_array_equal(
-        reference.margins(reading.ensemble, rows), library.margins(model, X)
+        reference.margins(foreign.ensemble, rows), library.margins(model, X)
     )
-    shaped = other_shapes(reading.ensemble, np.random.default_rng(seed))
-    ensemble = library.conform(reading, shaped)
-    written = library.write(reading, ensemble)
+    ensemble = other_leaves(foreign, seed)
+    written = library.close(foreign, ensemble)
     np.testing.assert_array_equal(reference.margins(ensemble, rows), library.margins(written, X))
 
 
 def test_tables_of_every_type():
-    model, X, reading = made("two")
+    model, X, foreign = made("two")
     pd = pytest.importorskip("pandas")
     sparse = pytest.importorskip("scipy.sparse")
     whole = np.random.default_rng(0).integers(-3, 3, X.shape)
@@ -463,11 +204,11 @@ def test_tables_of_every_type():
         sparse.csr_matrix(np.nan_to_num(X)),
         catboost.Pool(X),
     ):
-        rows = library.rows(reading, asked)
+        rows = library.rows(foreign, asked)
         assert rows.dtype == np.float64
         assert rows.shape == X.shape
         np.testing.assert_array_equal(
-            reference.margins(reading.ensemble, rows), library.margins(model, asked)
+            reference.margins(foreign.ensemble, rows), library.margins(model, asked)
         )
 
 
@@ -476,29 +217,35 @@ def test_large_whole_numbers_are_rounded_as_by_the_library(as_list):
     # Between two float32; rounded to float64 first it would be a tie.
     X = np.array([[2**60 + 2**36 + 1], [0], [2**59], [2**61]] * 10)
     model = catboost.CatBoostClassifier(**SMALL).fit(X, np.arange(40) % 2)
-    reading = library.read(model)
-    e = reading.ensemble
-    ensemble = replace(e, threshold=np.where(e.left >= 0, 2.0**60, 0.0))
-    written = library.write(reading, ensemble)
+    foreign = library.open(model)
+    # The border below it is moved to the float32 next to it.
+    trees = foreign.extra.contents.trees
+    (feature,) = trees["FloatFeatures"]
+    low, _, high = feature["Borders"]
+    borders = np.array([low, 2.0**60, high], dtype=np.float32)
+    trees = {**trees, "FloatFeatures": [{**feature, "Borders": borders}]}
+    moved = revive(model, replace(foreign.extra.contents, trees=trees))
+    foreign = library.open(moved)
     asked = X.tolist() if as_list else X
     np.testing.assert_array_equal(
-        reference.margins(ensemble, library.rows(reading, asked)), library.margins(written, asked)
+        reference.margins(foreign.ensemble, library.rows(foreign, asked)),
+        library.margins(moved, asked),
     )
 
 
 @pytest.mark.parametrize("asked", [np.zeros(4), np.zeros((3, 3)), [["a"] * 4]])
 def test_bad_tables_are_refused(asked):
-    _, _, reading = made("two")
+    _, _, foreign = made("two")
     with pytest.raises(InputError, match="X"):
-        library.rows(reading, asked)
+        library.rows(foreign, asked)
 
 
 def test_what_the_library_refuses_is_an_input_error():
-    model, _, reading = made("statistics")
+    model, _, foreign = made("statistics")
     with pytest.raises(InputError, match="CatBoost does not take X"):
         library.margins(model, np.zeros((2, 5)))
     with pytest.raises(InputError, match="CatBoost does not take X"):
-        library.rows(reading, np.zeros((2, 5)))
+        library.rows(foreign, np.zeros((2, 5)))
 
 
 # --- What is refused ---
@@ -558,44 +305,8 @@ def with_embedding():
 )
 def test_models_that_are_refused(make, reason):
     with pytest.raises(InputError, match=reason) as caught:
-        library.read(make())
+        library.open(make())
     assert caught.value.hint
-
-
-def test_ensembles_that_are_refused():
-    _, _, reading = made("statistics")
-    e = reading.ensemble
-    derived = (e.left >= 0) & (e.feature >= 5)
-    for wrong, reason in (
-        (constant_ensemble(n_features=5, value=1.0), "n_features"),
-        (replace(e, objective="softmax"), "n_outputs"),
-        (replace(e, strict=True), "compares"),
-        (replace(e, init_last=False, init=np.ones(1)), "adds"),
-        (replace(e, feature=np.where(e.left >= 0, 0, -1)), "column 0 at a number"),
-        (replace(e, threshold=np.where(derived, 1.0, e.threshold)), "0 and 1"),
-        (replace(e, tree_start=e.tree_start + 1), "sound"),
-    ):
-        with pytest.raises(InputError, match=reason):
-            library.write(reading, wrong)
-
-
-def test_trees_too_large_for_the_library():
-    depth = 16
-    n_nodes = (2 << depth) - 1
-    place = np.arange(n_nodes)
-    split = np.where(place < (1 << depth) - 1, 0, -1)
-    nodes = nesting.Nodes(
-        np.array([0, n_nodes]),
-        split,
-        np.where(split == 0, 2 * place + 1, -1),
-        np.where(split == 0, 2 * place + 2, -1),
-        split,
-    )
-    with pytest.raises(InputError, match="65536 nodes ahead"):
-        nesting.write_nested(nodes, 1)
-    record, leaves = nesting.write_symmetric(nodes)
-    assert record["TreeSizes"].tolist() == [depth]
-    assert len(leaves) == 1 << depth
 
 
 @pytest.mark.parametrize("model", ["a text", None, object(), catboost])
@@ -640,10 +351,10 @@ def test_truncated_files_are_refused(name, form, tmp_path):
     for size in [5, 8, 9, 40, *np.linspace(50, len(data) - 1, 12).astype(int)]:
         path.write_bytes(data[:size])
         with pytest.raises(FileFormatError, match=str(path)):
-            library.load(path)
+            library.open_file(path)
     path.write_bytes(data + b"\0" if form == "cbm" else data + b"]")
     with pytest.raises(FileFormatError):
-        library.load(path)
+        library.open_file(path)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -665,9 +376,9 @@ def test_files_edited_at_random_do_no_harm(name, form, tmp_path, capfd):
                 data[at : at + 4] = int(rng.choice(awkward)).to_bytes(4, "little")
         path.write_bytes(data)
         try:
-            model = library.load(path)
-            reading = library.read(model)
-            ours = reference.margins(reading.ensemble, library.rows(reading, X))
+            model = library.open_file(path).native
+            foreign = library.open(model)
+            ours = reference.margins(foreign.ensemble, library.rows(foreign, X))
             np.testing.assert_array_equal(ours, library.margins(model, X))
         except TimbermarkError as error:
             said.append(str(error))
@@ -768,7 +479,7 @@ def test_contents_that_would_lead_the_library_astray(case, tmp_path):
     path = tmp_path / "model.cbm"
     path.write_bytes(cbm.pack(damage(contents)))
     with pytest.raises(FileFormatError, match=reason):
-        library.load(path)
+        library.open_file(path)
 
 
 @pytest.mark.parametrize("change", ["left", "twice", "leaf"])
@@ -839,10 +550,10 @@ def test_json_that_would_lead_the_library_astray(case, tmp_path):
     name, change = JSON_DAMAGE[case]
     path = tmp_path / "model.json"
     path.write_bytes(in_json(name, lambda document: None))
-    library.load(path)
+    library.open_file(path)
     path.write_bytes(in_json(name, change))
     with pytest.raises(FileFormatError, match=str(path)):
-        library.load(path)
+        library.open_file(path)
 
 
 @pytest.mark.parametrize(
@@ -860,27 +571,33 @@ def test_json_that_the_library_reads_otherwise(old, new, tmp_path):
     assert old in data
     (tmp_path / "model.json").write_bytes(data.replace(old, new, 1))
     with pytest.raises(FileFormatError, match="not valid JSON"):
-        library.load(tmp_path / "model.json")
+        library.open_file(tmp_path / "model.json")
 
 
-def test_a_regression_model_loads_but_is_not_read(tmp_path):
-    library.save(regressor(), tmp_path / "model.cbm")
-    model = library.load(tmp_path / "model.cbm")
-    assert type(model) is catboost.CatBoost
-    with pytest.raises(InputError, match="RMSE"):
-        library.read(model)
-    library.save(with_text(), tmp_path / "text.cbm")
-    with pytest.raises(FileFormatError, match="text features"):
-        library.load(tmp_path / "text.cbm")
+def test_files_of_models_that_are_not_supported(tmp_path):
+    for model, reason in ((regressor(), "RMSE"), (with_text(), "text features")):
+        library.save(model, tmp_path / "model.cbm")
+        with pytest.raises(FileFormatError, match=reason):
+            library.open_file(tmp_path / "model.cbm")
 
 
 def test_infinite_borders_are_not_for_json(tmp_path):
-    _, _, reading = made("two")
-    e = reading.ensemble
-    infinite = replace(e, threshold=np.where(e.left >= 0, np.inf, 0.0))
+    model, _, foreign = made("two")
+    trees = foreign.extra.contents.trees
+    floats = [
+        {**each, "Borders": np.append(each["Borders"][:-1], np.float32(np.inf))}
+        for each in trees["FloatFeatures"]
+    ]
+    contents = replace(foreign.extra.contents, trees={**trees, "FloatFeatures": floats})
+    infinite = revive(model, contents)
     with pytest.raises(InputError, match="JSON form cannot hold"):
-        library.save(library.write(reading, infinite), tmp_path / "model.json")
-    library.save(library.write(reading, infinite), tmp_path / "model.cbm")
+        library.save(infinite, tmp_path / "model.json")
+    library.save(infinite, tmp_path / "model.cbm")
+    foreign = library.open_file(tmp_path / "model.cbm")
+    X = np.array([[np.inf] * 4, [-np.inf] * 4, [np.nan] * 4, [3.4e38] * 4])
+    np.testing.assert_array_equal(
+        reference.margins(foreign.ensemble, foreign.rows(X)), library.margins(infinite, X)
+    )
 
 
 # --- The two formats themselves ---
@@ -950,5 +667,5 @@ def test_the_library_reads_exact_digits_exactly(tmp_path):
 
 def test_mixed_categories_in_an_array_of_objects():
     model, X = mixed(as_array=True)
-    reading = library.read(model)
-    assert_predicts(model, reading, reading.ensemble, X)
+    foreign = library.open(model)
+    assert_predicts(model, foreign, foreign.ensemble, X)

@@ -2,14 +2,16 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from timbermark import libraries
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import write_container
-from timbermark.libraries import registry
+from timbermark.libraries import Adapter, registry
 from timbermark.trees import reference
 from timbermark.trees.making import constant_ensemble
 from timbermark.trees.model_file import save_ensemble
@@ -110,16 +112,19 @@ def test_importing_imports_no_library():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_found(name):
-    module = registry.module_of(made(name))
-    assert module.__name__ == f"timbermark.libraries.{MODELS[name][1]}"
+    adapter = registry.adapter_of(made(name))
+    assert adapter.__name__ == f"timbermark.libraries.{MODELS[name][1]}"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_module_keeps_the_contract(name):
-    module = registry.module_of(made(name))
-    for function in ("is_model", "is_file", "load", "read", "rows", "margins", "write", "save"):
-        assert callable(getattr(module, function))
-    assert isinstance(module.NAME, str)
+def test_an_adapter_has_all_of_the_contract(name):
+    adapter = registry.adapter_of(made(name))
+    members = [member for member in vars(Adapter) if not member.startswith("_")]
+    assert len(members) == 10
+    assert all(callable(getattr(adapter, member)) for member in members)
+    assert isinstance(adapter.name, str)
+    assert libraries.is_supported(made(name))
+    assert libraries.open(made(name)).adapter is adapter
 
 
 def test_every_library_has_a_module():
@@ -136,15 +141,16 @@ def test_what_is_no_model_is_refused_with_what_is_supported():
         sklearn.ensemble.RandomForestClassifier(),
     ):
         with pytest.raises(InputError, match=r"not a supported model.*XGBClassifier.*Hist"):
-            registry.module_of(thing)
+            libraries.open(thing) if not isinstance(thing, str) else registry.adapter_of(thing)
+        assert not libraries.is_supported(thing)
     with pytest.raises(InputError, match="is a class, not a model"):
-        registry.module_of(sklearn.ensemble.GradientBoostingClassifier)
+        registry.adapter_of(sklearn.ensemble.GradientBoostingClassifier)
 
 
 def test_regressors_are_refused():
     for kind in ("HistGradientBoostingRegressor", "GradientBoostingRegressor"):
         with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
-            registry.module_of(getattr(sklearn.ensemble, kind)())
+            registry.adapter_of(getattr(sklearn.ensemble, kind)())
 
 
 @pytest.mark.parametrize(
@@ -154,16 +160,17 @@ def test_regressors_are_refused():
 def test_regressors_of_other_libraries_are_refused(library, kind):
     model = getattr(pytest.importorskip(library), kind)()
     with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
-        registry.module_of(model)
+        registry.adapter_of(model)
+    assert not libraries.is_supported(model)
 
 
 def test_models_around_models_are_refused_with_a_hint():
     inner = sklearn.ensemble.GradientBoostingClassifier()
     for wrapper in (make_pipeline(inner), CalibratedClassifierCV(inner)):
         with pytest.raises(InputError, match=r"around a model.*fitted model in it"):
-            registry.module_of(wrapper)
+            registry.adapter_of(wrapper)
     with pytest.raises(InputError, match="several outputs"):
-        registry.module_of(MultiOutputClassifier(inner))
+        registry.adapter_of(MultiOutputClassifier(inner))
 
 
 # Files
@@ -173,22 +180,22 @@ def test_models_around_models_are_refused_with_a_hint():
 def test_a_saved_model_is_found_and_loaded(name, ending, tmp_path):
     needs(ending)
     model, path = made(name), tmp_path / f"model{ending}"
-    registry.save_model(model, path)
+    libraries.save(model, path)
     assert os.listdir(tmp_path) == [path.name]
-    module = registry.module_of_file(path)
-    assert module is registry.module_of(model)
-    reading = module.read(model)
+    assert registry.adapter_of_file(path) is registry.adapter_of(model)
+    foreign = libraries.open(model)
     X, _ = data()
-    expected = reference.margins(reading.ensemble, module.rows(reading, X))
-    np.testing.assert_array_equal(module.margins(registry.load_model(path), X), expected)
+    expected = reference.margins(foreign.ensemble, foreign.rows(X))
+    np.testing.assert_array_equal(foreign.adapter.margins(libraries.load(path), X), expected)
+    np.testing.assert_array_equal(libraries.open(str(path)).margins(X), expected)
 
 
 @pytest.mark.parametrize(("name", "ending"), FILES)
 def test_the_name_of_a_file_does_not_matter_for_reading(name, ending, tmp_path):
     needs(ending)
-    registry.save_model(made(name), tmp_path / f"model{ending}")
+    libraries.save(made(name), tmp_path / f"model{ending}")
     (tmp_path / f"model{ending}").rename(tmp_path / "a file")
-    assert registry.module_of_file(tmp_path / "a file") is registry.module_of(made(name))
+    assert registry.adapter_of_file(tmp_path / "a file") is registry.adapter_of(made(name))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -198,34 +205,37 @@ def test_a_file_is_only_overwritten_if_asked(name, tmp_path):
     path = tmp_path / f"model{ending}"
     path.write_bytes(b"mine")
     with pytest.raises(InputError, match=r"exists.*overwrite"):
-        registry.save_model(made(name), path)
+        libraries.save(made(name), path)
     assert path.read_bytes() == b"mine"
-    registry.save_model(made(name), path, overwrite=True)
-    assert registry.module_of_file(path) is registry.module_of(made(name))
+    libraries.save(made(name), path, overwrite=True)
+    assert registry.adapter_of_file(path) is registry.adapter_of(made(name))
     assert os.listdir(tmp_path) == [path.name]
 
 
 class Broken:
-    """A module like the real one but for one function."""
+    """An adapter like the real one but for some functions."""
 
-    def __init__(self, module, **functions):
-        self._module, self._functions = module, functions
+    def __init__(self, adapter, **functions):
+        self._adapter, self._functions = adapter, functions
 
     def __getattr__(self, name):
-        return self._functions.get(name) or getattr(self._module, name)
+        return self._functions.get(name) or getattr(self._adapter, name)
+
+    def open(self, model):
+        return replace(self._adapter.open(model), adapter=self)
 
 
 def stand_in(monkeypatch, name, **functions):
-    """Make the registry use a broken module, with a file that needs no skops."""
-    module = registry.module_of(made(name))
+    """Make the registry use a broken adapter, with a file that needs no skops."""
+    adapter = registry.adapter_of(made(name))
     stored = {}
 
     def save(model, path):
         stored[0] = model
         path.write_bytes(b"content")
 
-    usual = {"save": save, "load": lambda path: stored[0]}
-    broken = Broken(module, **(usual | functions))
+    usual = {"save": save, "open_file": lambda path: adapter.open(stored[0])}
+    broken = Broken(adapter, **(usual | functions))
     monkeypatch.setattr(registry, "_import", lambda library: broken)
     return broken
 
@@ -236,50 +246,50 @@ OWN = ["histogram", "classic"]
 @pytest.mark.parametrize("name", OWN)
 def test_what_is_read_back_takes_the_place(name, tmp_path, monkeypatch):
     stand_in(monkeypatch, name)
-    registry.save_model(made(name), tmp_path / "model.bin")
+    libraries.save(made(name), tmp_path / "model.bin")
     assert (tmp_path / "model.bin").read_bytes() == b"content"
     assert os.listdir(tmp_path) == ["model.bin"]
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_an_ulp_of_difference_leaves_nothing_behind(name, tmp_path, monkeypatch):
-    module = registry.module_of(made(name))
+    adapter = registry.adapter_of(made(name))
     (tmp_path / "model.bin").write_bytes(b"old")
 
     def margins(model, X):
-        return np.nextafter(module.margins(model, X), np.inf)
+        return np.nextafter(adapter.margins(model, X), np.inf)
 
     stand_in(monkeypatch, name, margins=margins)
     with pytest.raises(StateError, match="does not predict what timbermark does"):
-        registry.save_model(made(name), tmp_path / "model.bin", overwrite=True)
+        libraries.save(made(name), tmp_path / "model.bin", overwrite=True)
     assert (tmp_path / "model.bin").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["model.bin"]
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_single_rows_are_asked_as_well(name, tmp_path, monkeypatch):
-    module = registry.module_of(made(name))
+    adapter = registry.adapter_of(made(name))
 
     def margins(model, X):
-        found = module.margins(model, X)
+        found = adapter.margins(model, X)
         return found + 1 if len(found) == 1 else found
 
     stand_in(monkeypatch, name, margins=margins)
     with pytest.raises(StateError, match="1 of 1 rows"):
-        registry.save_model(made(name), tmp_path / "model.bin")
+        libraries.save(made(name), tmp_path / "model.bin")
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("function", ["save", "load"])
+@pytest.mark.parametrize("function", ["save", "open_file"])
 def test_a_failure_leaves_nothing_behind(name, function, error, tmp_path, monkeypatch):
     def fail(*_):
         raise error
 
     stand_in(monkeypatch, name, **{function: fail})
     with pytest.raises(type(error)):
-        registry.save_model(made(name), tmp_path / "model.bin")
+        libraries.save(made(name), tmp_path / "model.bin")
     assert os.listdir(tmp_path) == []
 
 
@@ -290,8 +300,9 @@ def test_the_draft_has_the_name_of_the_file(tmp_path, monkeypatch):
         seen.append(path)
         path.write_bytes(b"content")
 
-    stand_in(monkeypatch, "classic", save=save, load=lambda path: made("classic"))
-    registry.save_model(made("classic"), str(tmp_path / "model.bin"))
+    own = libraries.open(made("classic"))
+    stand_in(monkeypatch, "classic", save=save, open_file=lambda path: own)
+    libraries.save(made("classic"), str(tmp_path / "model.bin"))
     assert seen[0].name == "model.bin"
     assert seen[0] != tmp_path / "model.bin"
     assert tmp_path in seen[0].parents
@@ -300,13 +311,13 @@ def test_the_draft_has_the_name_of_the_file(tmp_path, monkeypatch):
 def test_a_missing_folder_is_refused(tmp_path):
     for path in (tmp_path / "none" / "model.skops", tmp_path):
         with pytest.raises(InputError, match=r"does not exist|is a folder"):
-            registry.save_model(made("classic"), path)
+            libraries.save(made("classic"), path)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_foreign_object_is_not_saved(tmp_path):
     with pytest.raises(InputError, match="not a supported model"):
-        registry.save_model("text", tmp_path / "model.skops")
+        libraries.save("text", tmp_path / "model.skops")
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -316,7 +327,7 @@ def test_pickles_are_never_read(protocol, tmp_path, monkeypatch):
     monkeypatch.setattr(pickle, "load", None)
     monkeypatch.setattr(joblib, "load", None)
     with pytest.raises(FileFormatError, match=r"is a pickle.*can run any code.*load the model"):
-        registry.load_model(path)
+        libraries.load(path)
 
 
 @pytest.mark.parametrize("compress", [0, ("zlib", 1), ("zlib", 9), "gzip", "bz2", "lzma", "xz"])
@@ -324,7 +335,7 @@ def test_joblibs_files_are_never_read(compress, tmp_path):
     path = tmp_path / "model"
     joblib.dump(made("classic"), path, compress=compress)
     with pytest.raises(FileFormatError, match="can run any code"):
-        registry.load_model(path)
+        libraries.load(path)
 
 
 @pytest.mark.parametrize(
@@ -333,13 +344,13 @@ def test_joblibs_files_are_never_read(compress, tmp_path):
 def test_other_files_are_refused_with_what_is_supported(content, tmp_path):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(FileFormatError, match=r"not a model file.*XGBoost's JSON.*skops"):
-        registry.load_model(tmp_path / "file")
+        libraries.load(tmp_path / "file")
 
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileFormatError, match="is empty"):
-        registry.load_model(tmp_path / "file")
+        libraries.load(tmp_path / "file")
 
 
 def test_timbermarks_own_file_is_named_as_such(tmp_path):
@@ -347,16 +358,16 @@ def test_timbermarks_own_file_is_named_as_such(tmp_path):
     write_container(tmp_path / "note", "note", 1, {}, {})
     for name in ("ensemble", "note"):
         with pytest.raises(FileFormatError, match="timbermark's own"):
-            registry.load_model(tmp_path / name)
+            libraries.load(tmp_path / name)
 
 
 def test_an_absent_file_is_the_systems_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        registry.load_model(tmp_path / "none")
+        libraries.load(tmp_path / "none")
 
 
 def test_a_skops_file_of_another_model_is_refused(tmp_path):
     skops_io = pytest.importorskip("skops.io")
     skops_io.dump(sklearn.ensemble.RandomForestClassifier(), tmp_path / "model.skops")
     with pytest.raises(FileFormatError, match="not a model file"):
-        registry.load_model(tmp_path / "model.skops")
+        libraries.load(tmp_path / "model.skops")

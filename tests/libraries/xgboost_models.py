@@ -1,12 +1,9 @@
 """Small models of XGBoost of every kind, and ensembles edited in every way."""
 
 import warnings
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
-
-from timbermark.trees.making import make_ensemble
 
 N_ROWS = 240
 
@@ -162,7 +159,12 @@ MAKERS = {
     "dart": lambda: plain(2, **DART, n_estimators=9),
     "dart, many": lambda: plain(3, **DART, n_estimators=9),
     "pruned": lambda: plain(2, tree_method="exact", gamma=3.0, max_depth=6, n_estimators=6),
+    "exact": lambda: plain(3, tree_method="exact", learning_rate=0.1, reg_lambda=4.0),
     "leaf-wise": lambda: plain(2, grow_policy="lossguide", max_leaves=12, max_depth=0),
+    "leaf-wise, categories": lambda: with_categories(
+        3, grow_policy="lossguide", max_leaves=9, max_depth=0
+    ),
+    "l1": lambda: plain(2, reg_alpha=0.2, learning_rate=0.2),
     "deep": lambda: plain(2, max_depth=10, min_child_weight=0.0, reg_lambda=0.1),
     "stumps": lambda: plain(3, max_depth=1),
     "single leaves": lambda: plain(2, gamma=1e6),
@@ -187,98 +189,3 @@ MAKERS = {
 def made(name):
     """The model of this name and rows for it; not to be changed."""
     return MAKERS[name]()
-
-
-def edited_leaves(e, rng):
-    """Other leaf values, some of which are no float32."""
-    new = rng.normal(size=e.value.shape)
-    return replace(e, value=np.where(e.left[:, np.newaxis] < 0, new, e.value))
-
-
-def edited_splits(e, rng):
-    """Other thresholds, also between float32 numbers, and other ways for missing values."""
-    at = np.where(rng.random(e.n_nodes) < 0.5, rng.normal(size=e.n_nodes), e.threshold + 1e-12)
-    numeric = (e.left >= 0) & (e.category_set < 0)
-    flip = (e.left >= 0) & (rng.random(e.n_nodes) < 0.3)
-    return replace(
-        e, threshold=np.where(numeric, at, e.threshold), missing_left=e.missing_left ^ flip
-    )
-
-
-def reshaped(e, rng):
-    """Trees of another shape: subtrees cut off, others grown; nodes numbered in depth first."""
-    category = sorted(set(e.feature[e.category_set >= 0]))
-    plain_features = sorted(set(range(e.n_features)) - set(category))
-    sets = [
-        e.category_values[a:b]
-        for a, b in zip(e.category_offsets[:-1], e.category_offsets[1:], strict=True)
-    ]
-    nodes = []
-
-    def leaf():
-        return {"value": rng.normal(), "hessian": rng.choice([0.0, 2.5])}
-
-    def split(children):
-        # The right subtree comes first, so that siblings are never side by side.
-        if category and rng.random() < 0.5:
-            sets.append(np.flatnonzero(rng.random(8) < 0.4))
-            how = {"feature": rng.choice(category), "category_set": len(sets) - 1}
-        else:
-            how = {"feature": rng.choice(plain_features), "threshold": round(rng.normal(), 2)}
-        grow({**how, "missing_left": rng.random() < 0.5}, *children)
-
-    def grow(root, *children):
-        nodes.append(root)
-        for side, child in zip(("right", "left"), children, strict=False):
-            root[side] = len(nodes) - starts[-1]
-            child()
-
-    def copy(base, at):
-        here = base + at
-        if e.left[here] < 0:
-            if rng.random() < 0.3:
-                split([lambda: grow(leaf()), lambda: grow(leaf())])
-            else:
-                grow({"value": e.value[here, 0], "hessian": e.hessian[here]})
-        elif rng.random() < 0.2:
-            grow(leaf())
-        else:
-            names = ("feature", "threshold", "missing_left", "category_set", "hessian", "gain")
-            old = {name: getattr(e, name)[here] for name in names}
-            right, left = e.right[here], e.left[here]
-            grow(old, lambda: copy(base, right), lambda: copy(base, left))
-
-    starts = [0]
-    for base in e.tree_start[:-1]:
-        copy(base, 0)
-        starts.append(len(nodes))
-
-    def column(name, default):
-        return np.array([node.get(name, default) for node in nodes])
-
-    return make_ensemble(
-        n_features=e.n_features,
-        n_outputs=e.n_outputs,
-        tree_start=starts,
-        tree_output=e.tree_output,
-        tree_weight=e.tree_weight,
-        feature=column("feature", -1),
-        threshold=column("threshold", 0.0),
-        left=column("left", -1),
-        right=column("right", -1),
-        value=column("value", 0.0),
-        missing_left=column("missing_left", False),
-        category_set=column("category_set", -1),
-        category_offsets=np.cumsum([0, *map(len, sets)]),
-        category_values=np.concatenate([np.empty(0, int), *sets]),
-        categories_go="right",
-        hessian=column("hessian", 0.0),
-        gain=column("gain", 0.0),
-        init=e.init,
-        strict=True,
-        input_dtype="f4",
-        sum_dtype="f4",
-    )
-
-
-EDITS = {"leaves": edited_leaves, "splits": edited_splits, "shape": reshaped}

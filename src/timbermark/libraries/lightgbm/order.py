@@ -7,12 +7,12 @@ was numbered so is numbered so again, as if it had been grown with these gains.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets
+from timbermark.libraries.best_first import gains_fall, grow_best_first
 from timbermark.libraries.lightgbm.blocks import BY_CATEGORY, OF_LEAVES, OF_SPLITS, Blocks, starts
 
 
@@ -35,13 +35,10 @@ def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
         if not follows_gains(*children, old.split_gain[at]):
             continue
         renumbered.append(tree)
-        splits, leaves = order_by_gain(*children, new.split_gain[at])
+        splits, _, leaf_place = grow_best_first(*children, new.split_gain[at], _number_children)
         split_order[at] = split[tree] + splits
-        leaf_order[leaf[tree] : leaf[tree + 1]] = leaf[tree] + leaves
-        place = np.empty(len(splits), dtype=np.int64)
-        place[splits] = np.arange(len(splits))
-        leaf_place = np.empty(len(leaves), dtype=np.int64)
-        leaf_place[leaves] = np.arange(len(leaves))
+        leaf_order[leaf[tree] + leaf_place] = leaf[tree] + np.arange(len(leaf_place))
+        place = np.argsort(splits)
         for side, child in ((left, children[0]), (right, children[1])):
             moved = child.copy()
             moved[child >= 0] = place[child[child >= 0]]
@@ -63,41 +60,22 @@ def follows_gains(left: Offsets, right: Offsets, gain: AnyArray) -> bool:
     >>> follows_gains(np.array([2, -1, -2]), np.array([1, -3, -4]), np.array([3.0, 1.0, 2.0]))
     False
     """
-    n_splits = len(left)
-    parent = np.full(n_splits, -1)
-    slot = np.zeros(n_splits, dtype=np.int64)
-    for i, (first, second) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
-        for child, number in ((first, int(slot[i])), (second, i + 1)):
-            if child < 0:
-                if ~child != number:
-                    return False
-            elif child <= i:
+    if not len(left):
+        return True
+    if not gains_fall(left, right, gain):
+        return False
+    slot = np.zeros(len(left), dtype=np.int64)
+    for i, children in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+        for child, number in zip(children, _number_children(i, int(slot[i])), strict=True):
+            if child >= 0:
+                slot[child] = number
+            elif ~child != number:
                 return False
-            else:
-                parent[child], slot[child] = i, number
-    # Whatever was split while a node could have been split must have gained at least as much.
-    return all(gain[parent[j] + 1 : j].min(initial=np.inf) >= gain[j] for j in range(1, n_splits))
+    return True
 
 
-def order_by_gain(left: Offsets, right: Offsets, gain: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """Return a tree's splits and leaves, by their old numbers, in the order of LightGBM's rule.
-
-    >>> order_by_gain(np.array([2, -1, -2]), np.array([1, -3, -4]), np.array([3.0, 1.0, 2.0]))
-    (array([0, 2, 1]), array([1, 0, 3, 2]))
-    """
-    # Of equal gains, that of the leaf with the lower number comes first.
-    heap = [(-float(gain[0]), 0, 0)]
-    splits: list[int] = []
-    leaves = np.zeros(len(left) + 1, dtype=np.int64)
-    while heap:
-        _, slot, node = heapq.heappop(heap)
-        splits.append(node)
-        for child, number in ((int(left[node]), slot), (int(right[node]), len(splits))):
-            if child < 0:
-                leaves[number] = ~child
-            else:
-                heapq.heappush(heap, (-float(gain[child]), number, child))
-    return np.array(splits), leaves
+def _number_children(step: int, number: int) -> tuple[int, int]:
+    return number, step + 1
 
 
 def _order_sets(blocks: Blocks, trees: list[int]) -> Blocks:

@@ -69,13 +69,11 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     steps = find_steps(frame, blocks, old)
     before, after = steps.statistics(old), steps.statistics(new)
     rate = np.repeat(steps.rate, np.diff(old.tree_start))
+    moved = np.flatnonzero(((after.weight != before.weight) | (after.gain != before.gain))[inner])
     mean, gain = blocks.internal_value.copy(), blocks.split_gain.copy()
-    mean[:n_splits] += ((after.weight - before.weight) * rate)[inner]
-    gain[:n_splits] = shift_gains(gain[:n_splits], before.gain[inner], after.gain[inner])
-    moved: Flags = np.zeros(len(mean), dtype=np.bool_)
-    moved[:n_splits] = ((after.weight != before.weight) | (after.gain != before.gain))[inner]
-    mean[moved] = _printed(mean[moved])
-    gain[moved] = _printed(np.clip(gain[moved], -_MOST_GAIN, _MOST_GAIN).astype(np.float32))
+    mean[moved] = _printed(mean[moved] + ((after.weight - before.weight) * rate)[inner][moved])
+    shifted = shift_gains(gain[:n_splits], before.gain[inner], after.gain[inner])[moved]
+    gain[moved] = _printed(np.clip(shifted, -_MOST_GAIN, _MOST_GAIN).astype(np.float32))
     return replace(blocks, leaf_value=value, internal_value=mean, split_gain=gain)
 
 
@@ -85,11 +83,10 @@ def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
     The ensemble holds the first trees of the blocks.
     """
     known = {name: _parameter(frame, name) for name in _DEFAULTS}
-    least = max(_parameter(frame, "min_gain_to_split"), 0.0)
     inner = e.left >= 0
     mean, gain = np.zeros(e.n_nodes), np.zeros(e.n_nodes)
     mean[inner] = blocks.internal_value[: int(inner.sum())]
-    gain[inner] = blocks.split_gain[: int(inner.sum())] + least
+    gain[inner] = blocks.split_gain[: int(inner.sum())]
     shrinkage = blocks.shrinkage[: e.n_trees]
     rate = np.where(shrinkage == 0, 1.0, shrinkage)
     steps = Steps(
@@ -151,8 +148,11 @@ def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
     """Return what fits best as the start of each tree, [T]; without regularization any start does.
 
     Times H + l2, weights of two children add up to the parent's, and values do so without the
-    start. Each split is an equation for it, as exact as its printed numbers are.
+    start. Each split is an equation for it, as exact as its printed numbers are. With l1 they do
+    not add up; there the root tells, whose weight is 0 if training started from the average.
     """
+    if steps.l1 > 0:
+        return mean[e.tree_start[:-1]]
     inner = e.left >= 0
     splits = np.flatnonzero(inner)
     left, right = (side[splits] for side in find_children(e))

@@ -16,8 +16,14 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.libraries.leaf_edits import changed_leaves
 from timbermark.libraries.xgboost.forest import Forest
+from timbermark.libraries.xgboost.order import keep_best_first
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.statistics import find_children, node_statistics, shift_gains
+from timbermark.trees.statistics import (
+    NodeStatistics,
+    find_children,
+    node_statistics,
+    shift_gains,
+)
 
 _CLOSE = 1e-3
 _FEWEST = 3
@@ -30,6 +36,18 @@ class Steps:
 
     eta: Reals
     l2: float
+    l1: float = 0.0
+
+    def statistics(self, ensemble: Ensemble) -> NodeStatistics:
+        """Return what the leaves of the first trees say of every node."""
+        return node_statistics(
+            ensemble,
+            ensemble.value[:, 0],
+            hessian=ensemble.hessian,
+            l1=self.l1,
+            l2=self.l2,
+            learning_rate=self.eta[: ensemble.n_trees],
+        )
 
 
 def edited_trees(
@@ -43,12 +61,7 @@ def edited_trees(
     """
     changed = changed_leaves(old, new)
     leaf = old.left < 0
-    before, after = (
-        node_statistics(
-            e, e.value[:, 0], hessian=e.hessian, l2=steps.l2, learning_rate=steps.eta[: e.n_trees]
-        )
-        for e in (old, new)
-    )
+    before, after = steps.statistics(old), steps.statistics(new)
     weight = forest.weight[: old.n_nodes].astype(np.float64)
     moved = weight + (after.weight - before.weight)
     value = new.value[:, 0]
@@ -71,7 +84,7 @@ def edited_trees(
         ):
             document[name] = _replaced(document[name], place[chosen], numbers[chosen])
         found[number] = document
-    return found
+    return keep_best_first(trees, found)
 
 
 def _replaced(given: AnyArray, place: AnyArray, numbers: Reals) -> AnyArray:
@@ -97,14 +110,15 @@ def find_steps(e: Ensemble, config: str, n_parallel: int) -> Steps:
         stated_eta, stated_l2 = float(stated["eta"]) / n_parallel, float(stated["lambda"])
         # No default: a model that states these was trained in this process, and with them the
         # trees do not tell learning rate and regularization.
-        is_own = float(stated["alpha"]) != 0 or float(stated["max_delta_step"]) != 0
+        l1 = float(stated["alpha"])
+        is_own = l1 != 0 or float(stated["max_delta_step"]) != 0
     except (KeyError, ValueError):
-        stated_eta, stated_l2, is_own = _DEFAULT_ETA / n_parallel, _DEFAULT_L2, False
+        stated_eta, stated_l2, l1, is_own = _DEFAULT_ETA / n_parallel, _DEFAULT_L2, 0.0, False
     if found_eta is not None:
         l2_agrees = found_l2 is None or abs(found_l2 - stated_l2) <= _CLOSE * (1 + stated_l2)
         is_own |= l2_agrees and abs(found_eta - stated_eta) <= _CLOSE * stated_eta
     if is_own:
-        return Steps(np.full(e.n_trees, stated_eta), stated_l2)
+        return Steps(np.full(e.n_trees, stated_eta), stated_l2, l1)
     if found_eta is not None:
         return Steps(np.full(e.n_trees, found_eta), l2)
     return Steps(_rate_of_each(e, l2, stated_eta), l2)
