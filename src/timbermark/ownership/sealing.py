@@ -12,6 +12,7 @@ import stat
 import unicodedata
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -152,6 +153,9 @@ def save_sealed(
 ) -> None:
     """Write a secret file atomically, readable by its owner only.
 
+    Without ``force`` an existing file is never replaced, not even one that another process writes
+    at the same moment: of several writers exactly one succeeds.
+
     Raises InputError if the file exists, unless ``force``, and as `atomic_write` does.
 
     >>> import tempfile
@@ -160,12 +164,51 @@ def save_sealed(
     ...     oct(os.stat(folder + "/x").st_mode & 0o777)
     '0o600'
     """
-    if not force and os.path.lexists(path):
+    if force:
+        atomic_write(path, content, mode=_OWNER_ONLY)
+        return
+    target = os.path.abspath(path)
+    try:
+        if os.path.lexists(target):
+            raise FileExistsError(target)
+        _write_new(target, content)
+    except FileExistsError:
         raise InputError(
             f"{os.fspath(path)} exists already, the {what} was not written.",
             hint="choose another name, or force=True to replace it.",
-        )
-    atomic_write(path, content, mode=_OWNER_ONLY)
+        ) from None
+
+
+def _write_new(target: str, content: bytes) -> None:
+    """Write a file that must not exist yet. Raises FileExistsError if it does."""
+    folder, name = os.path.split(target)
+    draft = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.new")
+    atomic_write(draft, content, mode=_OWNER_ONLY)
+    try:
+        # Unlike a rename, a link refuses to replace what is there.
+        os.link(draft, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: creating the file is exclusive all the same.
+        _create(target, content)
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+def _create(target: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(target, flags, _OWNER_ONLY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(target)
+        raise
 
 
 def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:
