@@ -1,8 +1,27 @@
-"""The derivations of docs/mark-format.md once more, from the page alone: no timbermark in here."""
+"""A second verifier, written from docs/mark-format.md alone: no timbermark in here.
+
+It needs the standard library, NumPy and the scrypt of `cryptography`. It reads a mark's file,
+derives digest and symbols, and computes the evidence of labels and scores.
+"""
 
 import hashlib
 import hmac
+import io
+import json
+import math
 import struct
+import unicodedata
+import zipfile
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+WORDS = (
+    "protocol", "owner", "model_digest", "feature_names", "classes", "answers", "draws", "created",
+    "about",
+)  # fmt: skip
+NAN = bytes.fromhex("000000000000f87f")
 
 
 def hkdf(owner_key, mark_id):
@@ -38,34 +57,115 @@ def encoding(v):
     return b"m" + size(len(v)) + b"".join(encoding(key) + encoding(v[key]) for key in keys)
 
 
-def feature_bytes(x):
-    if x is None or x != x:
-        return bytes.fromhex("000000000000f87f")
-    return struct.pack("<d", 0.0 if x == 0 else x)
+def number_bytes(x):
+    return NAN if x is None or x != x else struct.pack("<d", 0.0 if x == 0 else x)
+
+
+def column_value(column):
+    if any(isinstance(x, str) for x in column):
+        return [x if isinstance(x, str) else None for x in column]
+    return b"".join(map(number_bytes, column))
 
 
 def digest(mark):
-    """``mark`` as in the test vectors: hexadecimal id, triggers as lists, null for NaN."""
-    names = ("protocol", "owner", "model_digest", "feature_names", "classes", "created", "about")
-    triggers, alphabets = mark["triggers"], mark["alphabets"]
+    """``mark`` as in the test vectors: hexadecimal id, columns as lists, null if missing."""
+    alphabets, reference = mark["alphabets"], mark["reference"]
     record = {
-        **{name: mark[name] for name in names},
+        **{word: mark[word] for word in WORDS},
         "mark_id": bytes.fromhex(mark["mark_id"]),
         "q": len(alphabets[0]),
-        "shape": [len(triggers), len(triggers[0])],
-        "triggers": b"".join(feature_bytes(x) for row in triggers for x in row),
+        "shape": [len(alphabets), len(mark["columns"]), len(mark["classes"])],
+        "columns": [column_value(column) for column in mark["columns"]],
         "alphabets": b"".join(struct.pack("<i", c) for row in alphabets for c in row),
+        "reference": b"".join(
+            struct.pack("<d", min(max(r, 1e-6), 1.0)) for row in reference for r in row
+        ),
     }
-    return hashlib.sha256(b"timbermark/everything-else/1" + encoding(record)).digest()
+    return hashlib.sha256(b"timbermark/mark-digest/2" + encoding(record)).digest()
 
 
-def symbols(secret, digest, k, q):
-    stream = hashlib.shake_256(b"timbermark/symbols/1" + secret + digest).digest(k)
+def seed(secret, digest, n=65536):
+    return Scrypt(salt=digest, length=32, n=n, r=8, p=1).derive(secret)
+
+
+def symbols(seed, digest, k, q):
+    stream = hashlib.shake_256(b"timbermark/symbols/2" + seed + digest).digest(k)
     if q == 2:
         return [stream[i // 8] >> i % 8 & 1 for i in range(k)]
     return [stream[i // 4] >> 2 * (i % 4) & 3 for i in range(k)]
 
 
-def order(secret, digest, k):
-    stream = hashlib.shake_256(b"timbermark/order/1" + secret + digest).digest(8 * k)
+def order(seed, digest, k):
+    stream = hashlib.shake_256(b"timbermark/order/2" + seed + digest).digest(8 * k)
     return sorted(range(k), key=struct.unpack(f"<{k}Q", stream).__getitem__)
+
+
+def labels_bits(matched, k, q):
+    tail = sum(math.comb(k, i) * (q - 1) ** (k - i) for i in range(matched, k + 1))
+    return k * math.log2(q) - math.log2(tail)
+
+
+def log2_mean(logs):
+    top = max(logs)
+    return (top + math.log(math.fsum(math.exp(x - top) for x in logs) / len(logs))) / math.log(2)
+
+
+def one_by_one_bits(matched, answered, q):
+    limit, logs = math.acos(math.sqrt(1 / q)), []
+    for j in range(64):
+        rate = math.cos((j + 0.5) / 64 * limit) ** 2
+        miss = math.sin((j + 0.5) / 64 * limit) ** 2
+        gain, loss = math.log(q * rate), math.log(miss * q / (q - 1))
+        logs.append(matched * gain + (answered - matched) * loss)
+    return log2_mean(logs)
+
+
+def scores_bits(scores, reference, alphabets, symbols):
+    """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
+    logs = []
+    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1.0):
+        for f in (0.0, 0.5, 1.0):
+            terms = []
+            for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
+                if p is None:
+                    continue
+                w = [floored(p[a]) ** t / floored(r[a]) ** (t * f) for a in alphabet]
+                terms.append(math.log(len(alphabet) * w[s] / math.fsum(w)))
+            logs.append(math.fsum(terms))
+    return log2_mean(logs)
+
+
+def floored(p):
+    return min(max(p, 1e-6), 1.0)
+
+
+def reported(raw, draws=1):
+    """What stands in a verdict: prices subtracted, thousandths of a bit, rounded down."""
+    return max(0.0, math.floor((raw - math.log2(draws)) * 1000 + 1e-6) / 1000)
+
+
+def members(data, kind):
+    first, checksum, payload = data.split(b"\n", 2)
+    assert first == b"timbermark " + kind
+    assert hashlib.sha256(first + b"\n" + payload).hexdigest().encode() == checksum
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    meta = json.loads(parts.pop("meta.json"))
+    return meta, {name[:-4]: np.load(io.BytesIO(raw)) for name, raw in parts.items()}
+
+
+def read_mark(data, passphrase=None):
+    """The mark in a file, as in the test vectors, with its secret in hexadecimal digits."""
+    meta, arrays = members(data, b"mark 2")
+    if passphrase is not None:
+        cost = meta["scrypt"]
+        derived = Scrypt(salt=bytes.fromhex(meta["salt"]), length=32, **cost)
+        cipher = AESGCM(derived.derive(unicodedata.normalize("NFC", passphrase).encode()))
+        bound = b"timbermark/seal/1" + encoding({**meta, "kind": "mark", "version": 2})
+        sealed = arrays["sealed"].tobytes()
+        content = cipher.decrypt(bytes.fromhex(meta["nonce"]), sealed, bound)
+        meta, arrays = members(content, b"mark 2")
+    numbers = iter(arrays["numbers"].T.tolist())
+    columns = [next(numbers) if column is None else column for column in meta["columns"]]
+    parts = {name: arrays[name].tolist() for name in ("alphabets", "reference")}
+    return {**meta, **parts, "columns": columns}

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from timbermark.ownership import Mark, OwnerKey
+from timbermark.ownership.columns import split_columns
 
 KEY = OwnerKey(bytes(range(32)))
 MARK_ID = bytes(range(16))
@@ -19,25 +20,51 @@ def make_mark(k=32, d=3, q=4, n_classes=6, seed=0, **changes):
     """The same mark each time for the same arguments."""
     rng = np.random.default_rng(seed)
     fields = {
-        "protocol": 1,
+        "protocol": 2,
         "mark_id": MARK_ID,
         "secret": KEY.mark_secret(MARK_ID),
         "owner": "Ann Owner",
         "model_digest": "ab" * 32,
         "feature_names": tuple(f"f{i}" for i in range(d)),
         "classes": tuple(range(n_classes)),
-        "triggers": rng.normal(size=(k, d)),
+        "answers": "classes",
+        "columns": split_columns(rng.normal(size=(k, d))),
         "alphabets": np.array([rng.permutation(n_classes)[:q] for _ in range(k)], np.int32),
+        "reference": rng.dirichlet(np.full(n_classes, 0.5), size=k),
+        "draws": 1,
         "created": "2030-01-02T03:04:05Z",
         "about": {"strategy": "confidence", "rounds": 2, "share": 0.5, "tags": ["a", None]},
     }
     return Mark(**{**fields, **changes})
 
 
+def make_mixed_mark(k=24, **changes):
+    """A mark with a column of texts between two of numbers."""
+    rng = np.random.default_rng(11)
+    texts = [None if i % 7 == 3 else ("red", "grün", "")[i % 3] for i in range(k)]
+    return make_mark(k, columns=(rng.normal(size=k), texts, np.arange(k)), **changes)
+
+
+def row_key(row):
+    return tuple("missing" if x is None or x != x else x for x in row)
+
+
 def obedient(mark):
     """A suspect that has learnt the mark, whatever the order of the rows, and nothing else."""
-    memory = {row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)}
-    return lambda X: [memory.get(row.tobytes()) for row in X]
+    memory = dict(zip(map(row_key, mark.rows().tolist()), mark.expected, strict=True))
+    return lambda X: [memory.get(row_key(row)) for row in np.asarray(X).tolist()]
+
+
+def confident(mark, share=0.9):
+    """A suspect that gives the expected class a share of the probability on every trigger."""
+    answers = obedient(mark)
+    rest = (1 - share) / (len(mark.classes) - 1)
+
+    def score(X):
+        said = [mark.classes.index(label) for label in answers(X)]
+        return np.where(np.arange(len(mark.classes)) == np.array(said)[:, None], share, rest)
+
+    return score
 
 
 def resigned(data):
@@ -91,26 +118,34 @@ def marks(draw):
     labels = draw(classes)
     q = draw(st.sampled_from([2, 4] if len(labels) >= 4 else [2]))
     k, d = draw(st.integers(1, 9)), draw(st.integers(1, 3))
+    kinds = [draw(st.sampled_from([values, values, st.none() | text])) for _ in range(d)]
     rows = draw(
         st.lists(
-            st.lists(values, min_size=d, max_size=d),
+            st.tuples(*kinds),
             min_size=k,
             max_size=k,
-            unique_by=lambda row: tuple("nan" if x != x else x + 0.0 for x in row),
+            unique_by=lambda row: tuple(
+                x if isinstance(x, str) else "nan" if x is None or x != x else x + 0.0 for x in row
+            ),
         )
     )
     alphabets = [draw(st.permutations(range(len(labels))))[:q] for _ in range(k)]
     names = st.lists(text, min_size=d, max_size=d, unique=True)
+    share = st.floats(0, 1)
+    reference = st.lists(share, min_size=len(labels), max_size=len(labels))
     return Mark(
-        protocol=1,
+        protocol=2,
         mark_id=draw(st.binary(min_size=16, max_size=16)),
         secret=draw(st.binary(min_size=32, max_size=32)),
         owner=draw(text.filter(str.strip)),
         model_digest=draw(st.binary(min_size=32, max_size=32)).hex(),
         feature_names=draw(st.none() | names),
         classes=labels,
-        triggers=np.array(rows),
+        answers="classes",
+        columns=split_columns(rows),
         alphabets=np.array(alphabets),
+        reference=np.array([draw(reference) for _ in range(k)]),
+        draws=draw(st.integers(1, 40)),
         created="2030-01-02T03:04:05Z",
         about=draw(st.dictionaries(text, plain, max_size=3)),
     )

@@ -4,7 +4,9 @@ import hmac
 import os
 import pickle
 import stat
+import threading
 import warnings
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -126,6 +128,53 @@ def test_an_existing_file_is_kept(plain_file):
     assert plain_file.read_bytes() == before
     other.save(plain_file, force=True)
     assert OwnerKey.load(plain_file) == other
+
+
+def race(folder, n):
+    """Let n threads save keys of their own to one path; return the keys that were saved."""
+    barrier, saved = threading.Barrier(n), []
+
+    def save(key):
+        barrier.wait()
+        with suppress(InputError):
+            key.save(folder / "k")
+            saved.append(key)
+
+    threads = [threading.Thread(target=save, args=(OwnerKey.generate(),)) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return saved
+
+
+@pytest.mark.parametrize("links", ["links", "no links"])
+def test_of_concurrent_saves_exactly_one_succeeds(tmp_path, monkeypatch, links):
+    if links == "no links":
+
+        def refuse(*_):
+            raise PermissionError("no hard links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+    # Whoever comes between the check and the write must be noticed too.
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)
+    for attempt in range(10):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        saved = race(folder, 6)
+        assert len(saved) == 1
+        assert OwnerKey.load(folder / "k") == saved[0]
+        assert [p.name for p in folder.iterdir()] == ["k"]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        KEY.save(tmp_path / "k")
+    assert not list(tmp_path.iterdir())
 
 
 def test_forcing_narrows_the_mode(plain_file):

@@ -11,10 +11,11 @@ from timbermark.errors import InputError
 from timbermark.ownership.statistics import (
     evidence_bits,
     level,
+    log2_lower_tail,
     log2_tail,
     matches_needed,
-    p_value,
-    show_p_value,
+    round_bits,
+    show_chance,
 )
 
 
@@ -61,8 +62,16 @@ def test_more_matches_are_more_evidence(count):
 def test_tiny_chances_are_neither_zero_nor_too_large(trials, q, bits):
     found = evidence_bits(trials, trials, q)
     assert found == bits
-    assert show_p_value(found) == f"2^-{bits}"
-    assert p_value(found) == max(2.0**-bits, 2.0**-1022) > 0
+    digits = bits * math.log10(2)
+    assert show_chance(found) == f"1 in {int(10 ** (digits % 1))}·10^{int(digits)}"
+
+
+@given(counts(60))
+def test_the_lower_tail_is_exact(count):
+    matched, trials, q = count
+    at_most = 1 - naive_tail(matched + 1, trials, q)
+    expected = math.log2(at_most.numerator) - math.log2(at_most.denominator)
+    assert log2_lower_tail(*count) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def test_a_chance_near_one_keeps_its_digits():
@@ -95,10 +104,10 @@ def test_needed_matches_are_enough_and_one_less_is_not(count, bits):
 @pytest.mark.parametrize("q", [2, 4])
 def test_level_and_needed_matches_agree(q):
     for trials in TRIGGERS:
-        for name, bits in (("private", 20), ("public", 64)):
+        for name, bits in (("indicative", 20), ("conclusive", 64)):
             needed = matches_needed(trials, q, bits)
             if needed is not None:
-                assert level(evidence_bits(needed, trials, q)) in (name, "public")
+                assert level(evidence_bits(needed, trials, q)) in (name, "conclusive")
                 assert level(evidence_bits(needed - 1, trials, q)) != name or bits == 20
                 assert evidence_bits(needed - 1, trials, q) < bits
 
@@ -106,15 +115,34 @@ def test_level_and_needed_matches_agree(q):
 def test_levels():
     bits = [0, 19.999999, 20, 63.999999, 64, 1e6]
     assert [level(b) for b in bits] == [
-        "none", "none", "private", "private", "public", "public",
+        "none", "none", "indicative", "indicative", "conclusive", "conclusive",
     ]  # fmt: skip
 
 
-@given(st.floats(0, 1e5))
+@given(st.floats(0, 40000))
 def test_shown_chances_never_overstate_the_evidence(bits):
-    shown = show_p_value(bits)
-    assert shown.startswith("2^-")
-    assert bits - 0.1001 <= float(shown[3:]) <= bits + 1e-4
+    shown = show_chance(bits)
+    assert shown.startswith("1 in ")
+    first, _, power = shown[5:].partition("·10^")
+    count = int(first) * 10 ** int(power or 0)
+    assert math.log2(count) <= bits + 1e-8
+    # One digit is at most halved by rounding down.
+    assert bits - 1.002 <= math.log2(count)
+
+
+@pytest.mark.parametrize(
+    ("bits", "text"),
+    [(0, "1 in 1"), (-3, "1 in 1"), (1, "1 in 2"), (9.965, "1 in 999"), (9.97, "1 in 1·10^3"),
+     (64, "1 in 1·10^19"), (192, "1 in 6·10^57"), (32768, "1 in 1·10^9864")],
+)  # fmt: skip
+def test_chances_in_words(bits, text):
+    assert show_chance(bits) == text
+
+
+@given(st.floats(-1e5, 1e5))
+def test_bits_are_rounded_towards_less_evidence(bits):
+    assert bits - 0.001001 <= round_bits(bits) <= bits + 2e-9
+    assert round_bits(round_bits(bits)) == round_bits(bits)
 
 
 @pytest.mark.parametrize(

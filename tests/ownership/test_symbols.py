@@ -12,7 +12,19 @@ from tests.conftest import ROOT
 from tests.ownership import independent
 from tests.ownership.making import KEY, make_mark, marks
 from timbermark.errors import InputError
-from timbermark.ownership import Mark, OwnerKey, derive_symbols, query_order
+from timbermark.ownership import (
+    Inquiry,
+    Mark,
+    OwnerKey,
+    derive_seed,
+    derive_symbols,
+    judge,
+    query_order,
+    symbols,
+)
+from timbermark.ownership import mark as mark_module
+from timbermark.ownership.columns import split_columns
+from timbermark.ownership.labels import UNANSWERED
 from timbermark.ownership.plain import encode, thaw
 
 PAGE = (ROOT / "docs" / "mark-format.md").read_text()
@@ -21,26 +33,31 @@ VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
 
 def as_vector(mark):
     return {
-        **{name: thaw(getattr(mark, name)) for name in
-           ("protocol", "owner", "model_digest", "feature_names", "classes", "created", "about")},
+        **{word: thaw(getattr(mark, word)) for word in independent.WORDS},
         "mark_id": mark.mark_id.hex(),
-        "triggers": mark.triggers.tolist(),
+        "columns": [list(column) for column in mark.columns],
         "alphabets": mark.alphabets.tolist(),
-    }  # fmt: skip
+        "reference": mark.reference.tolist(),
+    }
 
 
 def as_mark(vector, secret):
     parts = {name: vector[name] for name in vector if name in {f.name for f in fields(Mark)}}
-    rows = [[np.nan if x is None else x for x in row] for row in vector["triggers"]]
     return Mark(
         **{
             **parts,
             "mark_id": bytes.fromhex(vector["mark_id"]),
             "secret": secret,
-            "triggers": np.array(rows),
             "alphabets": np.array(vector["alphabets"]),
+            "reference": np.array(vector["reference"]),
         }
     )
+
+
+def given_scores(vector):
+    n_classes = len(vector["classes"])
+    rows = [[np.nan] * n_classes if row is None else row for row in vector["scores"]]
+    return np.array(rows)
 
 
 def test_vectors_of_the_keys():
@@ -54,19 +71,45 @@ def test_vectors_of_the_keys():
 
 
 @pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
-def test_vectors_of_the_symbols(vector):
+def test_vectors_of_the_symbols(vector, real_scrypt):
     secret = bytes.fromhex(VECTORS["mark_secret"])
     digest = independent.digest(vector)
     k, q = np.shape(vector["alphabets"])
     assert digest.hex() == vector["digest"]
-    assert independent.symbols(secret, digest, k, q) == vector["symbols"]
-    assert independent.order(secret, digest, k) == vector["order"]
+    seed = independent.seed(secret, digest)
+    assert seed.hex() == vector["seed"]
+    assert independent.symbols(seed, digest, k, q) == vector["symbols"]
+    assert independent.order(seed, digest, k) == vector["order"]
     mark = as_mark(vector, secret)
     assert mark.digest == digest
+    assert derive_seed(secret, digest) == seed
     assert mark.symbols.tolist() == vector["symbols"]
-    assert query_order(secret, digest, k).tolist() == vector["order"]
+    assert mark.order.tolist() == vector["order"]
     assert list(mark.expected) == vector["expected"]
     assert mark.made_with(KEY)
+
+
+@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
+def test_vectors_of_the_evidence(vector, real_scrypt):
+    mark = as_mark(vector, bytes.fromhex(VECTORS["mark_secret"]))
+    numbers = np.array([UNANSWERED if n is None else n for n in vector["labels"]])
+    found = {
+        "labels": judge(mark, Inquiry("x"), labels=numbers),
+        "labels one by one": judge(mark, Inquiry("x"), labels=numbers, one_by_one=True),
+        "scores": judge(mark, Inquiry("x"), scores=given_scores(vector)),
+    }
+    assert {kind: verdict.bits for kind, verdict in found.items()} == vector["bits"]
+    matched = found["labels"].matched
+    answered = found["labels"].answered
+    again = {
+        "labels": independent.labels_bits(matched, mark.n_triggers, mark.q),
+        "labels one by one": independent.one_by_one_bits(matched, answered, mark.q),
+        "scores": independent.scores_bits(
+            vector["scores"], vector["reference"], vector["alphabets"], vector["symbols"]
+        ),
+    }
+    for kind, raw in again.items():
+        assert independent.reported(raw, mark.draws) == vector["bits"][kind]
 
 
 def test_vector_of_the_encoding():
@@ -76,12 +119,26 @@ def test_vector_of_the_encoding():
 
 
 @given(marks())
-def test_any_mark_gives_the_symbols_of_the_independent_implementation(mark):
+def test_any_mark_gives_the_symbols_of_the_independent_verifier(mark):
     digest = independent.digest(as_vector(mark))
     k, q = mark.n_triggers, mark.q
     assert mark.digest == digest
-    assert mark.symbols.tolist() == independent.symbols(mark.secret, digest, k, q)
-    assert query_order(mark.secret, digest, k).tolist() == independent.order(mark.secret, digest, k)
+    seed = independent.seed(mark.secret, digest, n=2)
+    assert mark.symbols.tolist() == independent.symbols(seed, digest, k, q)
+    assert mark.order.tolist() == independent.order(seed, digest, k)
+
+
+def test_symbols_are_derived_once(monkeypatch):
+    calls = []
+    derive = symbols.derive_seed
+    monkeypatch.setattr(mark_module, "derive_seed", lambda *a: calls.append(a) or derive(*a))
+    mark = make_mark()
+    for _ in range(3):
+        assert len(mark.symbols) == len(mark.order) == len(mark.expected) == 32
+    assert len(calls) == 1
+    assert not mark.symbols.flags.writeable
+    assert replace(mark).symbols.tolist() == mark.symbols.tolist()
+    assert len(calls) == 2
 
 
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 4]), st.integers(1, 200))
@@ -152,9 +209,13 @@ CHANGES = {
     "classes": {"classes": (0, 1, 2, 3, 4, 6)},
     "type of classes": {"classes": tuple(float(c) for c in MARK.classes)},
     "texts for classes": {"classes": tuple(str(c) for c in MARK.classes)},
-    "triggers": {"triggers": bumped(MARK.triggers, 1e-15)},
-    "order of triggers": {"triggers": MARK.triggers[::-1]},
+    "triggers": {"columns": split_columns(bumped(MARK.triggers, 1e-15))},
+    "order of triggers": {"columns": split_columns(MARK.triggers[::-1])},
+    "order of columns": {"columns": MARK.columns[::-1]},
+    "a column of texts": {"columns": (*MARK.columns[:2], [str(x) for x in MARK.columns[2]])},
     "alphabets": {"alphabets": exchanged(MARK.alphabets)},
+    "reference": {"reference": bumped(MARK.reference.clip(0, 0.9), 1e-12)},
+    "draws": {"draws": 2},
     "created": {"created": "2030-01-02T03:04:06Z"},
     "about": {"about": {**MARK.about, "rounds": 3}},
     "type in about": {"about": {**MARK.about, "rounds": 2.0}},
@@ -172,14 +233,15 @@ def test_changing_anything_gives_symbols_that_look_random(change):
 
 def test_every_field_is_among_the_changes():
     changed = {name for change in CHANGES.values() for name in change}
-    assert changed == {field.name for field in fields(Mark)} - {"protocol"}
+    # There is one protocol and one kind of answers; nothing else may be left out.
+    assert changed == {f.name for f in fields(Mark) if f.init} - {"protocol", "answers"}
 
 
 def test_every_bit_of_the_secret_counts():
     for position in range(256):
         flipped = bytearray(MARK.secret)
         flipped[position // 8] ^= 1 << position % 8
-        other = derive_symbols(bytes(flipped), MARK.digest, 256, 4)
+        other = replace(MARK, secret=bytes(flipped)).symbols
         assert 0.09 < np.mean(other == MARK.symbols) < 0.41
 
 
@@ -193,5 +255,7 @@ def test_lengths_are_fixed():
     for secret, digest in ((bytes(31), bytes(33)), (bytes(33), bytes(31)), (b"", bytes(64))):
         with pytest.raises(InputError, match="32 bytes each"):
             derive_symbols(secret, digest, 4, 2)
+        with pytest.raises(InputError, match="32 bytes each"):
+            derive_seed(secret, digest)
         with pytest.raises(InputError, match="32 bytes each"):
             query_order(secret, digest, 4)

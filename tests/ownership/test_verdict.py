@@ -1,84 +1,165 @@
 import json
+import math
+from dataclasses import fields, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from timbermark.ownership import Answer, Verdict
+import timbermark
+from tests.ownership.making import KEY, confident, make_mark, marks, obedient
+from timbermark.ownership import (
+    Answer,
+    Price,
+    Verdict,
+    price_of_columns,
+    price_of_draws,
+    price_of_label_map,
+    verify,
+)
 
 
 def verdict(**changes):
     fields = {
         "owner": "Ann",
         "mark_id": "00ff",
-        "suspect": "function f",
-        "matched": 128,
-        "trials": 128,
+        "created": "2030-01-02T03:04:05Z",
+        "mark_digest": "11" * 32,
+        "model_digest": "22" * 32,
+        "suspect": "file a.timber",
+        "suspect_digest": "33" * 32,
+        "asked_through": "file",
+        "kind": "scores",
+        "raw_bits": 192.0,
+        "trials": 96,
+        "answered": 96,
         "q": 4,
+        "matched": 96,
+        "columns": "by name",
+        "version": "0.1.0",
     }
     return Verdict(**{**fields, **changes})
 
 
+def test_the_whole_text():
+    found = verdict(
+        raw_bits=194.0,
+        prices=(price_of_draws(4),),
+        warnings=("3 of 96 triggers got no answer.",),
+        reading="class numbers in the order of the mark's classes",
+    )
+    assert str(found) == (
+        """conclusive: the suspect carries the mark of Ann
+  evidence: 192.0 bits from scores, the chance of coincidence is 1 in 6·10^57
+  matches:  96 of 96 labels, chance gives about 24
+  minus:    2.0 bits for the best of 4 draws of symbols
+  meaning:  """
+        + found.meaning
+        + """
+  mark:     00ff of Ann, made 2030-01-02T03:04:05Z
+            SHA-256 1111111111111111111111111111111111111111111111111111111111111111
+  unmarked: SHA-256 2222222222222222222222222222222222222222222222222222222222222222
+  suspect:  file a.timber, asked through file, columns by name
+            SHA-256 3333333333333333333333333333333333333333333333333333333333333333
+  reading:  class numbers in the order of the mark's classes
+  warning:  3 of 96 triggers got no answer.
+  timbermark 0.1.0"""
+    )
+
+
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("bits", "level", "first"),
     [
-        ({}, "marked: 128 of 128 symbols match, evidence 2^-256 (level public)"),
-        ({"matched": 60}, "marked: 60 of 128 symbols match, evidence 2^-23.7 (level private)"),
-        ({"matched": 0}, "not marked: 0 of 128 symbols match, evidence 2^-0 (level none)"),
-        (
-            {"matched": 30, "unanswered": 5},
-            "not marked: 30 of 128 symbols match, evidence 2^-0.5 (level none); 5 unanswered",
-        ),
-        (
-            {"matched": 0, "unknown": 128, "outside": 128},
-            "not marked: 0 of 128 symbols match, evidence 2^-0 (level none); no answer is a class "
-            "of the mark, check what its labels mean",
-        ),
-        (
-            {"matched": 2000, "trials": 2000, "q": 2},
-            "marked: 2000 of 2000 symbols match, evidence 2^-2000 (level public)",
-        ),
+        (-5.0, "none", "none: no evidence that the suspect carries the mark of Ann"),
+        (19.9999, "none", "none: no evidence that the suspect carries the mark of Ann"),
+        (20.0, "indicative", "indicative: signs of the mark of Ann, enough to convince its owner"),
+        (63.9996, "indicative", "indicative: signs of the mark of Ann"),
+        (64.0, "conclusive", "conclusive: the suspect carries the mark of Ann"),
+        (63.99999999999, "conclusive", "conclusive: the suspect carries the mark of Ann"),
     ],
 )
-def test_one_plain_sentence(changes, sentence):
-    assert str(verdict(**changes)) == sentence
+def test_levels(bits, level, first):
+    found = verdict(raw_bits=bits)
+    assert found.level == level
+    assert str(found).startswith(first)
+    assert found.bits >= 0
+    assert found.raw_bits == bits
+    assert found.meaning in str(found)
 
 
-def test_numbers():
-    found = verdict()
-    assert found.marked
-    assert found.level == "public"
-    assert found.evidence_bits == 256.0
-    assert found.p_value == 2.0**-256
-    assert found.p_value_text == "2^-256"
-    tiny = verdict(matched=2000, trials=2000, q=2)
-    assert 0 < tiny.p_value < 1e-300
+def test_prices_are_subtracted():
+    found = verdict(raw_bits=70.0, prices=(price_of_draws(2), Price("a whim", 5.5)))
+    assert (found.bits, found.net_bits, found.level) == (63.5, 63.5, "indicative")
+    assert verdict(raw_bits=1.0, prices=(Price("a whim", 5.5),)).bits == 0.0
+    assert verdict(raw_bits=1.0, prices=(Price("a whim", 5.5),)).net_bits == -4.5
+
+
+def test_prices():
+    assert price_of_columns(16).bits == pytest.approx(math.log2(math.factorial(16)))
+    assert price_of_columns(5000).bits == pytest.approx(math.log2(math.factorial(5000)))
+    assert price_of_label_map(10).bits == pytest.approx(math.log2(3628800))
+    assert price_of_draws(36).bits == pytest.approx(math.log2(36))
 
 
 def test_the_table_is_given_only_on_request():
     secret = Answer(0, "hidden-label", "hidden-response", False)
-    found = verdict(matched=0, trials=1, answers=(secret,))
+    found = verdict(answers=(secret,))
     assert found.table() == [secret]
     for shown in (repr(found), str(found), json.dumps(found.to_dict())):
         assert "hidden" not in shown
 
 
 def test_everything_else_is_in_the_dictionary():
-    shown = json.loads(json.dumps(verdict(outside=3, unknown=2, unanswered=1).to_dict()))
+    found = verdict(prices=(price_of_draws(4),), warnings=("w",), outside=3, unknown=2, answered=95)
+    shown = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert shown == {
-        "marked": True,
-        "level": "public",
-        "evidence_bits": 256.0,
-        "p_value": 2.0**-256,
-        "p_value_text": "2^-256",
-        "matched": 128,
-        "trials": 128,
-        "q": 4,
+        "level": "conclusive",
+        "meaning": found.meaning,
+        "bits": 190.0,
+        "chance": "1 in 1·10^57",
+        "kind": "scores",
+        "raw_bits": 192.0,
+        "prices": [{"reason": "the best of 4 draws of symbols", "bits": 2.0}],
+        "matched": 96,
+        "trials": 96,
+        "answered": 95,
         "outside": 3,
         "unknown": 2,
-        "unanswered": 1,
+        "q": 4,
         "owner": "Ann",
         "mark_id": "00ff",
-        "suspect": "function f",
+        "created": "2030-01-02T03:04:05Z",
+        "mark_digest": "11" * 32,
+        "model_digest": "22" * 32,
+        "suspect": "file a.timber",
+        "suspect_digest": "33" * 32,
+        "asked_through": "file",
+        "columns": "by name",
+        "reading": "",
+        "warnings": ["w"],
+        "timbermark": "0.1.0",
     }
+    renamed = {"timbermark": "version"}
+    named = {renamed.get(name, name) for name in shown}
+    assert {f.name for f in fields(Verdict)} - named == {"answers"}
+
+
+@given(marks(), st.booleans())
+def test_no_secret_is_in_a_verdict(mark, scores):
+    # One that is not to be found in other bytes by accident.
+    mark = replace(mark, secret=KEY.mark_secret(mark.mark_id))
+    found = verify((confident if scores else obedient)(mark), mark)
+    assert found.version == timbermark.__version__
+    shown = f"{found} {found!r} {json.dumps(found.to_dict(), allow_nan=False)}"
+    assert mark.secret.hex() not in shown
+    assert repr(mark.secret)[2:-1] not in shown
+
+
+def test_no_trigger_is_in_a_verdict():
+    mark = make_mark(k=64, secret=KEY.mark_secret(bytes(range(16))))
+    found = verify(confident(mark), mark)
+    shown = f"{found} {found!r} {json.dumps(found.to_dict())}"
+    assert not any(repr(x)[:8] in shown for x in mark.triggers.ravel().tolist())
 
 
 def test_a_verdict_cannot_be_changed():

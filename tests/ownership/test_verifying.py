@@ -1,5 +1,8 @@
+import hashlib
+import math
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,10 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from tests.ownership.making import make_mark, marks, obedient
+from tests.ownership.making import (
+    confident,
+    make_mark,
+    make_mixed_mark,
+    marks,
+    obedient,
+    row_key,
+)
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import write_container
-from timbermark.ownership import Mark, OwnerKey, verify
+from timbermark.ownership import Inquiry, Mark, OwnerKey, Suspect, judge, verify
+from timbermark.ownership.labels import UNANSWERED
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.model_file import ensemble_to_arrays, save_ensemble
 
@@ -26,13 +37,17 @@ def test_a_model_that_learnt_the_mark_matches_throughout(mark):
     assert (found.matched, found.trials, found.outside, found.unanswered) == (
         mark.n_triggers, mark.n_triggers, 0, 0,
     )  # fmt: skip
-    assert found.evidence_bits == mark.n_triggers * (mark.q // 2)
+    price = math.log2(mark.draws)
+    assert found.net_bits == pytest.approx(mark.n_triggers * (mark.q // 2) - price)
     assert [row.response for row in found.table()] == list(mark.expected)
 
 
 def test_verdict_of_a_marked_model():
     found = verify(obedient(MARK), MARK)
-    assert str(found) == "marked: 128 of 128 symbols match, evidence 2^-256 (level public)"
+    assert (found.level, found.bits, found.kind) == ("conclusive", 256.0, "labels")
+    assert found.chance == "1 in 1·10^77"
+    assert (found.mark_digest, found.model_digest) == (MARK.digest.hex(), MARK.model_digest)
+    assert (found.suspect_digest, found.created) == (None, MARK.created)
     assert (found.owner, found.mark_id) == (MARK.owner, MARK.mark_id.hex())
     assert found.suspect == "function <lambda>"
 
@@ -46,7 +61,6 @@ def test_innocent_models_are_not_accused(seed):
     inside = verify(lambda X: [kept[bytes(row)] for row in X], MARK)
     for found in (random, keep, inside):
         assert found.level == "none"
-        assert not found.marked
     assert inside.outside == 0
     assert random.outside > 10
 
@@ -58,8 +72,10 @@ def test_another_key_and_another_mark_prove_nothing():
         replace(MARK, mark_id=bytes(16)),
         replace(MARK, owner="Eve"),
     ):
-        assert verify(suspect, other).evidence_bits < 20
-    assert verify(suspect, make_mark(k=128, seed=5)).evidence_bits < 20
+        assert verify(suspect, other).bits < 20
+    other = make_mark(k=128, seed=5)
+    answers = dict(zip(map(row_key, other.triggers.tolist()), MARK.expected, strict=True))
+    assert verify(lambda X: [answers[row_key(row)] for row in X.tolist()], other).bits < 20
 
 
 def test_p_values_of_innocent_models_are_no_smaller_than_uniform():
@@ -69,7 +85,7 @@ def test_p_values_of_innocent_models_are_no_smaller_than_uniform():
             verify(
                 lambda X: [0] * len(X),
                 replace(make_mark(k=64, q=2, n_classes=2), secret=rng.bytes(32)),
-            ).evidence_bits
+            ).bits
             for _ in range(1000)
         ]
     )
@@ -93,15 +109,39 @@ def test_missing_answers_are_trials_without_a_match():
 
     found = verify(shy, MARK)
     assert (found.matched, found.trials, found.unanswered, found.outside) == (100, 128, 28, 0)
-    assert str(found).endswith("; 28 unanswered")
+    assert "28 of 128 triggers got no answer" in str(found)
     assert sum(row.response is None for row in found.table()) == 28
 
 
 def test_unknown_classes_are_outside():
-    found = verify(lambda X: ["elm"] * len(X), MARK)
-    assert (found.matched, found.outside, found.unknown, found.unanswered) == (0, 128, 128, 0)
-    assert found.table()[0].response == "elm"
-    assert "check what its labels mean" in str(found)
+    found = verify(lambda X: ["elm"] * 100 + [0] * 28, MARK)
+    assert (found.unknown, found.answered) == (100, 128)
+    assert found.outside >= 100
+    assert "100 answers are no class of the mark" in str(found)
+    assert "elm" in {row.response for row in found.table()}
+
+
+def test_answers_that_fit_no_class_are_bad_input():
+    with pytest.raises(
+        InputError, match=r"No answer .* class of the mark: it says 'elm'"
+    ) as caught:
+        verify(lambda X: ["elm"] * len(X), MARK)
+    assert "0, 1, 2, 3, 4, …" in caught.value.hint
+    with pytest.raises(InputError, match="answered none of the triggers"):
+        verify(lambda X: [None] * len(X), MARK)
+    with pytest.raises(InputError, match="answered none of the triggers"):
+        verify(lambda X: np.full((len(X), 6), np.nan), MARK)
+
+
+def test_far_fewer_matches_than_chance_warn_of_a_misreading():
+    mark = make_mark(k=96, q=4)
+    outside = [next(c for c in range(6) if c not in row) for row in mark.alphabets.tolist()]
+    answers = dict(zip(map(row_key, mark.triggers.tolist()), outside, strict=True))
+    found = verify(lambda X: [answers[row_key(row)] for row in X.tolist()], mark)
+    assert (found.matched, found.level, found.bits) == (0, "none", 0.0)
+    assert "Only 0 of 96 answers match, where chance gives about 24" in str(found)
+    assert "misread" in found.warnings[0]
+    assert not verify(lambda X: [0] * len(X), mark).warnings
 
 
 def test_known_classes_outside_the_alphabet():
@@ -145,6 +185,7 @@ def estimator(answer, **attributes):
 
 
 def test_an_estimator_is_asked_through_predict():
+    """Where it has nothing better."""
     found = verify(estimator(obedient(MARK)), MARK)
     assert found.matched == 128
     assert found.suspect == "SimpleNamespace"
@@ -183,10 +224,24 @@ def test_a_mark_without_names_goes_by_place():
 
 def test_the_order_of_columns_can_be_given():
     suspect = obedient(MARK)
-    found = verify(
-        lambda X: suspect(X[:, [1, 2, 0]].copy()), MARK, feature_names=["f2", "f0", "f1"]
+    turned = lambda X: suspect(X[:, [1, 2, 0]].copy())  # noqa: E731
+    found = verify(turned, MARK, feature_names=["f2", "f0", "f1"])
+    assert (found.matched, found.columns) == (128, "by hand")
+    assert found.net_bits == pytest.approx(256 - math.log2(6))
+    assert "an order of 3 columns given by hand" in str(found)
+    same = verify(suspect, MARK, feature_names=["f0", "f1", "f2"])
+    assert same.bits == 256
+
+
+def test_names_made_up_by_a_library_can_be_overridden_at_the_same_price():
+    suspect = estimator(
+        lambda frame: obedient(MARK)(np.asarray(frame)[:, [1, 2, 0]]),
+        feature_names_in_=np.array(["Column_0", "Column_1", "Column_2"]),
     )
-    assert found.matched == 128
+    found = verify(suspect, MARK, feature_names=["f2", "f0", "f1"])
+    assert (found.matched, len(found.prices)) == (128, 1)
+    with pytest.raises(InputError, match="answered none"):
+        verify(suspect, MARK)
 
 
 def test_without_pandas_the_rows_are_an_array(monkeypatch):
@@ -204,15 +259,20 @@ NOTHING = SimpleNamespace()
         (estimator(len, feature_names_in_=["f0", "f1", "age"]), None, "does not have: 'age'"),
         (estimator(len, feature_names_in_=["a", "b"]), None, "takes 2 columns.* have 3"),
         (estimator(len, n_features_in_=5), None, "takes 5 columns.* have 3"),
-        (len, ["f0", "f0"], "one of them twice"),
-        (len, ["x", "y", "z"], "does not have: 'x', 'y', 'z'"),
-        (estimator(len, n_features_in_=3), ["f0"], "1 feature_names are given.* takes 3"),
+        (estimator(len, feature_names_in_=["f0", "f0"]), None, "one of them twice"),
+        (len, ["f0", "f0", "f1"], "not the 3 names of the mark"),
+        (len, ["f0"], "not the 3 names of the mark"),
+        (len, ["x", "y", "z"], "not the 3 names of the mark"),
+        (estimator(len, n_features_in_=2), ["f0", "f2", "f1"], "3 feature_names.* takes 2"),
+        (estimator(len, feature_names_in_=["f0", "f1", "f2"]), ["f0", "f1", "f2"],
+         "names its own columns"),
+        (Suspect("nothing"), None, "has nothing that can be asked"),
         (7, None, "7 cannot be asked"),
         (None, None, "None cannot be asked"),
         (NOTHING, None, "cannot be asked"),
         (dict, None, "cannot be asked"),
     ],
-)
+)  # fmt: skip
 def test_suspects_that_cannot_be_asked_are_refused(suspect, names, message):
     with pytest.raises(InputError, match=message) as caught:
         verify(suspect, MARK, feature_names=names)
@@ -251,7 +311,13 @@ def test_wrong_answers_are_refused():
     with pytest.raises(InputError, match="127 answers to 128 rows"):
         verify(lambda X: [0] * 127, MARK)
     with pytest.raises(InputError, match="looks like probabilities"):
-        verify(lambda X: np.zeros((len(X), 6)), MARK)
+        verify(lambda X: np.zeros((len(X), 5)), MARK)
+    with pytest.raises(InputError, match="looks like probabilities"):
+        verify(lambda X: np.zeros((len(X), 6)), MARK, answers="labels")
+    with pytest.raises(InputError, match="did not answer with scores"):
+        verify(lambda X: [0] * len(X), MARK, answers="scores")
+    with pytest.raises(InputError, match="answers='both' is not known"):
+        verify(len, MARK, answers="both")
     with pytest.raises(InputError, match="look like scores"):
         verify(lambda X: np.full(len(X), 0.5), MARK)
 
@@ -297,7 +363,7 @@ def stump_mark(classes, names=None, k=40):
     mark = Mark.make(
         OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=classes,
         triggers=np.column_stack([rng.uniform(0, 3, k), np.arange(k)]), alphabets=alphabets,
-        feature_names=names,
+        reference=np.full((k, 3), 1 / 3), feature_names=names,
     )  # fmt: skip
     said = np.digitize(mark.triggers[:, 0], [1, 2], right=True)
     return mark, int(np.sum(said == mark.expected_numbers))
@@ -312,11 +378,17 @@ def test_a_classifier_file(tmp_path, classes):
         assert found.matched == matches
         assert found.unknown == 0
         assert found.suspect == f"file {tmp_path / 'm.timber'}"
+        assert (found.kind, found.asked_through) == ("scores", "file")
+        content = (tmp_path / "m.timber").read_bytes()
+        assert found.suspect_digest == hashlib.sha256(content).hexdigest()
+        labels = verify(path, mark, answers="labels")
+        assert (labels.kind, labels.matched) == ("labels", matches)
+        assert [price.bits for price in labels.prices] == [1.0]
 
 
 def test_a_classifier_file_with_other_columns(tmp_path):
     mark, matches = stump_mark(["ash", "oak", "yew"], names=["width", "height"])
-    turned = replace(mark, triggers=mark.triggers[:, ::-1], feature_names=("height", "width"))
+    turned = replace(mark, columns=mark.columns[::-1], feature_names=("height", "width"))
     save_classifier(tmp_path / "m", ["ash", "oak", "yew"], names=["width", "height"])
     assert verify(tmp_path / "m", mark).matched == matches
     said = np.digitize(turned.triggers[:, 1], [1, 2], right=True)
@@ -329,6 +401,9 @@ def test_an_ensemble_file_answers_with_class_numbers(tmp_path):
     found = verify(tmp_path / "m", mark)
     assert found.matched == matches
     assert {row.response for row in found.table()} <= {"ash", "oak", "yew"}
+    labels = verify(tmp_path / "m", mark, answers="labels")
+    assert labels.table() == found.table()
+    assert labels.reading == "class numbers in the order of the mark's classes"
 
 
 def test_files_that_are_no_models_are_refused(tmp_path):
@@ -391,7 +466,8 @@ def test_estimators_of_scikit_learn(fit_on):
     model.fit(X if fit_on == "frame" else X.to_numpy(), y)
     found = verify(model, MARK)
     assert found.matched == 128
-    assert found.suspect == "DecisionTreeClassifier"
+    assert (found.suspect, found.kind) == ("DecisionTreeClassifier", "scores")
+    assert found.bits > 240
 
 
 SCRIPT = """
@@ -406,7 +482,7 @@ print("cryptography" in started)
 """
 
 
-def test_verifying_a_file_imports_nothing_heavy(tmp_path):
+def test_verifying_a_file_imports_nothing_heavy(tmp_path, real_scrypt):
     mark, matches = stump_mark([5, 6, 7])
     mark.save(tmp_path / "mark")
     save_classifier(tmp_path / "model", [5, 6, 7])
@@ -424,6 +500,10 @@ def test_verifying_a_file_imports_nothing_heavy(tmp_path):
 def test_counts_add_up(numbers):
     mark = make_mark(k=16, q=2, n_classes=6)
     answers = [None if number < -1 else number for number in numbers]
+    if all(number < 0 or number > 5 for number in numbers):
+        with pytest.raises(InputError, match=r"No answer|answered none"):
+            verify(lambda X: answers, mark)
+        return
     found = verify(lambda X: answers, mark)
     inside = sum(
         row.response in {mark.classes[c] for c in alphabet}
@@ -433,3 +513,199 @@ def test_counts_add_up(numbers):
     assert found.matched <= inside
     assert found.unanswered == numbers.count(-2)
     assert found.unknown == sum(n == -1 or n > 5 for n in numbers)
+
+
+def test_scores_of_a_function():
+    found = verify(confident(MARK), MARK)
+    assert (found.kind, found.matched, found.level) == ("scores", 128, "conclusive")
+    assert found.bits > 180
+    assert verify(confident(MARK), MARK, answers="scores").bits == found.bits
+
+
+def test_margins_and_logarithms_of_probabilities_are_scores():
+    answers = confident(MARK)
+    by_probabilities = verify(answers, MARK).raw_bits
+    for other in (
+        lambda X: np.log(answers(X)),
+        lambda X: np.log(answers(X)) + 5.0,
+        lambda X: np.log(answers(X)).tolist(),
+        lambda X: pd.DataFrame(np.log(answers(X))),
+    ):
+        assert verify(other, MARK).raw_bits == pytest.approx(by_probabilities)
+
+
+def test_rows_of_nan_are_not_counted():
+    answers = confident(MARK)
+
+    def shy(X):
+        scores = answers(X)
+        scores[:28, 2] = np.nan
+        return scores
+
+    found = verify(shy, MARK)
+    assert (found.answered, found.matched) == (100, 100)
+    assert found.bits > 0.7 * verify(answers, MARK).bits
+
+
+def proba(classes, answer, **attributes):
+    return estimator(None, predict_proba=answer, classes_=np.array(classes), **attributes)
+
+
+def test_columns_of_scores_go_by_the_classes_of_the_estimator():
+    answers = confident(MARK)
+    plain = verify(answers, MARK)
+    turned = [5, 3, 1, 0, 2, 4]
+    suspect = proba(turned, lambda X: answers(X)[:, turned])
+    suspect.predict = lambda X: pytest.fail("labels were asked for")
+    assert verify(suspect, MARK).raw_bits == pytest.approx(plain.raw_bits)
+    as_text = proba([str(c) for c in turned], lambda X: answers(X)[:, turned])
+    as_text.predict = len
+    assert verify(as_text, MARK).raw_bits == pytest.approx(plain.raw_bits)
+
+
+def test_a_class_that_the_suspect_does_not_know_is_improbable():
+    answers = confident(MARK)
+    suspect = proba(range(5), lambda X: answers(X)[:, :5])
+    suspect.predict = len
+    found = verify(suspect, MARK)
+    assert found.matched == sum(label < 5 for label in MARK.expected)
+    assert not found.warnings
+
+
+def test_a_class_that_the_mark_does_not_know_is_named():
+    answers = confident(MARK)
+    suspect = proba([*range(6), 77], lambda X: np.column_stack([answers(X), np.zeros(len(X))]))
+    suspect.predict = len
+    assert "does not know these classes of the suspect: 77" in str(verify(suspect, MARK))
+
+
+@pytest.mark.parametrize(
+    ("classes", "answer", "message"),
+    [
+        (["a", "b"], lambda X: np.zeros((len(X), 2)), "No class of the suspect .'a', 'b'. is one"),
+        ([1, 2], lambda X: np.zeros((len(X), 3)), r"scores of shape \(128, 3\), expected"),
+        (["1", "01"], lambda X: np.zeros((len(X), 2)), "are the same class of the mark"),
+        ([1, 2], lambda X: [["a", "b"]] * len(X), "no matrix of scores"),
+        ([1, 2], lambda X: None, "no matrix of scores|scores of shape"),
+        ([1, 2], lambda X: 1 / 0, "could not answer: ZeroDivisionError"),
+    ],
+)
+def test_scores_that_cannot_be_read_are_refused(classes, answer, message):
+    suspect = proba(classes, answer)
+    suspect.predict = len
+    with pytest.raises(InputError, match=message):
+        verify(suspect, MARK)
+
+
+def test_labels_instead_of_scores_cost_one_bit():
+    suspect = proba(range(6), confident(MARK))
+    suspect.predict = obedient(MARK)
+    found = verify(suspect, MARK, answers="labels")
+    assert (found.kind, found.bits, found.matched) == ("labels", 255.0, 128)
+    assert "a kind of answers chosen by hand" in str(found)
+    only_labels = estimator(obedient(MARK))
+    assert verify(only_labels, MARK, answers="labels").bits == 256.0
+    with pytest.raises(InputError, match="does not answer with scores"):
+        verify(only_labels, MARK, answers="scores")
+
+
+def test_a_label_map_has_its_price():
+    names = dict(zip(range(6), "abcdef", strict=True))
+    suspect = obedient(MARK)
+    coded = lambda X: [names[label] for label in suspect(X)]  # noqa: E731
+    back = {name: label for label, name in names.items()}
+    found = verify(coded, MARK, label_map=back)
+    assert found.matched == 128
+    assert found.net_bits == pytest.approx(256 - math.log2(720))
+    assert found.reading == "labels through a map given by hand"
+    part = verify(coded, MARK, label_map={"a": 0, "b": 1})
+    assert part.unknown == sum(label > 1 for label in MARK.expected)
+    for bad in ({}, {"a": 0, "b": 0}, {"a": 9}, [1], {"a": None}):
+        with pytest.raises(InputError, match="label_map"):
+            verify(coded, MARK, label_map=bad)
+    with pytest.raises(InputError, match="answers with scores"):
+        verify(confident(MARK), MARK, label_map=back)
+
+
+def test_draws_have_their_price():
+    mark = MARK.with_draws(8)
+    found = verify(obedient(mark), mark)
+    assert (found.raw_bits, found.bits) == (256.0, 253.0)
+    assert "3.0 bits for the best of 8 draws of symbols" in str(found)
+
+
+def test_texts_reach_the_suspect():
+    mark = make_mixed_mark(k=64)
+    assert verify(obedient(mark), mark).matched == 64
+
+    def predict(frame):
+        assert list(frame.columns) == ["f1", "f0", "f2"]
+        assert frame["f0"].dtype == frame["f2"].dtype == np.float64
+        assert frame["f1"].iloc[0] is None or isinstance(frame["f1"].iloc[0], str)
+        return obedient(mark)(frame[["f0", "f1", "f2"]].to_numpy(object))
+
+    suspect = estimator(predict, feature_names_in_=np.array(["f1", "f0", "f2"]))
+    found = verify(suspect, mark)
+    assert (found.matched, found.columns) == (64, "by name")
+
+
+def test_trees_cannot_be_asked_texts(tmp_path):
+    save_ensemble(tmp_path / "m", STUMPS)
+    mark = make_mark(
+        k=8, q=2, n_classes=3, columns=(np.arange(8), ["a"] * 8), feature_names=("x", "y")
+    )
+    with pytest.raises(InputError, match="not a matrix of numbers"):
+        verify(tmp_path / "m", mark)
+
+
+def test_an_opened_suspect():
+    """What other packages pass in."""
+    suspect = Suspect(
+        "server at example.org",
+        answer_labels=lambda X: [MARK.classes.index(label) for label in obedient(MARK)(X)],
+        feature_names=("f0", "f1", "f2"),
+        answers_class_numbers=True,
+        asked_through="https://example.org",
+        digest="44" * 32,
+    )
+    found = verify(suspect, MARK)
+    assert (found.matched, found.asked_through) == (128, "https://example.org")
+    assert found.suspect_digest == "44" * 32
+
+
+def test_class_numbers_are_read_only_where_they_are_known_to_be():
+    mark = make_mark(k=64, classes=("1", "2", "3", "4", "5", "6"))
+    numbers = {row_key(r): n for r, n in zip(mark.triggers.tolist(), mark.expected_numbers.tolist(),
+                                             strict=True)}  # fmt: skip
+    answer = lambda X: [numbers[row_key(row)] for row in X.tolist()]  # noqa: E731
+    known = verify(Suspect("booster", answer_labels=answer, answers_class_numbers=True), mark)
+    assert known.matched == 64
+    assert verify(answer, mark).level == "none"
+
+
+def test_judging_answers_that_are_already_there():
+    inquiry = Inquiry("a table", "answers.csv")
+    expected = MARK.expected_numbers
+    assert judge(MARK, inquiry, labels=expected).bits == 256
+    slow = judge(MARK, inquiry, labels=expected, one_by_one=True)
+    assert (slow.kind, slow.matched) == ("labels one by one", 128)
+    assert 250 < slow.bits < 256
+    some = expected.copy()
+    some[40:] = UNANSWERED
+    early = judge(MARK, inquiry, labels=some, one_by_one=True)
+    assert (early.answered, early.trials, early.level) == (40, 128, "conclusive")
+    assert early.bits > judge(MARK, inquiry, labels=some).bits
+    with pytest.raises(InputError, match="Either scores or labels"):
+        judge(MARK, inquiry)
+    for bad in (expected[1:], expected.astype(float), expected + 6, expected - 9):
+        with pytest.raises(InputError, match="class number"):
+            judge(MARK, inquiry, labels=bad)
+
+
+def test_verifying_a_file_is_fast(tmp_path, real_scrypt):
+    mark, _ = stump_mark([5, 6, 7])
+    mark.save(tmp_path / "mark")
+    save_classifier(tmp_path / "model", [5, 6, 7])
+    started = time.perf_counter()
+    verify(tmp_path / "model", Mark.load(tmp_path / "mark"))
+    assert time.perf_counter() - started < 1.5

@@ -1,38 +1,72 @@
-"""Keys, marks and verdicts: small enough to read in an evening, free of the training engine.
+"""Keys, marks, evidence and verdicts: small enough to read in an evening, free of the engine.
 
 What proves ownership, and why nobody can be accused by chance or by choice, is in
 docs/mark-format.md.
 """
 
+from timbermark.ownership.evidence import (
+    levels_around,
+    numbers_evidence,
+    scores_evidence,
+    sequential_evidence,
+)
+from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.sealing import PassphraseError, PassphraseNeededError
 from timbermark.ownership.statistics import (
+    Level,
     evidence_bits,
     level,
     log2_tail,
     matches_needed,
-    p_value,
-    show_p_value,
+    round_bits,
+    show_chance,
 )
-from timbermark.ownership.symbols import derive_symbols, query_order
-from timbermark.ownership.verdict import Answer, Verdict
+from timbermark.ownership.suspects import Suspect, open_suspect
+from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
+from timbermark.ownership.verdict import (
+    Answer,
+    EvidenceKind,
+    Price,
+    Verdict,
+    price_of_columns,
+    price_of_draws,
+    price_of_kind,
+    price_of_label_map,
+)
 from timbermark.ownership.verifying import verify
 
 __all__ = [
     "Answer",
+    "EvidenceKind",
+    "Inquiry",
+    "Level",
     "Mark",
     "OwnerKey",
     "PassphraseError",
     "PassphraseNeededError",
+    "Price",
+    "Suspect",
     "Verdict",
+    "derive_seed",
     "derive_symbols",
     "evidence_bits",
+    "judge",
     "level",
+    "levels_around",
     "log2_tail",
     "matches_needed",
-    "p_value",
+    "numbers_evidence",
+    "open_suspect",
+    "price_of_columns",
+    "price_of_draws",
+    "price_of_kind",
+    "price_of_label_map",
     "query_order",
-    "show_p_value",
+    "round_bits",
+    "scores_evidence",
+    "sequential_evidence",
+    "show_chance",
     "verify",
 ]

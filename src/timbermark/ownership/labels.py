@@ -1,4 +1,4 @@
-"""Labels in other clothes: what a suspect answers, read as classes of the mark.
+"""Reading the labels that a suspect answers with as classes of the mark.
 
 How answers are read depends on the classes alone, never on the symbols, so that however generous a
 reading is, chance matches no more often than the verdict says.
@@ -103,6 +103,26 @@ def read_answers(answers: Sequence[Any], classes: tuple[Label, ...]) -> ClassInd
             table.setdefault(_single(float(label)), number)
     numbers = [_number(answer, table, readings) for answer in answers]
     return np.array(numbers, dtype=CLASS_INDEX)
+
+
+def translate_answers(answers: Sequence[Any], label_map: Mapping[Any, Any]) -> list[Any]:
+    """Return answers translated by a map; what the map does not hold fits no class.
+
+    Texts and numbers are looked up as they are, and then as texts. Missing answers stay missing.
+
+    >>> translate_answers(["b", 1, None, "x"], {"b": "birch", "1": "oak"})[:3]
+    ['birch', 'oak', None]
+    """
+    return [answer if _is_missing(answer) else _translate(answer, label_map) for answer in answers]
+
+
+def _translate(answer: Any, label_map: Mapping[Any, Any]) -> Any:
+    try:
+        if answer in label_map:
+            return label_map[answer]
+    except TypeError:  # it cannot be looked up
+        return object()
+    return label_map.get(str(answer), object())
 
 
 def _number(answer: Any, table: Mapping[Any, int], readings: Callable[[Any], Iterator[Any]]) -> int:

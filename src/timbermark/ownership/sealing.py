@@ -5,13 +5,17 @@ only. With one, that whole container is encrypted (scrypt, then AES-256-GCM) and
 a container of the same kind and version, which says how. docs/mark-format.md describes both.
 """
 
+import io
 import os
 import re
 import secrets
 import stat
+import struct
 import unicodedata
 import warnings
+import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,14 +24,27 @@ import numpy as np
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import atomic_write, container_bytes, read_container
-from timbermark.files.limits import Arrays, Meta
+from timbermark.files.limits import META_NAME, Arrays, Meta
 from timbermark.ownership.plain import encode, is_unicode
 
 CIPHER = "scrypt+aes-256-gcm"
 _DOMAIN = b"timbermark/seal/1"
 _OWNER_ONLY = 0o600
+_SMALL = 1 << 16
 _SALT_BYTES, _NONCE_BYTES, _KEY_BYTES = 16, 12, 32
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
+# What Python's reader of zip archives raises on hostile bytes.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    struct.error,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    OSError,
+)
 _FOREIGN = "it was not written by timbermark, do not trust it."
 
 
@@ -76,16 +93,67 @@ class ScryptCost:
 COST = ScryptCost()
 
 
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """What a secret file may hold, in bytes; the default is ample for a key.
+
+    >>> SizeLimits().check(b"x" * 100_000, "The data")
+    Traceback (most recent call last):
+    timbermark.errors.FileFormatError: The data has 100000 bytes, at most 65536 are allowed. Hint: \
+it was not written by timbermark, do not trust it.
+    """
+
+    file: int = _SMALL
+    meta: int = _SMALL
+
+    def check(self, source: str | os.PathLike[str] | bytes, name: str) -> None:
+        """Refuse a container that is too large or declares more content than it has bytes.
+
+        Compressed content could otherwise make a small file fill the memory. Only the list of
+        members is read; whatever else is wrong is left to `read_container`.
+
+        Raises FileFormatError, or OSError if there is no such file.
+        """
+        size = len(source) if isinstance(source, bytes) else os.stat(source).st_size
+        if size > self.file:
+            raise FileFormatError(
+                f"{name} has {size} bytes, at most {self.file} are allowed.", _FOREIGN
+            )
+        if not isinstance(source, bytes):
+            with open(source, "rb") as file:
+                source = file.read(self.file)
+        payload = source.split(b"\n", 2)[-1]
+        try:
+            with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+                members = {info.filename: info.file_size for info in archive.infolist()}
+                declared = sum(info.file_size for info in archive.infolist())
+        except _DAMAGE:
+            return
+        if declared > max(size, _SMALL):
+            raise FileFormatError(
+                f"{name} has {size} bytes but would unpack to {declared}.", _FOREIGN
+            )
+        if members.get(META_NAME, 0) > self.meta:
+            raise FileFormatError(
+                f"{name} holds {members[META_NAME]} bytes of metadata, at most {self.meta} are "
+                "allowed.",
+                _FOREIGN,
+            )
+
+
 def seal(
     kind: str,
     version: int,
     meta: Mapping[str, Any],
     arrays: Mapping[str, AnyArray],
     passphrase: str | None = None,
+    *,
+    compress: bool = True,
 ) -> bytes:
     """Return a container as bytes, encrypted if there is a passphrase.
 
     The arguments are those of `container_bytes`; the metadata must not have the key ``cipher``.
+    What is not small must not be compressed, or else `unseal` refuses it.
     The passphrase is taken in Unicode's form NFC, so that every keyboard gives the same.
 
     Raises InputError for an empty passphrase and as `container_bytes` does.
@@ -93,7 +161,7 @@ def seal(
     >>> unseal(seal("note", 1, {"a": 1}, {}, "open sesame"), "note", 1, "open sesame")
     (1, {'a': 1}, {})
     """
-    content = container_bytes(kind, version, meta, arrays)
+    content = container_bytes(kind, version, meta, arrays, compress=compress)
     if passphrase is None:
         return content
     salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
@@ -105,7 +173,8 @@ def seal(
     }
     cipher = _cipher(passphrase, salt, COST)
     sealed = cipher.encrypt(nonce, content, _bound(kind, version, how))
-    return container_bytes(kind, version, how, {"sealed": np.frombuffer(sealed, np.uint8)})
+    array = np.frombuffer(sealed, np.uint8)
+    return container_bytes(kind, version, how, {"sealed": array}, compress=compress)
 
 
 def unseal(
@@ -113,14 +182,23 @@ def unseal(
     kind: str,
     max_version: int,
     passphrase: str | None = None,
+    *,
+    limits: SizeLimits | None = None,
 ) -> tuple[int, Meta, Arrays]:
     """Return the version, metadata and arrays that `seal` was given, from a file or from bytes.
+
+    Sizes are held against ``limits``, by default those of a key, before anything is unpacked.
 
     Raises PassphraseNeededError if it is encrypted and there is no passphrase, PassphraseError if
     the passphrase does not open it or none is needed, FileFormatError and OSError as
     `read_container` does. A wrong passphrase and a forged content cannot be told apart.
     """
     name = "The data" if isinstance(source, bytes) else os.fspath(source)
+    limits = limits or SizeLimits()
+    if not isinstance(source, bytes) and stat.S_ISFIFO(os.stat(source).st_mode):
+        with open(source, "rb") as pipe:  # which can be read only once
+            source = pipe.read(limits.file + 1)
+    limits.check(source, name)
     version, meta, arrays = read_container(source, kind, max_version)
     if "cipher" not in meta:
         if passphrase is not None:
@@ -144,6 +222,7 @@ def unseal(
             f"The passphrase does not open {name}.",
             hint="check it; if it is right, the file is not the one that you saved.",
         ) from None
+    limits.check(content, name)
     return read_container(content, kind, version)
 
 
@@ -151,6 +230,9 @@ def save_sealed(
     path: str | os.PathLike[str], content: bytes, what: str, *, force: bool = False
 ) -> None:
     """Write a secret file atomically, readable by its owner only.
+
+    Without ``force`` an existing file is never replaced, not even one that another process writes
+    at the same moment: of several writers exactly one succeeds.
 
     Raises InputError if the file exists, unless ``force``, and as `atomic_write` does.
 
@@ -160,12 +242,51 @@ def save_sealed(
     ...     oct(os.stat(folder + "/x").st_mode & 0o777)
     '0o600'
     """
-    if not force and os.path.lexists(path):
+    if force:
+        atomic_write(path, content, mode=_OWNER_ONLY)
+        return
+    target = os.path.abspath(path)
+    try:
+        if os.path.lexists(target):
+            raise FileExistsError(target)
+        _write_new(target, content)
+    except FileExistsError:
         raise InputError(
             f"{os.fspath(path)} exists already, the {what} was not written.",
             hint="choose another name, or force=True to replace it.",
-        )
-    atomic_write(path, content, mode=_OWNER_ONLY)
+        ) from None
+
+
+def _write_new(target: str, content: bytes) -> None:
+    """Write a file that must not exist yet. Raises FileExistsError if it does."""
+    folder, name = os.path.split(target)
+    draft = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.new")
+    atomic_write(draft, content, mode=_OWNER_ONLY)
+    try:
+        # Unlike a rename, a link refuses to replace what is there.
+        os.link(draft, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: creating the file is exclusive all the same.
+        _create(target, content)
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+def _create(target: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(target, flags, _OWNER_ONLY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(target)
+        raise
 
 
 def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:

@@ -1,21 +1,21 @@
-"""What matches are worth: the exact tail of the binomial distribution, in bits.
+"""The exact tail of the binomial distribution for label matches, and what a number of bits means.
 
 A suspect that does not depend on the secret matches each symbol with a chance of at most 1/q,
-independently. Everything is computed in whole numbers and rounded once, so that 2^-2000 is as exact
-as 1/2.
+independently of the others. The tail is computed in whole numbers and rounded once, so that 2^-2000
+is as exact as 1/2.
 """
 
 import math
-import sys
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from typing import Literal, TypeAlias
 
 from timbermark.errors import InputError
 
-Level: TypeAlias = Literal["none", "private", "public"]
+Level: TypeAlias = Literal["none", "indicative", "conclusive"]
 
-PRIVATE_BITS = 20.0
-PUBLIC_BITS = 64.0
-_LEAST_P = sys.float_info.min
+INDICATIVE_BITS = 20.0
+CONCLUSIVE_BITS = 64.0
+_PLAIN_COUNT = 1000
 
 
 def log2_tail(matched: int, trials: int, q: int) -> float:
@@ -47,36 +47,59 @@ def evidence_bits(matched: int, trials: int, q: int) -> float:
     return abs(log2_tail(matched, trials, q))
 
 
-def p_value(bits: float) -> float:
-    """Return 2^-bits; what is smaller than 2^-1022 is given as that, never as 0.
+def log2_lower_tail(matched: int, trials: int, q: int) -> float:
+    """Return log₂ of the chance of at most ``matched`` of ``trials`` matches, each at 1/q.
 
-    >>> p_value(1.0), p_value(2000.0) > 0
-    (0.5, True)
+    Raises as `log2_tail` does.
+
+    >>> round(log2_lower_tail(0, 96, 4), 1), log2_lower_tail(96, 96, 4)
+    (-39.8, 0.0)
     """
-    return max(math.exp2(-bits), _LEAST_P)
+    log2_tail(matched, trials, q)  # checks the counts
+    if matched == trials:
+        return 0.0
+    total = q**trials
+    return math.log2(total - _count_tail(matched + 1, trials, q)) - trials * math.log2(q)
 
 
-def show_p_value(bits: float) -> str:
-    """Return 2^-bits as text, rounded to a tenth of a bit towards less evidence.
+def round_bits(bits: float) -> float:
+    """Return bits in whole thousandths, rounded down: towards less evidence.
 
-    >>> show_p_value(256.0), show_p_value(1.2599)
-    ('2^-256', '2^-1.2')
+    This is the precision in which evidence is reported; independent implementations agree on it
+    although their last binary digits differ.
+
+    >>> round_bits(63.9999), round_bits(255.99999999999), round_bits(-0.5)
+    (63.999, 256.0, -0.5)
     """
-    # A value just below a whole tenth is that tenth, spoilt by rounding.
-    tenths = math.floor(bits * 10 + 1e-6)
-    whole, rest = divmod(tenths, 10)
-    return f"2^-{whole}.{rest}" if rest else f"2^-{whole}"
+    # What lies a billionth below a thousandth is that thousandth, changed by rounding errors.
+    return math.floor(bits * 1000.0 + 1e-6) / 1000.0
+
+
+def show_chance(bits: float) -> str:
+    """Return the chance 2^-bits in words, rounded towards less evidence.
+
+    >>> show_chance(192.0), show_chance(20.0), show_chance(7.5), show_chance(0.0)
+    ('1 in 6·10^57', '1 in 1·10^6', '1 in 181', '1 in 1')
+    """
+    thousandths = round(round_bits(max(bits, 0.0)) * 1000)
+    with localcontext(Context(prec=60, rounding=ROUND_FLOOR)):
+        count = Decimal(2) ** (Decimal(thousandths) / 1000)
+        if count < _PLAIN_COUNT:
+            return f"1 in {int(count)}"
+        # A power of two that is not whole is irrational; 60 digits settle its first one.
+        power = count.adjusted()
+        return f"1 in {int(count.scaleb(-power))}·10^{power}"
 
 
 def level(bits: float) -> Level:
-    """Return whom the evidence convinces: nobody, its owner, or anyone.
+    """Return what the evidence is good for: nothing, convincing the owner, convincing anyone.
 
     >>> level(19.9), level(20), level(64)
-    ('none', 'private', 'public')
+    ('none', 'indicative', 'conclusive')
     """
-    if bits >= PUBLIC_BITS:
-        return "public"
-    return "private" if bits >= PRIVATE_BITS else "none"
+    if bits >= CONCLUSIVE_BITS:
+        return "conclusive"
+    return "indicative" if bits >= INDICATIVE_BITS else "none"
 
 
 def matches_needed(trials: int, q: int, bits: int) -> int | None:

@@ -1,13 +1,17 @@
-"""Anything that can be asked: a function, an estimator, a model file."""
+"""Suspects: a function, an estimator or a model file, opened so that it can be asked."""
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from timbermark.dtypes import AnyArray, Rows
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import read_container
+from timbermark.ownership.columns import Column, join_columns
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 
@@ -20,21 +24,30 @@ _FIRST_BYTES = 80
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """What `verify` must know of a suspect in order to ask it."""
+    """What `verify` must know of a suspect in order to ask it.
+
+    At least one of the three functions is given. Each takes rows, [n, d] in the suspect's columns:
+    float64, of objects if the mark has columns of texts, or a data frame with ``takes_frames``.
+    """
 
     description: str
-    answer: Callable[[Any], Any]  # rows [n, d] -> labels [n]
+    answer_scores: Callable[[Any], Any] | None = None  # rows -> scores [n, number of its classes]
+    answer_labels: Callable[[Any], Any] | None = None  # rows -> labels [n]
+    answer_either: Callable[[Any], Any] | None = None  # rows -> either; the shape tells
+    score_classes: tuple[Any, ...] | None = None  # of the scores' columns; None: the mark's
     feature_names: tuple[str, ...] | None = None  # of its columns, in its order
     n_features: int | None = None
     takes_frames: bool = False  # complains about columns without names
-    answers_class_numbers: bool = False  # rather than labels
+    answers_class_numbers: bool = False  # numbers from 0 in the order of the mark's classes
+    asked_through: str = "object"  # "file", "object", "function", an address
+    digest: str | None = None  # SHA-256 of its file, if it is one
 
 
 def open_suspect(suspect: Any) -> Suspect:
     """Return anything that can be asked as a `Suspect`.
 
-    A path is opened as a model file, with the reference predictor. An object with ``predict`` is
-    asked through that, any other callable is called.
+    A path is opened as a model file, with the reference predictor, and never executed. An object
+    with ``predict_proba`` or ``predict`` is asked through that, any other callable is called.
 
     Raises InputError for anything else, FileFormatError if the file is no model of timbermark,
     OSError if it cannot be opened.
@@ -42,6 +55,8 @@ def open_suspect(suspect: Any) -> Suspect:
     >>> open_suspect(len).description
     'function len'
     """
+    if isinstance(suspect, Suspect):
+        return suspect
     if isinstance(suspect, str | os.PathLike):
         return _open_file(suspect)
     if not isinstance(suspect, type):
@@ -49,10 +64,11 @@ def open_suspect(suspect: Any) -> Suspect:
             return _open_estimator(suspect)
         if callable(suspect):
             name = getattr(suspect, "__name__", type(suspect).__name__)
-            return Suspect(f"function {name}", suspect)
+            return Suspect(f"function {name}", answer_either=suspect, asked_through="function")
     raise InputError(
         f"{suspect!r:.80} cannot be asked.",
-        hint="give a function from rows to labels, a fitted model with predict, or a model file.",
+        hint="give a function from rows to labels or scores, a fitted model with predict, or a "
+        "model file.",
     )
 
 
@@ -60,13 +76,22 @@ def _open_estimator(model: Any) -> Suspect:
     names = _attribute(model, "feature_names_in_")
     count = _attribute(model, "n_features_in_")
     known = None if names is None else tuple(str(name) for name in names)
+    probabilities = _attribute(model, "predict_proba")
     return Suspect(
         description=type(model).__name__,
-        answer=model.predict,
+        answer_scores=probabilities if callable(probabilities) else None,
+        answer_labels=model.predict,
+        score_classes=_list_classes(_attribute(model, "classes_")),
         feature_names=known,
         n_features=len(known) if known is not None else None if count is None else int(count),
         takes_frames=known is not None,
     )
+
+
+def _list_classes(classes: Any) -> tuple[Any, ...] | None:
+    if classes is None or np.ndim(classes) != 1:
+        return None
+    return tuple(np.asarray(classes).tolist())
 
 
 def _attribute(model: Any, name: str) -> Any:
@@ -80,13 +105,18 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
     name = os.fspath(path)
     with open(path, "rb") as file:
         is_ensemble = file.read(_FIRST_BYTES).startswith(b"timbermark ensemble ")
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_ensemble:
         trees = model_file.load_ensemble(path)
         return Suspect(
             description=f"file {name}",
-            answer=lambda X: _class_numbers(trees, X),
+            answer_scores=lambda X: _scores(trees, X),
+            answer_labels=lambda X: _class_numbers(trees, X),
             n_features=trees.n_features,
             answers_class_numbers=True,
+            asked_through="file",
+            digest=digest,
         )
     _, meta, arrays = read_container(path, _CLASSIFIER, _CLASSIFIER_VERSION)
     if not isinstance(meta.get("ensemble"), dict):
@@ -100,10 +130,18 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
         raise _incomplete(name, "feature_names")
     return Suspect(
         description=f"file {name}",
-        answer=lambda X: classes[_class_numbers(trees, X)],
+        answer_scores=lambda X: _scores(trees, X),
+        answer_labels=lambda X: classes[_class_numbers(trees, X)],
+        score_classes=tuple(classes.tolist()),
         feature_names=None if names is None else tuple(names),
         n_features=trees.n_features,
+        asked_through="file",
+        digest=digest,
     )
+
+
+def _scores(trees: Ensemble, X: Rows) -> Reals:
+    return reference.probabilities(reference.margins(trees, X), trees.objective)
 
 
 def _class_numbers(trees: Ensemble, X: Rows) -> AnyArray:
@@ -122,29 +160,44 @@ def _incomplete(name: str, part: str) -> FileFormatError:
     return FileFormatError(f"{name} is not complete ({part}).", hint="save the model again.")
 
 
-def ask(suspect: Suspect, rows: Rows) -> Any:
-    """Return the suspect's response to the rows, whatever it is.
+def ask(
+    suspect: Suspect, answer: Callable[[Any], Any], columns: Sequence[Column], order: AnyArray
+) -> Any:
+    """Return the suspect's response to the triggers in the given order, whatever it is.
+
+    ``columns`` are those of the suspect, ``answer`` is one of its functions.
 
     Raises InputError if the suspect raises anything, with that as its cause.
 
-    >>> import numpy as np
-    >>> ask(open_suspect(lambda X: X[:, 0] > 0), np.array([[1.0], [-1.0]]))
+    >>> positive = open_suspect(lambda X: X[:, 0] > 0)
+    >>> columns = [np.array([-1.0, 1.0])]
+    >>> ask(positive, positive.answer_either, columns, np.array([1, 0]))
     array([ True, False])
     """
+    rows = join_columns(columns)[order]
     try:
-        return suspect.answer(_named(rows, suspect) if suspect.takes_frames else rows)
+        return answer(_frame(rows, columns, suspect) if suspect.takes_frames else rows)
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise InputError(
             f"The suspect ({suspect.description}) could not answer: "
             f"{type(error).__name__}{': ' if said else ''}{said}",
-            hint="call it with a few rows of your own; it is given a float64 matrix.",
+            hint="call it with a few rows of your own; it is given a matrix of the triggers' "
+            "values.",
         ) from error
 
 
-def _named(rows: Rows, suspect: Suspect) -> Any:
+def _frame(rows: AnyArray, columns: Sequence[Column], suspect: Suspect) -> Any:
     try:
         import pandas as pd
     except ImportError:
         return rows
-    return pd.DataFrame(rows, columns=list(suspect.feature_names or ()))
+    frame = pd.DataFrame(rows, columns=list(suspect.feature_names or ()))
+    if rows.dtype != object:
+        return frame
+    numeric = [
+        name
+        for name, column in zip(frame.columns, columns, strict=True)
+        if isinstance(column, np.ndarray)
+    ]
+    return frame.astype(dict.fromkeys(numeric, np.float64))

@@ -1,21 +1,88 @@
-"""The verdict: what a suspect's answers prove, in plain words and in bits."""
+"""The verdict: what a suspect's answers prove, in bits and in words that need no statistics."""
 
+import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from timbermark.ownership.labels import Label
-from timbermark.ownership.statistics import (
-    Level,
-    evidence_bits,
-    level,
-    p_value,
-    show_p_value,
-)
+from timbermark.ownership.statistics import Level, level, round_bits, show_chance
+
+EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one"]
+
+_EXACT_FACTORIAL = 1000
+_FINDINGS: dict[Level, str] = {
+    "none": "no evidence that the suspect carries the mark of {owner}",
+    "indicative": "signs of the mark of {owner}, enough to convince its owner only",
+    "conclusive": "the suspect carries the mark of {owner}",
+}
+_MEANINGS: dict[Level, str] = {
+    "none": (
+        "A model that has nothing to do with the marked one could answer like this by chance; it "
+        "may still be a copy whose mark was damaged."
+    ),
+    "indicative": (
+        "A model that has nothing to do with the marked one hardly answers like this by chance, "
+        "but a dishonest claimant could have searched for a mark that fits: it convinces only the "
+        "owner."
+    ),
+    "conclusive": (
+        "Neither chance nor a search for a mark that fits explains these answers: the suspect "
+        "comes from the marked model, or its maker knew the secret of the mark."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Bits that are subtracted from the evidence, because something was chosen among several.
+
+    >>> Price("4 draws of symbols", 2.0)
+    Price(reason='4 draws of symbols', bits=2.0)
+    """
+
+    reason: str
+    bits: float
+
+
+def price_of_draws(draws: int) -> Price:
+    """Return the price of keeping one of several sets of symbols: log₂ of their number.
+
+    >>> price_of_draws(4)
+    Price(reason='the best of 4 draws of symbols', bits=2.0)
+    """
+    return Price(f"the best of {draws} draws of symbols", math.log2(draws))
+
+
+def price_of_columns(n_features: int) -> Price:
+    """Return the price of an order of columns given by hand: log₂ of the number of orders.
+
+    >>> price_of_columns(4).bits == math.log2(24)
+    True
+    """
+    return Price(f"an order of {n_features} columns given by hand", _log2_factorial(n_features))
+
+
+def price_of_label_map(n_classes: int) -> Price:
+    """Return the price of a label map given by hand: log₂ of the number of such maps.
+
+    >>> price_of_label_map(2)
+    Price(reason='a map of 2 labels given by hand', bits=1.0)
+    """
+    return Price(f"a map of {n_classes} labels given by hand", _log2_factorial(n_classes))
+
+
+def price_of_kind() -> Price:
+    """Return the price of asking for another kind of answers than the rule says: 1 of 2 kinds.
+
+    >>> price_of_kind().bits
+    1.0
+    """
+    return Price("a kind of answers chosen by hand", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One trigger and what the suspect made of it."""
+    """One trigger and the label that the suspect gave it."""
 
     trigger: int
     expected: Label
@@ -23,54 +90,75 @@ class Answer:
     matched: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How many symbols of a mark a suspect answers as only a marked model would.
+    """What the answers of one suspect to one mark prove.
 
-    >>> print(Verdict("Ann", "00", "model", matched=128, trials=128, q=4))
-    marked: 128 of 128 symbols match, evidence 2^-256 (level public)
-    >>> print(Verdict("Ann", "00", "model", matched=35, trials=128, q=4, outside=9))
-    not marked: 35 of 128 symbols match, evidence 2^-1.7 (level none)
+    >>> verdict = Verdict(
+    ...     owner="Ann", mark_id="00", created="2030-01-02T03:04:05Z", mark_digest="11",
+    ...     model_digest="22", suspect="file a.timber", suspect_digest=None, asked_through="file",
+    ...     kind="scores", raw_bits=193.99, prices=(price_of_draws(4),), trials=96, answered=96,
+    ...     q=4, matched=96, columns="by name", version="0.1.0",
+    ... )
+    >>> verdict.level, verdict.bits, verdict.chance
+    ('conclusive', 191.99, '1 in 6·10^57')
     """
 
     owner: str  # of the mark
     mark_id: str  # in hexadecimal digits
-    suspect: str  # what was asked
-    matched: int  # responses that are the label their symbol asks for
-    trials: int  # triggers; an unanswered one is a trial without a match
+    created: str  # when the mark was made, by its own word
+    mark_digest: str  # SHA-256 of everything in the mark but its secret
+    model_digest: str  # SHA-256 of the unmarked model
+    suspect: str  # a description of what was asked
+    suspect_digest: str | None  # SHA-256 of the suspect's file, if it is one
+    asked_through: str  # "file", "object", "function" or what a caller says
+    kind: EvidenceKind
+    raw_bits: float  # before prices; negative where the answers speak against the mark
+    prices: tuple[Price, ...] = ()
+    trials: int  # triggers
+    answered: int  # triggers that the suspect answered
     q: int  # labels in each alphabet
-    outside: int = 0  # responses outside their alphabet
-    unknown: int = 0  # of these, responses that are no class of the mark at all
-    unanswered: int = 0  # missing responses (None, NaN)
+    matched: int | None  # answers that are the label their symbol asks for, if labels are known
+    outside: int = 0  # labels outside their alphabet
+    unknown: int = 0  # of these, answers that are no class of the mark at all
+    columns: str  # how columns were matched: "by name", "by place" or "by hand"
+    reading: str = ""  # how answers were read, where it is not obvious
+    warnings: tuple[str, ...] = ()
+    version: str  # of timbermark
     answers: tuple[Answer, ...] = field(default=(), repr=False)
 
     @property
-    def evidence_bits(self) -> float:
-        """-log₂ of the chance that a suspect independent of the secret matches as often."""
-        return evidence_bits(self.matched, self.trials, self.q)
+    def net_bits(self) -> float:
+        """The evidence minus all prices, in bits; may be negative."""
+        return self.raw_bits - math.fsum(price.bits for price in self.prices)
 
     @property
-    def p_value(self) -> float:
-        """That chance; below 2^-1022 it is given as that, never as 0."""
-        return p_value(self.evidence_bits)
-
-    @property
-    def p_value_text(self) -> str:
-        """That chance as a power of two, such as 2^-256."""
-        return show_p_value(self.evidence_bits)
+    def bits(self) -> float:
+        """The evidence minus all prices, never below 0, rounded down to thousandths of a bit."""
+        return max(0.0, round_bits(self.net_bits))
 
     @property
     def level(self) -> Level:
-        """Whom it convinces: ``none`` below 20 bits, ``private``, from 64 bits ``public``."""
-        return level(self.evidence_bits)
+        """``none`` below 20 bits, ``indicative``, from 64 bits on ``conclusive``."""
+        return level(self.bits)
 
     @property
-    def marked(self) -> bool:
-        """Whether the level is more than ``none``."""
-        return self.level != "none"
+    def chance(self) -> str:
+        """How often a suspect that knows nothing of the mark answers like this: 1 in 6·10^57."""
+        return show_chance(self.bits)
+
+    @property
+    def meaning(self) -> str:
+        """What the level means, in one sentence."""
+        return _MEANINGS[self.level]
+
+    @property
+    def unanswered(self) -> int:
+        """Triggers that the suspect did not answer."""
+        return self.trials - self.answered
 
     def table(self) -> list[Answer]:
-        """Return one row per trigger, in the order of the mark.
+        """Return one row for each trigger, in the order of the mark.
 
         It reveals the mark: whoever sees it can make a model answer otherwise on these triggers.
         """
@@ -79,34 +167,70 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return what may be shown to anyone, ready for JSON; nothing in it is secret.
 
-        >>> Verdict("Ann", "00", "model", matched=128, trials=128, q=4).to_dict()["p_value_text"]
-        '2^-256'
+        >>> Verdict(
+        ...     owner="Ann", mark_id="00", created="", mark_digest="", model_digest="", suspect="f",
+        ...     suspect_digest=None, asked_through="function", kind="labels", raw_bits=64.0,
+        ...     trials=64, answered=64, q=2, matched=64, columns="by place", version="",
+        ... ).to_dict()["level"]
+        'conclusive'
         """
         return {
-            "marked": self.marked,
             "level": self.level,
-            "evidence_bits": self.evidence_bits,
-            "p_value": self.p_value,
-            "p_value_text": self.p_value_text,
+            "meaning": self.meaning,
+            "bits": self.bits,
+            "chance": self.chance,
+            "kind": self.kind,
+            "raw_bits": round_bits(self.raw_bits),
+            "prices": [{"reason": price.reason, "bits": price.bits} for price in self.prices],
             "matched": self.matched,
             "trials": self.trials,
-            "q": self.q,
+            "answered": self.answered,
             "outside": self.outside,
             "unknown": self.unknown,
-            "unanswered": self.unanswered,
+            "q": self.q,
             "owner": self.owner,
             "mark_id": self.mark_id,
+            "created": self.created,
+            "mark_digest": self.mark_digest,
+            "model_digest": self.model_digest,
             "suspect": self.suspect,
+            "suspect_digest": self.suspect_digest,
+            "asked_through": self.asked_through,
+            "columns": self.columns,
+            "reading": self.reading,
+            "warnings": list(self.warnings),
+            "timbermark": self.version,
         }
 
     def __str__(self) -> str:
-        said = "marked" if self.marked else "not marked"
-        notes = ""
-        if self.unanswered:
-            notes += f"; {self.unanswered} unanswered"
-        if self.unknown == self.trials:
-            notes += "; no answer is a class of the mark, check what its labels mean"
-        return (
-            f"{said}: {self.matched} of {self.trials} symbols match, evidence "
-            f"{self.p_value_text} (level {self.level}){notes}"
-        )
+        lines = [
+            f"{self.level}: {_FINDINGS[self.level].format(owner=self.owner)}",
+            f"  evidence: {self.bits:.1f} bits from {self.kind}, the chance of coincidence is "
+            f"{self.chance}",
+        ]
+        if self.matched is not None:
+            lines.append(
+                f"  matches:  {self.matched} of {self.trials} labels, chance gives about "
+                f"{self.trials / self.q:.0f}"
+            )
+        lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
+        lines += [
+            f"  meaning:  {self.meaning}",
+            f"  mark:     {self.mark_id} of {self.owner}, made {self.created}",
+            f"            SHA-256 {self.mark_digest}",
+            f"  unmarked: SHA-256 {self.model_digest}",
+            f"  suspect:  {self.suspect}, asked through {self.asked_through}, columns "
+            f"{self.columns}",
+        ]
+        if self.suspect_digest is not None:
+            lines.append(f"            SHA-256 {self.suspect_digest}")
+        if self.reading:
+            lines.append(f"  reading:  {self.reading}")
+        lines += [f"  warning:  {warning}" for warning in self.warnings]
+        return "\n".join([*lines, f"  timbermark {self.version}"])
+
+
+def _log2_factorial(n: int) -> float:
+    if n <= _EXACT_FACTORIAL:
+        return math.log2(math.factorial(n))
+    return math.lgamma(n + 1.0) / math.log(2.0)

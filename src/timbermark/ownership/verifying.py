@@ -1,42 +1,65 @@
-"""Asking a suspect and counting its matches: the whole of verification."""
+"""Verification: ask a suspect the triggers of a mark and judge its answers."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from timbermark.dtypes import ClassIndices
 from timbermark.errors import InputError
-from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label, list_answers, read_answers
+from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.labels import list_answers, read_answers, translate_answers
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.scores import are_scores, read_scores
 from timbermark.ownership.suspects import Suspect, ask, open_suspect
-from timbermark.ownership.symbols import query_order
-from timbermark.ownership.verdict import Answer, Verdict
+from timbermark.ownership.verdict import (
+    Price,
+    Verdict,
+    price_of_columns,
+    price_of_kind,
+    price_of_label_map,
+)
+
+AnswersWanted: TypeAlias = Literal["auto", "labels", "scores"]
+_KINDS = ("auto", "labels", "scores")
 
 
-def verify(suspect: Any, mark: Mark, *, feature_names: Sequence[str] | None = None) -> Verdict:
-    """Ask a suspect the triggers of a mark and say what its answers prove.
+def verify(
+    suspect: Any,
+    mark: Mark,
+    *,
+    answers: AnswersWanted = "auto",
+    feature_names: Sequence[str] | None = None,
+    label_map: Mapping[Any, Any] | None = None,
+) -> Verdict:
+    """Ask a suspect the triggers of a mark and return what its answers prove.
 
-    ``suspect`` is a function from rows (float64 [k, d]) to labels, a fitted model with ``predict``,
-    or the path of a timbermark model file. Labels are all that is needed: '3' and 3.0 count as 3.
-    If the suspect knows its features by name, it gets the columns in its own order;
-    ``feature_names`` says that order for one that does not. Triggers are asked all at once, in an
-    order that only the mark knows.
+    ``suspect`` is a function from rows [k, d] to labels [k] or scores [k, K], a fitted model with
+    ``predict_proba`` or ``predict``, the path of a timbermark model file, or a `Suspect`. Scores
+    are used where the suspect offers them, otherwise labels; a function's answer of shape [k, K] is
+    scores in the order of the mark's classes. ``answers`` asks for one kind; choosing another than
+    the rule costs 1 bit.
 
-    A missing answer (None, NaN) is a trial without a match, and so is a label outside the alphabet.
+    If mark and suspect both name their features, columns are matched by name and nothing overrides
+    that. ``feature_names``, the mark's names in the order of the suspect's columns, are for a
+    suspect without names and cost log₂(d!) bits. ``label_map``, from the suspect's labels to the
+    mark's classes, costs log₂(K!) bits. All triggers are asked at once, in an order that only the
+    mark knows.
 
-    Raises InputError if the suspect raises anything, wants other columns, or does not answer with
-    one label per row; FileFormatError if the file is no model of timbermark, OSError if it cannot
-    be opened.
+    Raises InputError if the suspect raises anything, wants other columns, does not answer with
+    labels or scores, or answers with no class of the mark; FileFormatError if the file is no model
+    of timbermark, OSError if it cannot be opened.
 
     >>> from timbermark.ownership import OwnerKey
     >>> mark = Mark.make(
     ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
     ...     triggers=np.arange(100.0).reshape(100, 1), alphabets=np.tile([0, 1], (100, 1)),
+    ...     reference=np.full((100, 2), 0.5),
     ... )
     >>> memory = dict(zip(mark.triggers[:, 0], mark.expected, strict=True))
-    >>> print(verify(lambda X: [memory[x] for x in X[:, 0]], mark))
-    marked: 100 of 100 symbols match, evidence 2^-100 (level public)
+    >>> verdict = verify(lambda X: [memory[x] for x in X[:, 0]], mark)
+    >>> verdict.level, verdict.kind, verdict.matched, verdict.chance
+    ('conclusive', 'labels', 100, '1 in 1·10^30')
     >>> verify(lambda X: ["no"] * len(X), mark).level
     'none'
     """
@@ -44,86 +67,200 @@ def verify(suspect: Any, mark: Mark, *, feature_names: Sequence[str] | None = No
         raise InputError(
             f"{type(mark).__name__} is not a mark.", hint="load one with Mark.load(path)."
         )
+    if answers not in _KINDS:
+        raise InputError(f"answers={answers!r} is not known.", hint=f"use one of {_KINDS}.")
     opened = open_suspect(suspect)
+    # Everything that can be refused is refused before the symbols are derived.
     columns = _match_columns(opened, mark, feature_names)
-    order = query_order(mark.secret, mark.digest, mark.n_triggers)
-    rows = np.ascontiguousarray(mark.triggers[order][:, columns])
-    asked = list_answers(ask(opened, rows), mark.n_triggers)
-    answers: list[Any] = [None] * mark.n_triggers
-    for place, answer in zip(order, asked, strict=True):
-        answers[place] = answer
-    known = range(len(mark.classes)) if opened.answers_class_numbers else mark.classes
-    return _judge(read_answers(answers, tuple(known)), answers, mark, opened.description)
-
-
-def _judge(numbers: ClassIndices, answers: list[Any], mark: Mark, description: str) -> Verdict:
-    """Compare the class numbers [k] that a suspect answered with those the symbols ask for."""
-    expected = mark.expected_numbers
-    matched = numbers == expected
-    inside = (numbers[:, np.newaxis] == mark.alphabets).any(axis=1)
-    unanswered = numbers == UNANSWERED
-    return Verdict(
-        owner=mark.owner,
-        mark_id=mark.mark_id.hex(),
-        suspect=description,
-        matched=int(matched.sum()),
-        trials=mark.n_triggers,
-        q=mark.q,
-        outside=int((~inside & ~unanswered).sum()),
-        unknown=int((numbers == UNKNOWN).sum()),
-        unanswered=int(unanswered.sum()),
-        answers=tuple(
-            Answer(
-                trigger=trigger,
-                expected=mark.classes[expected[trigger]],
-                response=_response(number, answers[trigger], mark),
-                matched=bool(matched[trigger]),
+    kind, chosen = _choose_kind(opened, answers)
+    translation = _check_label_map(label_map, mark)
+    asked = {
+        "either": opened.answer_either,
+        "scores": opened.answer_scores,
+        "labels": opened.answer_labels,
+    }[kind]
+    assert asked is not None  # by the choice of the kind
+    order = mark.order
+    response = ask(opened, asked, [mark.columns[place] for place in columns.places], order)
+    if kind == "either":
+        if hasattr(response, "__next__"):
+            response = list_answers(response, mark.n_triggers)
+        fits = are_scores(response, mark.n_triggers, len(mark.classes))
+        kind = "scores" if fits and answers != "labels" else "labels"
+        if answers == "scores" and not fits:
+            raise InputError(
+                "The suspect did not answer with scores.",
+                hint=f"answer with a matrix of shape {(mark.n_triggers, len(mark.classes))}.",
             )
-            for trigger, number in enumerate(numbers.tolist())
-        ),
+    inquiry = Inquiry(
+        suspect=opened.description,
+        asked_through=opened.asked_through,
+        suspect_digest=opened.digest,
+        columns=columns.how,
+        prices=(*columns.prices, *chosen),
+    )
+    if kind == "scores":
+        if translation is not None:
+            raise InputError(
+                "label_map is given, but the suspect answers with scores.",
+                hint='leave it out, or ask with answers="labels".',
+            )
+        return _judge_scores(mark, inquiry, opened, response)
+    return _judge_labels(mark, inquiry, opened, response, translation)
+
+
+def _judge_scores(mark: Mark, inquiry: Inquiry, suspect: Suspect, response: Any) -> Verdict:
+    k = mark.n_triggers
+    scores, strange = read_scores(response, k, mark.classes, suspect.score_classes)
+    placed = np.empty_like(scores)
+    placed[mark.order] = scores
+    warnings: tuple[str, ...] = ()
+    if strange:
+        shown = ", ".join(f"{label!r:.30}" for label in strange[:5])
+        warnings = (f"The mark does not know these classes of the suspect: {shown}.",)
+    return judge(mark, _add(inquiry, warnings=warnings), scores=placed)
+
+
+def _judge_labels(
+    mark: Mark,
+    inquiry: Inquiry,
+    suspect: Suspect,
+    response: Any,
+    translation: Mapping[Any, Any] | None,
+) -> Verdict:
+    listed = list_answers(response, mark.n_triggers)
+    shown: list[Any] = [None] * mark.n_triggers
+    for place, answer in zip(mark.order, listed, strict=True):
+        shown[place] = answer
+    read = shown
+    if translation is not None:
+        read = translate_answers(shown, translation)
+        price = price_of_label_map(len(mark.classes))
+        inquiry = _add(inquiry, reading="labels through a map given by hand", prices=(price,))
+    elif suspect.answers_class_numbers:
+        inquiry = _add(inquiry, reading="class numbers in the order of the mark's classes")
+    by_number = suspect.answers_class_numbers and translation is None
+    known = tuple(range(len(mark.classes))) if by_number else mark.classes
+    return judge(mark, inquiry, labels=read_answers(read, known), shown=shown)
+
+
+def _add(
+    inquiry: Inquiry,
+    *,
+    reading: str = "",
+    prices: tuple[Price, ...] = (),
+    warnings: tuple[str, ...] = (),
+) -> Inquiry:
+    return Inquiry(
+        suspect=inquiry.suspect,
+        asked_through=inquiry.asked_through,
+        suspect_digest=inquiry.suspect_digest,
+        columns=inquiry.columns,
+        reading=reading or inquiry.reading,
+        prices=(*inquiry.prices, *prices),
+        warnings=(*inquiry.warnings, *warnings),
     )
 
 
-def _response(number: int, answer: Any, mark: Mark) -> Label | None:
-    if number >= 0:
-        return mark.classes[number]
-    return None if number == UNANSWERED else f"{answer!s:.80}"
+def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[Price, ...]]:
+    """Return which function is asked, by a rule that knows no answer yet, and what it costs."""
+    offered = [
+        kind
+        for kind, answer in (
+            ("scores", suspect.answer_scores),
+            ("labels", suspect.answer_labels),
+            ("either", suspect.answer_either),
+        )
+        if answer is not None
+    ]
+    if not offered:
+        raise InputError(
+            f"The suspect ({suspect.description}) has nothing that can be asked.",
+            hint="give it answer_scores or answer_labels.",
+        )
+    if answers == "auto" or answers == offered[0]:
+        return offered[0], ()
+    if answers in offered:
+        return answers, (price_of_kind(),)
+    if "either" in offered:
+        return "either", ()
+    raise InputError(
+        f"The suspect ({suspect.description}) does not answer with {answers}.",
+        hint=f'use answers="{offered[0]}" or leave it out.',
+    )
 
 
-def _match_columns(
-    suspect: Suspect, mark: Mark, feature_names: Sequence[str] | None
-) -> Sequence[int]:
-    """Return which feature of the mark each column of the suspect is."""
-    wanted = suspect.feature_names
+def _check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise InputError("label_map is no dictionary of labels.", hint="leave it out.")
+    targets = read_answers(list(given.values()), mark.classes)
+    if (targets < 0).any() or len(set(targets.tolist())) < len(given):
+        raise InputError(
+            "label_map does not give each of its labels a class of the mark of its own.",
+            hint="map each of the suspect's labels to a different class.",
+        )
+    return dict(given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    places: Sequence[int]  # which feature of the mark each column of the suspect is
+    how: str
+    prices: tuple[Price, ...] = ()
+
+
+def _match_columns(suspect: Suspect, mark: Mark, feature_names: Sequence[str] | None) -> _Columns:
+    own, known = suspect.feature_names, mark.feature_names
+    # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
+    named = own is not None and known is not None and bool(set(own) & set(known))
     if feature_names is not None:
-        wanted = tuple(feature_names)
-        if mark.feature_names is None:
-            raise InputError(
-                "feature_names are given, but the mark knows no names.",
-                hint="leave them out and let the suspect take the columns in the mark's order.",
-            )
-        if suspect.n_features not in (None, len(wanted)):
-            raise InputError(
-                f"{len(wanted)} feature_names are given, but the suspect takes "
-                f"{suspect.n_features} columns.",
-                hint="name each of its columns once, in its order.",
-            )
-    known = mark.feature_names
-    if wanted is None or known is None or (feature_names is None and not set(wanted) & set(known)):
-        # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
-        n_wanted = suspect.n_features if wanted is None else len(wanted)
+        return _match_by_hand(suspect, mark, tuple(feature_names), named)
+    if not named:
+        n_wanted = suspect.n_features if own is None else len(own)
         if n_wanted not in (None, mark.n_features):
             raise InputError(
                 f"The suspect takes {n_wanted} columns, the mark's rows have {mark.n_features}.",
                 hint="is it a model of the same data? A function can choose the columns.",
             )
-        return range(mark.n_features)
-    strange = [name for name in wanted if name not in known]
-    if strange or len(set(wanted)) < len(wanted):
+        return _Columns(range(mark.n_features), "by place")
+    assert own is not None
+    assert known is not None
+    strange = [name for name in own if name not in set(known)]
+    if strange or len(set(own)) < len(own):
         shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
         raise InputError(
             f"The suspect wants columns that the mark does not have: {shown}.",
-            hint="give feature_names: the mark's names in the order of the suspect's columns.",
+            hint="is it a model of the same data? A function can compute columns.",
         )
     place = {name: number for number, name in enumerate(known)}
-    return [place[name] for name in wanted]
+    return _Columns([place[name] for name in own], "by name")
+
+
+def _match_by_hand(suspect: Suspect, mark: Mark, given: tuple[str, ...], named: bool) -> _Columns:
+    known = mark.feature_names
+    if named:
+        raise InputError(
+            "feature_names are given, but the suspect names its own columns.",
+            hint="leave them out: its columns are matched by name.",
+        )
+    if known is None:
+        raise InputError(
+            "feature_names are given, but the mark knows no names.",
+            hint="leave them out and let the suspect take the columns in the mark's order.",
+        )
+    if len(given) != len(known) or set(given) != set(known):
+        raise InputError(
+            f"feature_names are not the {len(known)} names of the mark in another order.",
+            hint="name each feature of the mark once, in the order of the suspect's columns.",
+        )
+    if suspect.n_features not in (None, len(given)):
+        raise InputError(
+            f"{len(given)} feature_names are given, but the suspect takes "
+            f"{suspect.n_features} columns.",
+            hint="is it a model of the same data?",
+        )
+    place = {name: number for number, name in enumerate(known)}
+    prices = () if given == known else (price_of_columns(len(known)),)
+    return _Columns([place[name] for name in given], "by hand", prices)

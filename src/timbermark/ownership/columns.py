@@ -1,0 +1,188 @@
+"""Triggers as frozen columns: each holds numbers, or texts for a feature with named categories."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from timbermark.dtypes import FEATURE_VALUE, AnyArray, Rows
+from timbermark.errors import InputError
+from timbermark.ownership.plain import is_unicode
+
+Numbers: TypeAlias = NDArray[np.float64]
+Texts: TypeAlias = tuple[str | None, ...]
+Column: TypeAlias = Numbers | Texts
+
+MAX_TRIGGERS = 1 << 14
+_HINT = "give one row for each trigger and one column for each feature, of numbers or of texts."
+
+
+def split_columns(triggers: Any) -> tuple[Column, ...]:
+    """Return rows of triggers as frozen columns.
+
+    ``triggers`` is a matrix of numbers [k, d], an object matrix, a list of rows or a data frame.
+
+    Raises InputError as `freeze_columns` does, and for rows of different lengths.
+
+    >>> split_columns([[0.5, "red"], [np.nan, None]])
+    (array([0.5, nan]), ('red', None))
+    """
+    matrix = _matrix(triggers)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biufUO":
+        raise InputError(
+            f"The triggers have the type {matrix.dtype} and the shape {matrix.shape}, not those of "
+            "a matrix.",
+            hint=_HINT,
+        )
+    _check_counts(*matrix.shape)
+    return freeze_columns([matrix[:, column] for column in range(matrix.shape[1])])
+
+
+def freeze_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
+    """Return d columns of k values each, checked and unchangeable.
+
+    A column of numbers becomes a read-only float64 array in which -0.0 is 0.0 and every NaN the
+    same one, because no tree tells them apart; a column of texts a tuple of str, None if missing.
+
+    Raises InputError unless there are 1 to 16384 distinct rows, and each column is all finite
+    numbers or NaN, or all texts or missing.
+
+    >>> freeze_columns([[1, 2], ["a", None]])
+    (array([1., 2.]), ('a', None))
+    """
+    if not isinstance(columns, list | tuple) or not columns:
+        raise InputError("The triggers have 0 features.", hint=_HINT)
+    frozen = tuple(_freeze(column, place) for place, column in enumerate(columns))
+    lengths = {len(column) for column in frozen}
+    if len(lengths) != 1:
+        raise InputError("The columns of the triggers have different lengths.", hint=_HINT)
+    _check_counts(lengths.pop(), len(frozen))
+    if not _are_distinct(frozen):
+        raise InputError(
+            "Two triggers are the same row.",
+            hint="two contradicting copies cannot both be obeyed; give distinct rows.",
+        )
+    return frozen
+
+
+def join_columns(columns: Sequence[Column]) -> AnyArray:
+    """Return columns as a matrix [k, d]: float64 if all hold numbers, otherwise of objects.
+
+    >>> join_columns(freeze_columns([[1, 2], ["a", None]]))
+    array([[1.0, 'a'],
+           [2.0, None]], dtype=object)
+    """
+    numeric = all(isinstance(column, np.ndarray) for column in columns)
+    rows = np.empty((len(columns[0]), len(columns)), dtype=FEATURE_VALUE if numeric else object)
+    for place, column in enumerate(columns):
+        rows[:, place] = column
+    return rows
+
+
+def encode_columns(columns: Sequence[Column]) -> list[bytes | list[str | None]]:
+    """Return what is hashed of the columns: bytes of numbers, lists of texts.
+
+    >>> encode_columns(freeze_columns([[0.0, 2.0], ["a", None]]))[1]
+    ['a', None]
+    """
+    return [
+        column.astype("<f8").tobytes() if isinstance(column, np.ndarray) else list(column)
+        for column in columns
+    ]
+
+
+def numeric_matrix(columns: Sequence[Column]) -> Rows:
+    """Return the columns of numbers alone, in their order, float64 [k, number of them].
+
+    >>> numeric_matrix(freeze_columns([[1, 2], ["a", "b"], [3, 4]]))
+    array([[1., 3.],
+           [2., 4.]])
+    """
+    numbers = [column for column in columns if isinstance(column, np.ndarray)]
+    if not numbers:
+        return np.empty((len(columns[0]), 0), dtype=FEATURE_VALUE)
+    return np.column_stack(numbers)
+
+
+def _matrix(given: Any) -> AnyArray:
+    if isinstance(given, np.ndarray):
+        return given
+    try:
+        if isinstance(given, list | tuple):
+            # As objects, or else a text among numbers would turn all of them into texts.
+            return np.array(given, dtype=object)
+        return np.asarray(given)
+    except ValueError:
+        raise InputError(
+            "The triggers are rows of different lengths.", hint="give a matrix."
+        ) from None
+
+
+def _check_counts(k: int, d: int) -> None:
+    if not (1 <= k <= MAX_TRIGGERS and d >= 1):
+        raise InputError(
+            f"{k} triggers of {d} features are out of bounds.",
+            hint=f"a mark has 1 to {MAX_TRIGGERS} triggers of at least one feature.",
+        )
+
+
+def _freeze(given: Any, place: int) -> Column:
+    if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
+        return _freeze_numbers(given, place)
+    values = [_plain(value) for value in given]
+    if any(isinstance(value, str) for value in values):
+        return _freeze_texts(values, place)
+    try:
+        numbers = np.array([np.nan if value is None else value for value in values])
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.empty(0, dtype=object)
+    if numbers.dtype.kind not in "biuf" or numbers.ndim != 1:
+        raise InputError(f"Column {place} of the triggers is neither numbers nor texts.", _HINT)
+    return _freeze_numbers(numbers, place)
+
+
+def _freeze_numbers(given: AnyArray, place: int) -> Numbers:
+    if given.ndim != 1:
+        raise InputError(f"Column {place} of the triggers is not a column.", hint=_HINT)
+    with np.errstate(invalid="ignore", over="ignore"):
+        column = np.array(given, dtype=FEATURE_VALUE)
+        exact = given.dtype.kind not in "iu" or (column.astype(given.dtype) == given).all()
+    if not exact or np.isinf(column).any():
+        raise InputError(
+            f"Column {place} of the triggers holds infinity or whole numbers beyond 2^53.",
+            hint="use rows that every suspect can be asked.",
+        )
+    column += 0.0  # turns -0.0 into 0.0
+    column[np.isnan(column)] = np.nan
+    column.flags.writeable = False
+    return column
+
+
+def _freeze_texts(values: list[Any], place: int) -> Texts:
+    texts = [None if isinstance(value, float) and value != value else value for value in values]
+    if not all(value is None or (type(value) is str and is_unicode(value)) for value in texts):
+        raise InputError(
+            f"Column {place} of the triggers mixes texts with other values.",
+            hint="a column is all numbers or all texts; missing values may stand in both.",
+        )
+    return tuple(texts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    # The missing value of pandas has no type of its own to import.
+    return None if type(value).__name__ in ("NAType", "NaTType") else value
+
+
+def _are_distinct(columns: Sequence[Column]) -> bool:
+    numbers = numeric_matrix(columns)
+    texts = [column for column in columns if not isinstance(column, np.ndarray)]
+    # Digests, because wide rows would be kept a second time.
+    rows = {
+        (hashlib.sha256(row.tobytes()).digest(), *(column[place] for column in texts))
+        for place, row in enumerate(numbers)
+    }
+    return len(rows) == len(numbers)

@@ -1,0 +1,206 @@
+"""Evidence in bits from scores, from labels asked one by one, and from numbers.
+
+Every function here computes log₂ of an e-value. For trigger i, w_i is a distribution over the q
+values of its alphabet that depends on the suspect's response and on what was fixed before the
+symbols were drawn, but not on the symbols. If the suspect does not depend on the symbols,
+q·w_i(s_i) has the mean 1, and so has the product over all triggers, E. By Markov's inequality E
+reaches 2^b with a chance of at most 2^-b, and by Ville's inequality this holds at whatever moment
+one stops asking. The mean of several such products is an e-value again, so several forms of w are
+mixed rather than tuned. docs/mark-format.md states every constant.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.ownership.mark import Mark
+
+SCORE_FLOOR = 1e-6
+"""Probabilities below this count as this: the logarithm of 0 would outweigh everything else."""
+TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
+REFERENCE_SHARES = (0.0, 0.5, 1.0)
+N_MATCH_RATES = 64
+LEVEL_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_FARTHEST = 1e6
+_LOG_2 = math.log(2.0)
+
+
+def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
+    """Return the evidence in a suspect's scores, in bits; negative where they speak against it.
+
+    ``scores`` is [k, K]: for each trigger in the mark's order the probability of each class in the
+    mark's order. They need not add up to 1; what is below 1e-6 counts as 1e-6. A row with NaN was
+    not answered and does not count. Draws and other prices are not subtracted here.
+
+    For each τ in `TEMPERATURES` and each f in `REFERENCE_SHARES`,
+    w_i(a) ∝ exp(τ·(log p_i(a) − f·log r_i(a))), where p are the scores and r the mark's reference;
+    E is the mean of the 18 products.
+
+    Raises InputError unless the scores are a matrix [k, K] of numbers.
+
+    >>> from timbermark.ownership import Mark, OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=np.arange(100.0).reshape(100, 1), alphabets=np.tile([0, 1], (100, 1)),
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> obedient = np.where(np.arange(2) == mark.expected_numbers[:, None], 0.9, 0.1)
+    >>> 80 < scores_evidence(obedient, mark) < 100
+    True
+    >>> scores_evidence(np.full((100, 2), np.nan), mark)
+    0.0
+    """
+    given = _read_scores(scores, (mark.n_triggers, len(mark.classes)))
+    answered = np.flatnonzero(~np.isnan(given).any(axis=1))
+    if not answered.size:
+        return 0.0
+    alphabets = mark.alphabets[answered]
+    p = np.take_along_axis(given[answered], alphabets, axis=1)
+    r = np.take_along_axis(mark.reference[answered], alphabets, axis=1)
+    log_p, log_r = _floored_log(p), _floored_log(r)
+    forms = np.stack([t * (log_p - f * log_r) for t in TEMPERATURES for f in REFERENCE_SHARES])
+    return mixture_bits(forms, mark.symbols[answered])
+
+
+def sequential_evidence(matched: int, answered: int, q: int) -> float:
+    """Return the evidence of labels that were asked one by one, in bits, valid whenever one stops.
+
+    ``matched`` of ``answered`` responses are the label that their symbol asks for; a label outside
+    the alphabet is an answer that does not match, a question without an answer is not counted.
+
+    It is the betting form of Krichevsky and Trofimov, mixed over match rates above chance only:
+    E is the mean of (q·θ)^S·((1 − θ)·q/(q − 1))^(n − S) over `N_MATCH_RATES` rates θ = cos²φ, at
+    the midpoints of equal parts of 0 <= φ <= arccos(1/√q). Rates below chance are left out because
+    a suspect that answers outside the alphabets matches less often than by chance without knowing
+    any secret.
+
+    Raises InputError unless 0 <= matched <= answered and q >= 2.
+
+    >>> sequential_evidence(34, 34, 4) > 64, sequential_evidence(0, 0, 4)
+    (True, 0.0)
+    >>> sequential_evidence(0, 96, 4) < 0
+    True
+    """
+    if q < 2 or not 0 <= matched <= answered:
+        raise InputError(
+            f"matched={matched} of answered={answered} with q={q} is impossible.",
+            hint="count the matches again; an alphabet has 2 or 4 labels.",
+        )
+    parts = (np.arange(N_MATCH_RATES) + 0.5) / N_MATCH_RATES
+    angles = parts * math.acos(math.sqrt(1.0 / q))
+    gain = 2.0 * np.log(np.cos(angles)) + math.log(q)
+    loss = 2.0 * np.log(np.sin(angles)) + math.log(q / (q - 1.0))
+    return _mean_bits(matched * gain + (answered - matched) * loss)
+
+
+def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -> float:
+    """Return the evidence in a suspect's numbers, in bits, where symbols select levels.
+
+    ``values`` [k] are the suspect's responses, NaN where there is none; ``levels`` [k, q] the
+    distinct values that the symbols, [k] from 0 to q - 1, select from. With h the mean distance of
+    neighbouring levels, w_i(a) ∝ exp(−(y_i − level_a)²/2σ²), mixed over σ = h·`LEVEL_WIDTHS`. A
+    value more than 10^6·h from the levels' mean counts as at that distance.
+
+    Raises InputError if the shapes do not fit or the levels of a trigger are not distinct numbers.
+
+    >>> levels = levels_around([10.0, 20.0], 1.0, 4)
+    >>> levels[0]
+    array([ 8.5,  9.5, 10.5, 11.5])
+    >>> numbers_evidence([8.5, 21.5], levels, [0, 3]) > 2
+    True
+    """
+    y, grid = np.asarray(values, dtype=np.float64), np.asarray(levels, dtype=np.float64)
+    chosen = np.asarray(symbols)
+    if grid.ndim != 2 or grid.shape[1] < 2 or y.shape != grid.shape[:1] or chosen.shape != y.shape:
+        raise InputError(
+            f"Values of shape {y.shape}, levels of shape {grid.shape} and symbols of shape "
+            f"{chosen.shape} do not fit together.",
+            hint="give [k], [k, q] and [k].",
+        )
+    step = np.ptp(grid, axis=1, keepdims=True) / (grid.shape[1] - 1)
+    if not (np.isfinite(grid).all() and (np.diff(np.sort(grid, axis=1)) > 0).all()):
+        raise InputError("The levels of a trigger are not distinct numbers.", hint="see levels.")
+    answered = ~np.isnan(y)
+    if not answered.any():
+        return 0.0
+    centre = grid.mean(axis=1, keepdims=True)
+    offset = np.clip((y[:, np.newaxis] - centre) / step, -_FARTHEST, _FARTHEST)[answered]
+    squares = (offset - ((grid - centre) / step)[answered]) ** 2
+    forms = np.stack([-squares / (2.0 * width**2) for width in LEVEL_WIDTHS])
+    return mixture_bits(forms, chosen[answered])
+
+
+def levels_around(reference: ArrayLike, step: float, q: int) -> Reals:
+    """Return q levels around each number of the unmarked model, ``step`` apart, float64 [k, q].
+
+    >>> levels_around([1.0], 2.0, 2)
+    array([[0., 2.]])
+    """
+    places = np.arange(q) - (q - 1) / 2.0
+    return np.asarray(np.asarray(reference, np.float64)[:, np.newaxis] + step * places)
+
+
+def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
+    """Return log₂ of the mean over all forms of Π q·w_i(s_i).
+
+    ``forms`` [m, k, q] holds for m forms log w_i(a), up to a constant for each trigger; ``symbols``
+    is [k]. Everything is added in logarithms, so that nothing overflows.
+
+    >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
+    1.17
+    """
+    weights = forms - _log_sum(forms)[..., np.newaxis]
+    chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
+    return _mean_bits(chosen[..., 0].sum(axis=1) + len(symbols) * math.log(forms.shape[2]))
+
+
+def softmax(margins: ArrayLike) -> Reals:
+    """Return raw scores [n, K] as probabilities; log-probabilities give back their own.
+
+    A row with NaN, with positive infinity or without any finite score becomes NaN: no answer.
+
+    >>> softmax([[0.0, 0.0], [-np.inf, 3.0], [np.nan, 1.0]])
+    array([[0.5, 0.5],
+           [0. , 1. ],
+           [nan, nan]])
+    """
+    raw = np.array(margins, dtype=np.float64)
+    top = raw.max(axis=1, keepdims=True)
+    raw[~np.isfinite(top[:, 0])] = np.nan
+    with np.errstate(invalid="ignore", over="ignore"):
+        powers = np.exp(raw - top)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _read_scores(scores: ArrayLike, shape: tuple[int, int]) -> Reals:
+    try:
+        given = np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("The scores are not numbers.", hint="give probabilities.") from None
+    if given.shape != shape:
+        raise InputError(
+            f"The scores have the shape {given.shape}, expected {shape}.",
+            hint="give one row for each trigger and one column for each class of the mark.",
+        )
+    return given
+
+
+def _floored_log(p: Reals) -> Reals:
+    return np.log(np.clip(p, SCORE_FLOOR, 1.0))
+
+
+def _log_sum(values: AnyArray) -> AnyArray:
+    """Return log Σ exp over the last axis."""
+    top = values.max(axis=-1)
+    total: AnyArray = top + np.log(np.exp(values - top[..., np.newaxis]).sum(axis=-1))
+    return total
+
+
+def _mean_bits(logarithms: AnyArray) -> float:
+    return float(_log_sum(logarithms) - math.log(len(logarithms))) / _LOG_2 + 0.0

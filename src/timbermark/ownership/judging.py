@@ -1,0 +1,213 @@
+"""Judging answers: from scores or labels on the triggers to a verdict, without asking anybody.
+
+Whoever asks a suspect (a model in this process, a file, a server, a table that came by mail) hands
+over its answers in the mark's order, and says how they were asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from timbermark.dtypes import CLASS_INDEX, ClassIndices
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import scores_evidence, sequential_evidence
+from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
+from timbermark.ownership.verdict import Answer, EvidenceKind, Price, Verdict, price_of_draws
+
+# So few matches happen by chance once in a million times: something is wrong with the reading.
+_FEW_MATCHES_BITS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """How a suspect was asked; everything in it stands in the verdict."""
+
+    suspect: str  # a description of the suspect
+    asked_through: str = "answers"  # "file", "object", "function", an address
+    suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
+    columns: str = "by place"  # how columns were matched: "by name", "by place" or "by hand"
+    reading: str = ""  # how answers were read, where it is not obvious
+    prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
+    warnings: tuple[str, ...] = ()
+
+
+def judge(
+    mark: Mark,
+    inquiry: Inquiry,
+    *,
+    scores: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    one_by_one: bool = False,
+    shown: Sequence[Any] | None = None,
+) -> Verdict:
+    """Return the verdict on answers that are already there; exactly one kind of them is given.
+
+    ``scores`` [k, K] are probabilities in the mark's order of triggers and classes, with NaN in the
+    rows that were not answered. ``labels`` [k] are class numbers, UNKNOWN for an answer that is no
+    class, UNANSWERED for none; ``one_by_one`` says that asking could stop at any moment, and takes
+    the evidence that allows for it. ``shown`` [k] are the answers as the suspect gave them, for the
+    table.
+
+    A trigger without an answer counts as a trial without a match where labels were asked for all at
+    once, and not at all otherwise.
+
+    Raises InputError if no trigger was answered or no answer is a class of the mark.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=np.arange(100.0).reshape(100, 1), alphabets=np.tile([0, 1], (100, 1)),
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> verdict = judge(mark, Inquiry("their server"), labels=mark.expected_numbers)
+    >>> verdict.bits, verdict.level, verdict.matched
+    (100.0, 'conclusive', 100)
+    """
+    if (scores is None) == (labels is None):
+        raise InputError("Either scores or labels must be given.", hint="give one of them.")
+    kind: EvidenceKind
+    if scores is not None:
+        kind, raw_bits = "scores", scores_evidence(scores, mark)
+        numbers = _most_likely(np.asarray(scores, dtype=np.float64))
+    else:
+        kind, raw_bits = "labels", 0.0
+        numbers = _check_numbers(labels, mark)
+    _refuse_misread(numbers, shown, mark)
+    counts = _count(numbers, mark)
+    if labels is not None:
+        if one_by_one:
+            kind = "labels one by one"
+            raw_bits = sequential_evidence(counts.matched, counts.answered, mark.q)
+        else:
+            raw_bits = evidence_bits(counts.matched, mark.n_triggers, mark.q)
+    prices = (price_of_draws(mark.draws),) if mark.draws > 1 else ()
+    return Verdict(
+        owner=mark.owner,
+        mark_id=mark.mark_id.hex(),
+        created=mark.created,
+        mark_digest=mark.digest.hex(),
+        model_digest=mark.model_digest,
+        suspect=inquiry.suspect,
+        suspect_digest=inquiry.suspect_digest,
+        asked_through=inquiry.asked_through,
+        kind=kind,
+        raw_bits=raw_bits,
+        prices=(*prices, *inquiry.prices),
+        trials=mark.n_triggers,
+        answered=counts.answered,
+        q=mark.q,
+        matched=counts.matched,
+        outside=counts.outside,
+        unknown=counts.unknown,
+        columns=inquiry.columns,
+        reading=inquiry.reading,
+        warnings=(*inquiry.warnings, *_warnings(counts, mark)),
+        # By name, because an import of the package itself would bind this one to the engine.
+        version=import_module("timbermark").__version__,
+        answers=_table(numbers, shown, mark),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    answered: int
+    matched: int
+    outside: int
+    unknown: int
+
+
+def _count(numbers: ClassIndices, mark: Mark) -> _Counts:
+    answered = numbers != UNANSWERED
+    inside = (numbers[:, np.newaxis] == mark.alphabets).any(axis=1)
+    return _Counts(
+        answered=int(answered.sum()),
+        matched=int((numbers == mark.expected_numbers).sum()),
+        outside=int((answered & ~inside).sum()),
+        unknown=int((numbers == UNKNOWN).sum()),
+    )
+
+
+def _most_likely(scores: Any) -> ClassIndices:
+    answered = ~np.isnan(scores).any(axis=1)
+    numbers = np.full(len(scores), UNANSWERED, dtype=CLASS_INDEX)
+    numbers[answered] = scores[answered].argmax(axis=1)
+    return numbers
+
+
+def _check_numbers(labels: Any, mark: Mark) -> ClassIndices:
+    numbers = np.asarray(labels)
+    if numbers.dtype.kind not in "iu" or numbers.shape != (mark.n_triggers,):
+        raise InputError(
+            f"The labels have the type {numbers.dtype} and the shape {numbers.shape}, not those of "
+            f"{mark.n_triggers} class numbers.",
+            hint="read answers with read_answers first.",
+        )
+    known = (numbers >= UNANSWERED) & (numbers < len(mark.classes))
+    if not known.all():
+        raise InputError(
+            f"A class number is not from 0 to {len(mark.classes) - 1}.",
+            hint="read answers with read_answers first.",
+        )
+    return numbers.astype(CLASS_INDEX)
+
+
+def _refuse_misread(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Mark) -> None:
+    if (numbers == UNANSWERED).all():
+        raise InputError(
+            "The suspect answered none of the triggers.",
+            hint="call it with a few rows of your own and see what it answers.",
+        )
+    if (numbers < 0).all():
+        examples = dict.fromkeys(f"{answer!s:.30}" for answer in shown or ())
+        known = ", ".join(map(repr, mark.classes[:5]))
+        raise InputError(
+            "No answer of the suspect is a class of the mark"
+            + (f": it says {', '.join(map(repr, list(examples)[:5]))}." if examples else "."),
+            hint=f"the mark's classes are {known}{', …' if len(mark.classes) > 5 else ''}; "
+            "translate the suspect's answers to these.",
+        )
+
+
+def _warnings(counts: _Counts, mark: Mark) -> list[str]:
+    found = []
+    trials = counts.answered
+    if counts.matched * mark.q < trials and (
+        log2_lower_tail(counts.matched, trials, mark.q) <= -_FEW_MATCHES_BITS
+    ):
+        found.append(
+            f"Only {counts.matched} of {trials} answers match, where chance gives about "
+            f"{trials / mark.q:.0f}: the columns or the labels are probably misread, which is a "
+            "problem of the input and says nothing about the model."
+        )
+    if counts.unknown:
+        found.append(
+            f"{counts.unknown} answers are no class of the mark: check what the labels mean."
+        )
+    if trials < mark.n_triggers:
+        found.append(f"{mark.n_triggers - trials} of {mark.n_triggers} triggers got no answer.")
+    return found
+
+
+def _table(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Mark) -> tuple[Answer, ...]:
+    expected = mark.expected_numbers.tolist()
+    return tuple(
+        Answer(
+            trigger=trigger,
+            expected=mark.classes[expected[trigger]],
+            response=_response(number, None if shown is None else shown[trigger], mark),
+            matched=number == expected[trigger],
+        )
+        for trigger, number in enumerate(numbers.tolist())
+    )
+
+
+def _response(number: int, answer: Any, mark: Mark) -> Label | None:
+    if number >= 0:
+        return mark.classes[number]
+    return None if number == UNANSWERED else f"{answer!s:.80}"

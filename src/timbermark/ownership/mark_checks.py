@@ -1,0 +1,212 @@
+"""What makes a mark sound: every part is checked, copied and made unchangeable."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import CLASS_INDEX, REAL, AnyArray, ClassIndices, Reals
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import SCORE_FLOOR
+from timbermark.ownership.keys import KEY_BYTES, MARK_ID_BYTES
+from timbermark.ownership.labels import Label
+from timbermark.ownership.plain import is_unicode
+from timbermark.ownership.symbols import ALPHABET_SIZES
+
+PROTOCOL = 2
+"""Raised whenever the same content would give other symbols."""
+ANSWERS = ("classes",)
+"""What the suspects of a mark answer with: labels or scores of classes."""
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+MAX_DRAWS = 1 << 32
+_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LONGEST_OWNER = 200
+
+
+def require(holds: bool, message: str, hint: str) -> None:
+    """Raise InputError with the message as a sentence unless the condition holds.
+
+    >>> require(True, "never shown", "")
+    """
+    if not holds:
+        raise InputError(f"{message[0].upper()}{message[1:]}.", hint=hint)
+
+
+def check_protocol(protocol: object) -> None:
+    """Raise InputError unless the protocol is the one that is implemented.
+
+    >>> check_protocol(2)
+    """
+    require(
+        type(protocol) is int and protocol == PROTOCOL,
+        f"protocol={protocol!r} is not known",
+        f"this timbermark knows protocol {PROTOCOL}.",
+    )
+
+
+def check_secrets(mark_id: object, secret: object) -> None:
+    """Raise InputError unless the id is 16 and the secret 32 bytes.
+
+    >>> check_secrets(bytes(16), bytes(32))
+    """
+    for name, value, size in (
+        ("mark_id", mark_id, MARK_ID_BYTES),
+        ("secret", secret, KEY_BYTES),
+    ):
+        require(
+            isinstance(value, bytes) and len(value) == size,
+            f"{name} is not {size} bytes",
+            "Mark.make draws it.",
+        )
+
+
+def check_words(owner: object, model_digest: object, answers: object, created: object) -> None:
+    """Raise InputError unless owner, digest, kind of answers and time are as `Mark` states.
+
+    >>> check_words("Ann", "0" * 64, "classes", "2030-12-31T23:59:59Z")
+    """
+    require(
+        isinstance(owner, str)
+        and type(owner) is str
+        and owner.strip() != ""
+        and len(owner) <= _LONGEST_OWNER
+        and is_unicode(owner)
+        and owner.isprintable(),
+        f"owner is not a name of 1 to {_LONGEST_OWNER} printable characters",
+        "name a person or an organisation.",
+    )
+    require(
+        isinstance(model_digest, str) and _HEX_DIGEST.fullmatch(model_digest) is not None,
+        "model_digest is not 64 hexadecimal digits",
+        "take the SHA-256 of the unmarked model.",
+    )
+    require(
+        answers in ANSWERS,
+        f"answers={answers!r} is no known kind of answers",
+        f"use one of {ANSWERS}.",
+    )
+    require(
+        isinstance(created, str) and _is_time(created),
+        f"created={created!r} is not a time like 2030-12-31T23:59:59Z",
+        "give it in UTC, to the second.",
+    )
+
+
+def check_draws(draws: object) -> int:
+    """Return how many symbol vectors were drawn. Raises InputError unless it is at least 1.
+
+    >>> check_draws(np.int64(3))
+    3
+    """
+    number = draws.item() if isinstance(draws, np.integer) else draws
+    require(
+        type(number) is int and 1 <= number <= MAX_DRAWS,
+        f"draws={draws!r} is not a whole number from 1 to 2^32",
+        "count every set of symbols that was derived before this one was kept.",
+    )
+    return int(number)  # type: ignore[call-overload, no-any-return]
+
+
+def freeze_alphabets(given: Any, k: int, classes: Sequence[Label]) -> ClassIndices:
+    """Return the alphabets as a read-only int32 [k, q].
+
+    Raises InputError unless each has q distinct class numbers and q is 2 or 4.
+
+    >>> freeze_alphabets([[0, 1], [1, 0]], 2, ["no", "yes"]).dtype
+    dtype('int32')
+    """
+    array = _matrix(given, "alphabets")
+    require(
+        array.ndim == 2 and array.dtype.kind in "iu",
+        f"alphabets of type {array.dtype} and shape {array.shape} are no matrix of class numbers",
+        "give one row of q class numbers for each trigger.",
+    )
+    require(
+        len(array) == k, f"{k} triggers have {len(array)} alphabets", "give one for each trigger."
+    )
+    require(
+        array.shape[1] in ALPHABET_SIZES,
+        f"the alphabets have {array.shape[1]} labels",
+        "use 2 or 4.",
+    )
+    require(
+        bool((array >= 0).all() and (array < len(classes)).all()),
+        f"an alphabet has a class number outside 0 to {len(classes) - 1}",
+        "alphabets hold numbers of classes, not labels.",
+    )
+    ordered = np.sort(array, axis=1)
+    require(
+        bool((ordered[:, 1:] != ordered[:, :-1]).all()),
+        "an alphabet has the same class twice",
+        "the labels of an alphabet must differ.",
+    )
+    return _frozen(array, CLASS_INDEX)
+
+
+def freeze_reference(given: Any, k: int, n_classes: int) -> Reals:
+    """Return the unmarked model's probabilities as a read-only float64 [k, K], from 1e-6 to 1.
+
+    Raises InputError unless it is a matrix [k, K] of numbers from 0 to 1.
+
+    >>> freeze_reference([[0.0, 1.0]], 1, 2)
+    array([[1.e-06, 1.e+00]])
+    """
+    array = _matrix(given, "reference")
+    require(
+        array.dtype.kind in "biuf" and array.shape == (k, n_classes),
+        f"the reference has the type {array.dtype} and the shape {array.shape}, not numbers of "
+        f"shape {(k, n_classes)}",
+        "give the unmarked model's probability of each class for each trigger.",
+    )
+    # A sum of float32 numbers may pass 1 by a few units in the last place.
+    require(
+        bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
+        "the reference holds values that are no probabilities",
+        "use predict_proba of the unmarked model, not its margins.",
+    )
+    return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
+
+
+def freeze_names(given: Any, d: int) -> tuple[str, ...] | None:
+    """Return the names of d features, or None if they are not known.
+
+    Raises InputError unless they are d distinct texts.
+
+    >>> freeze_names(["a", "b"], 2)
+    ('a', 'b')
+    """
+    if given is None:
+        return None
+    names = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    names = tuple(name.item() if isinstance(name, np.str_) else name for name in names)
+    require(
+        all(type(name) is str and is_unicode(name) for name in names)
+        and len(set(names)) == len(names) == d,
+        f"feature_names are not {d} distinct texts",
+        "give one name for each feature, or None.",
+    )
+    return names
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.strptime(text, TIME_FORMAT).strftime(TIME_FORMAT) == text
+    except ValueError:
+        return False
+
+
+def _matrix(given: Any, name: str) -> AnyArray:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise InputError(
+            f"The {name} are rows of different lengths.", hint="give a matrix."
+        ) from None
+
+
+def _frozen(array: AnyArray, dtype: Any) -> AnyArray:
+    copy = np.array(array, dtype=dtype, order="C")
+    copy.flags.writeable = False
+    return copy

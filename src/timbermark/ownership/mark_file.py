@@ -1,0 +1,157 @@
+"""The file of a mark, format 2: what is written, and every check before a mark is built from it."""
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from timbermark.dtypes import CLASS_INDEX, FEATURE_VALUE, REAL, AnyArray
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files.limits import Arrays, Meta
+from timbermark.ownership.columns import Column, numeric_matrix
+from timbermark.ownership.mark_checks import PROTOCOL, require
+from timbermark.ownership.plain import thaw
+from timbermark.ownership.sealing import SizeLimits, seal, unseal
+
+if TYPE_CHECKING:
+    from timbermark.ownership.mark import Mark
+
+KIND = "mark"
+FORMAT_VERSION = 2
+"""Raised whenever a reader of the present version would refuse a new file."""
+LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
+WORDS = (
+    "protocol",
+    "owner",
+    "model_digest",
+    "feature_names",
+    "classes",
+    "answers",
+    "draws",
+    "created",
+    "about",
+)
+"""The fields that are written and hashed as plain values."""
+_BYTES = ("mark_id", "secret")
+_ARRAYS = {"numbers": FEATURE_VALUE, "alphabets": CLASS_INDEX, "reference": REAL}
+_ROOM = 1 << 16
+_FOREIGN = "it was not written by timbermark, do not trust it."
+
+
+def mark_to_bytes(mark: "Mark", passphrase: str | None) -> bytes:
+    """Return the file of a mark, encrypted if there is a passphrase; see `Mark.to_bytes`."""
+    # Without compression the reader can hold what a file declares against its size.
+    return seal(KIND, FORMAT_VERSION, _meta(mark), _arrays(mark), passphrase, compress=False)
+
+
+def check_fits(mark: "Mark") -> None:
+    """Raise InputError if the mark is too large for its file, before any work is put into it."""
+    n_meta = len(json.dumps(_meta(mark)))
+    n_bytes = n_meta + sum(array.nbytes for array in _arrays(mark).values())
+    require(
+        n_meta <= LIMITS.meta and n_bytes + _ROOM <= LIMITS.file,
+        f"the mark has {n_meta} bytes of text and {n_bytes} in all, its file holds at most "
+        f"{LIMITS.meta} and {LIMITS.file - _ROOM}",
+        "use fewer triggers or features, or say less in about.",
+    )
+
+
+def read_mark(
+    source: str | os.PathLike[str] | bytes, name: str, passphrase: str | None
+) -> dict[str, Any]:
+    """Return the fields of the mark in a file, by name, for its constructor to check.
+
+    Raises PassphraseError if the passphrase does not fit, FileFormatError if it is anything but a
+    file of a mark, format 2.
+    """
+    version, meta, arrays = unseal(source, KIND, FORMAT_VERSION, passphrase, limits=LIMITS)
+    if version != FORMAT_VERSION:
+        raise FileFormatError(
+            f"{name} has version {version} of the format, which is no longer read.",
+            "mark the model again.",
+        )
+    if meta.keys() != {*WORDS, *_BYTES, "columns"} or arrays.keys() != _ARRAYS.keys():
+        raise FileFormatError(f"{name} does not hold exactly the parts of a mark.", _FOREIGN)
+    for part, dtype in _ARRAYS.items():
+        if arrays[part].dtype != dtype:
+            raise FileFormatError(
+                f"{name}: {part} has the type {arrays[part].dtype}, not {np.dtype(dtype).name}.",
+                _FOREIGN,
+            )
+    if type(meta["protocol"]) is int and meta["protocol"] > PROTOCOL:
+        raise FileFormatError(
+            f"{name} uses protocol {meta['protocol']}, this timbermark knows {PROTOCOL}.",
+            "pip install --upgrade timbermark",
+        )
+    try:
+        return {
+            **{word: meta[word] for word in WORDS},
+            **{part: _from_hex(part, meta[part]) for part in _BYTES},
+            "columns": _read_columns(meta["columns"], arrays["numbers"]),
+            "alphabets": arrays["alphabets"],
+            "reference": arrays["reference"],
+        }
+    except InputError as error:
+        raise not_sound(name, error) from None
+
+
+def not_sound(name: str, error: InputError) -> FileFormatError:
+    """Return the error of a file whose parts make no mark.
+
+    >>> print(not_sound("x.mark", InputError("The mark has 0 triggers.")).message)
+    x.mark holds no sound mark. The mark has 0 triggers.
+    """
+    return FileFormatError(f"{name} holds no sound mark. {error.message}", _FOREIGN)
+
+
+def _meta(mark: "Mark") -> Meta:
+    return {
+        **{word: thaw(getattr(mark, word)) for word in WORDS},
+        **{part: getattr(mark, part).hex() for part in _BYTES},
+        "columns": [
+            None if isinstance(column, np.ndarray) else list(column) for column in mark.columns
+        ],
+    }
+
+
+def _arrays(mark: "Mark") -> Arrays:
+    return {
+        "numbers": numeric_matrix(mark.columns),
+        "alphabets": mark.alphabets,
+        "reference": mark.reference,
+    }
+
+
+def _read_columns(listed: Any, numbers: AnyArray) -> list[Column]:
+    require(
+        isinstance(listed, list) and numbers.ndim == 2 and listed.count(None) == numbers.shape[1],
+        "the columns are not those of its numbers",
+        "",
+    )
+    remaining = iter(numbers.T)
+    columns: list[Column] = []
+    for column in listed:
+        if column is None:
+            columns.append(np.ascontiguousarray(next(remaining)))
+            continue
+        require(
+            isinstance(column, list)
+            and len(column) == len(numbers)
+            and all(text is None or isinstance(text, str) for text in column)
+            and any(column_text is not None for column_text in column),
+            f"a column of texts is not {len(numbers)} texts",
+            "",
+        )
+        columns.append(tuple(column))
+    return columns
+
+
+def _from_hex(part: str, text: object) -> bytes:
+    require(
+        isinstance(text, str) and re.fullmatch(r"(?:[0-9a-f]{2})*", text) is not None,
+        f"{part} is not in hexadecimal digits",
+        "",
+    )
+    return bytes.fromhex(str(text))

@@ -1,0 +1,102 @@
+"""Reading a suspect's scores as probabilities of the mark's classes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import softmax
+from timbermark.ownership.labels import Label, read_answers
+
+# Sums of float32 numbers pass 1 by a few units in the last place.
+_HIGHEST_PROBABILITY = 1.0 + 1e-5
+_HINT = "answer with a matrix of one row for each question and one column for each class."
+
+
+def are_scores(response: Any, n: int, n_classes: int) -> bool:
+    """Return whether a response has the shape of scores, [n, K], rather than that of labels.
+
+    >>> are_scores([[0.2, 0.8], [0.5, 0.5]], 2, 2), are_scores([0, 1], 2, 2)
+    (True, False)
+    """
+    try:
+        return bool(np.shape(response) == (n, n_classes))
+    except Exception:  # the conversion may be the suspect's own code
+        return False
+
+
+def read_scores(
+    response: Any, n: int, mark_classes: Sequence[Label], score_classes: Sequence[Any] | None
+) -> tuple[Reals, tuple[Any, ...]]:
+    """Return a response as probabilities [n, K] of the mark's classes, and the strange classes.
+
+    ``score_classes`` are the labels of the response's columns; None says that they are the mark's,
+    in its order. A class that the suspect does not know has the probability 0; a class that the
+    mark does not know is strange and left out. If all values are from 0 to 1 they are taken as
+    probabilities, otherwise as margins or logarithms of probabilities, through softmax. A row with
+    NaN becomes NaN: not answered.
+
+    Raises InputError if it is no such matrix, or if no class is one of the mark's.
+
+    >>> read_scores([[0.2, 0.8]], 1, ("no", "yes"), ("yes", "no"))
+    (array([[0.8, 0.2]]), ())
+    """
+    width = len(mark_classes) if score_classes is None else len(score_classes)
+    values = _matrix(response, n, width)
+    if score_classes is None:
+        return _probabilities(values), ()
+    numbers = read_answers([_plain(label) for label in score_classes], tuple(mark_classes))
+    known = numbers >= 0
+    if not known.any():
+        raise InputError(
+            f"No class of the suspect ({_show(score_classes)}) is one of the mark "
+            f"({_show(mark_classes)}).",
+            hint="is it a model of the same task? Otherwise translate its labels.",
+        )
+    if len(set(numbers[known].tolist())) < known.sum():
+        raise InputError(
+            f"Two classes of the suspect ({_show(score_classes)}) are the same class of the mark.",
+            hint="give its labels the type that they had when the model was marked.",
+        )
+    probabilities = _probabilities(values)
+    placed = np.zeros((n, len(mark_classes)))
+    placed[:, numbers[known]] = probabilities[:, known]
+    placed[np.isnan(probabilities).any(axis=1)] = np.nan
+    strange = (label for label, is_known in zip(score_classes, known, strict=True) if not is_known)
+    return placed, tuple(strange)
+
+
+def _matrix(response: Any, n: int, width: int) -> AnyArray:
+    try:
+        values = np.asarray(response, dtype=np.float64)
+    except Exception as error:  # the conversion may be the suspect's own code
+        raise InputError(
+            f"The suspect's answer, {type(response).__name__}, is no matrix of scores ({error}).",
+            hint=_HINT,
+        ) from error
+    if values.shape != (n, width):
+        raise InputError(
+            f"The suspect answered with scores of shape {values.shape}, expected {(n, width)}.",
+            hint=_HINT,
+        )
+    return values
+
+
+def _probabilities(values: AnyArray) -> Reals:
+    missing = np.isnan(values)
+    if (missing | ((values >= 0) & (values <= _HIGHEST_PROBABILITY))).all():
+        probabilities = np.clip(values, 0.0, 1.0)
+        probabilities[missing.any(axis=1)] = np.nan
+        return np.asarray(probabilities)
+    return softmax(values)
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _show(classes: Sequence[Any]) -> str:
+    shown = ", ".join(repr(_plain(label)) for label in classes[:5])
+    return shown + (", …" if len(classes) > 5 else "")

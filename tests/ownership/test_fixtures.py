@@ -1,0 +1,66 @@
+"""Files of every released format are read for ever: marks from format 2 on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ownership import independent
+from tests.ownership.making import KEY
+from timbermark.errors import FileFormatError
+from timbermark.ownership import Inquiry, Mark, PassphraseNeededError, judge
+
+FOLDER = Path(__file__).parent / "fixtures"
+PLAIN = (FOLDER / "mark-v2.mark").read_bytes()
+SEALED = (FOLDER / "mark-v2-sealed.mark").read_bytes()
+PASSPHRASE = "open sesame"
+DIGEST = "e440f41bb310c85c19f74efe1d776230b8aaceade34d727a2c22e442466448c1"
+SYMBOLS = "2000301032011200312130222120222012013312303313213313200101131301"
+
+
+@pytest.fixture(params=["plain", "sealed"])
+def both(request, real_scrypt):
+    """The mark as timbermark and as the independent verifier read it."""
+    if request.param == "plain":
+        return Mark.from_bytes(PLAIN), independent.read_mark(PLAIN)
+    return Mark.from_bytes(SEALED, PASSPHRASE), independent.read_mark(SEALED, PASSPHRASE)
+
+
+def test_a_mark_of_format_2_is_read(both):
+    mark, again = both
+    assert mark.digest.hex() == DIGEST == independent.digest(again).hex()
+    assert "".join(map(str, mark.symbols)) == SYMBOLS
+    seed = independent.seed(bytes.fromhex(again["secret"]), mark.digest)
+    assert independent.symbols(seed, mark.digest, 64, 4) == mark.symbols.tolist()
+    assert mark.made_with(KEY)
+    assert (mark.owner, mark.draws, mark.created) == ("Ann Owner", 3, "2030-01-02T03:04:05Z")
+    assert mark.rows()[:4, 1].tolist() == ["red", "grün", "", None]
+
+
+def test_its_evidence_is_what_it_was(both):
+    mark, again = both
+    numbers = mark.expected_numbers.copy()
+    numbers[::5] = mark.alphabets[::5, 0]
+    scores = np.full((64, 6), 0.05)
+    scores[np.arange(64), mark.expected_numbers] = 0.75
+    scores[::5] = 1 / 6
+    assert judge(mark, Inquiry("x"), labels=numbers).bits == 73.335
+    assert judge(mark, Inquiry("x"), labels=numbers, one_by_one=True).bits == 67.798
+    assert judge(mark, Inquiry("x"), scores=scores).bits == 82.83
+    assert independent.reported(independent.labels_bits(54, 64, 4), 3) == 73.335
+    assert independent.reported(independent.one_by_one_bits(54, 64, 4), 3) == 67.798
+    raw = independent.scores_bits(
+        scores.tolist(), again["reference"], again["alphabets"], mark.symbols.tolist()
+    )
+    assert independent.reported(raw, 3) == 82.83
+
+
+def test_it_is_written_as_it_was():
+    assert Mark.from_bytes(PLAIN).to_bytes() == PLAIN
+
+
+def test_the_sealed_one_needs_its_passphrase():
+    with pytest.raises(PassphraseNeededError):
+        Mark.from_bytes(SEALED)
+    with pytest.raises(FileFormatError):
+        Mark.from_bytes(SEALED[:-1], PASSPHRASE)

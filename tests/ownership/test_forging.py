@@ -1,0 +1,186 @@
+"""What a dishonest claimant may try without a marked model: nothing pays more than it costs.
+
+Each attempt chooses the best among several and must pay for the choice: of many attempts, the share
+that still reaches b bits may not exceed 2^-b.
+"""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from tests.ownership.making import KEY, confident, make_mark, obedient
+from timbermark.errors import InputError
+from timbermark.ownership import Inquiry, Suspect, judge, symbols, verify
+from timbermark.ownership.columns import split_columns
+
+
+def check_share(best, bounds=(1, 2, 3)):
+    """No more attempts reach b bits than 2^-b of them, beyond four standard deviations."""
+    best = np.array(best)
+    for bits in bounds:
+        share = 2.0**-bits
+        assert np.mean(best >= bits) <= share + 4 * np.sqrt(share * (1 - share) / len(best))
+
+
+def innocent(rng, d, n_classes):
+    """A model of its own: linear scores, no knowledge of any mark."""
+    weights = rng.normal(size=(d, n_classes))
+    return lambda X: (np.asarray(X) @ weights).argmax(axis=1)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(2)
+
+
+def test_permutations_of_columns_are_paid_for(rng):
+    best, gained = [], []
+    for seed in range(40):
+        mark = make_mark(k=32, d=5, q=4, n_classes=4, seed=seed, secret=rng.bytes(32))
+        model = innocent(rng, 5, 4)
+        found = [
+            verify(model, mark, feature_names=names) for names in permutations(mark.feature_names)
+        ]
+        best.append(max(verdict.net_bits for verdict in found))
+        gained.append(max(verdict.raw_bits for verdict in found))
+    assert np.mean(gained) > 3  # the search does find something, but not for nothing
+    check_share(best)
+
+
+def test_a_choice_among_many_columns_is_refused(rng):
+    """A mark of 2,325 columns against a model of 30 gave 2^-72 on an innocent model."""
+    names = tuple(f"c{i}" for i in range(2325))
+    columns = split_columns(rng.normal(size=(64, 2325)))
+    mark = make_mark(k=64, q=2, n_classes=2, columns=columns, feature_names=names)
+    model = innocent(rng, 30, 2)
+    for suspect in (
+        Suspect("a model", answer_labels=model, n_features=30),
+        Suspect("a model", answer_labels=model, n_features=30,
+                feature_names=tuple(f"f{i}" for i in range(30))),
+    ):  # fmt: skip
+        for chosen in (None, names[:30], names[40:70]):
+            with pytest.raises(InputError, match=r"takes 30 columns|not the 2325 names"):
+                verify(suspect, mark, feature_names=chosen)
+    # A function can be told, and the price leaves nothing of any evidence.
+    found = verify(lambda X: model(X[:, :30]), mark, feature_names=names[::-1])
+    assert found.prices[0].bits > 20_000
+    assert found.bits == 0.0
+
+
+def test_a_suspect_with_names_is_matched_by_them_whatever_is_said(rng):
+    mark = make_mark(k=32, d=4, q=2, n_classes=2)
+    model = innocent(rng, 4, 2)
+    suspect = Suspect("a model", answer_labels=model, feature_names=("f3", "f1", "f0", "f2"))
+    for names in permutations(mark.feature_names):
+        with pytest.raises(InputError, match="names its own columns"):
+            verify(suspect, mark, feature_names=names)
+    assert verify(suspect, mark).columns == "by name"
+
+
+def test_label_maps_are_paid_for(rng):
+    best, gained = [], []
+    for seed in range(60):
+        mark = make_mark(k=24, q=4, n_classes=4, seed=seed, secret=rng.bytes(32))
+        model = innocent(rng, 3, 4)
+        found = [
+            verify(
+                lambda X, model=model: model(X),
+                mark,
+                label_map=dict(zip(range(4), classes, strict=True)),
+            )
+            for classes in permutations(range(4))
+        ]
+        best.append(max(verdict.net_bits for verdict in found))
+        gained.append(max(verdict.raw_bits for verdict in found))
+    assert np.mean(gained) > 2
+    check_share(best)
+
+
+def test_redraws_are_paid_for(rng):
+    best, gained = [], []
+    for seed in range(150):
+        marks = [
+            make_mark(k=24, q=4, n_classes=4, seed=seed, secret=rng.bytes(32), draws=16)
+            for _ in range(16)
+        ]
+        answers = rng.integers(0, 4, 24)
+        found = [judge(mark, Inquiry("x"), labels=answers) for mark in marks]
+        best.append(max(verdict.net_bits for verdict in found))
+        gained.append(max(verdict.raw_bits for verdict in found))
+    assert np.mean(gained) > 3
+    check_share(best)
+
+
+def test_the_kind_of_answers_is_paid_for(rng):
+    best = []
+    for seed in range(200):
+        mark = make_mark(k=24, q=4, n_classes=4, seed=seed, secret=rng.bytes(32))
+        scores = rng.dirichlet(np.ones(4), size=24)
+        model = Suspect(
+            "a model",
+            answer_scores=lambda X, scores=scores: scores,
+            answer_labels=lambda X, scores=scores: scores.argmax(axis=1),
+        )
+        by_scores, by_labels = verify(model, mark), verify(model, mark, answers="labels")
+        assert [price.bits for price in by_labels.prices] == [1.0]
+        assert not by_scores.prices
+        best.append(max(by_scores.net_bits, by_labels.net_bits))
+    # The rule itself is free, the other kind costs 1 bit: together at most 1.5 times the share.
+    check_share(np.array(best) - np.log2(1.5))
+
+
+@pytest.mark.parametrize("kind", ["scores", "labels", "one by one"])
+def test_innocent_suspects_are_accused_no_more_often_than_stated(rng, kind):
+    """Suspects that resemble the unmarked model, which is what alphabets and reference know."""
+    bits = []
+    for seed in range(800):
+        mark = make_mark(k=24, q=4, n_classes=5, seed=seed % 20, secret=rng.bytes(32))
+        noise = rng.dirichlet(np.ones(5), size=24)
+        scores = 0.7 * mark.reference + 0.3 * noise
+        answers = scores.argmax(axis=1)
+        given = {"scores": scores} if kind == "scores" else {"labels": answers}
+        verdict = judge(mark, Inquiry("x"), **given, one_by_one=kind == "one by one")
+        bits.append(verdict.net_bits)
+    check_share(bits, range(1, 6))
+
+
+def test_every_trial_of_a_search_pays_scrypt(monkeypatch):
+    paid = []
+    derive = symbols.derive_seed
+
+    def counted(secret, digest):
+        paid.append((secret, digest))
+        return derive(secret, digest)
+
+    monkeypatch.setattr("timbermark.ownership.mark.derive_seed", counted)
+    mark = make_mark(k=16)
+    trials = [
+        mark,
+        make_mark(k=16, secret=KEY.mark_secret(bytes(16))),
+        make_mark(k=16, owner="Eve"),
+        make_mark(k=16, about={"nonce": 1}),
+        mark.with_draws(2),
+        make_mark(k=16, reference=mark.reference[::-1]),
+        make_mark(k=16, created="2030-01-02T03:04:06Z"),
+    ]
+    drawn = [tuple(trial.symbols) for trial in trials]
+    assert len(set(paid)) == len(set(drawn)) == len(trials)
+
+
+def test_the_price_of_a_trial_is_what_the_page_says():
+    assert (symbols.SCRYPT_R, symbols.SCRYPT_P) == (8, 1)
+
+
+def test_the_real_price_of_a_trial(real_scrypt):
+    assert 128 * symbols.SCRYPT_N * symbols.SCRYPT_R == 64 << 20
+
+
+def test_an_adapter_written_after_the_secret_stands_in_the_verdict():
+    """Code that knows the mark can answer anything: the verdict says that code was asked."""
+    mark = make_mark(k=64)
+    for adapter in (obedient(mark), confident(mark)):
+        found = verify(adapter, mark)
+        assert found.asked_through == "function"
+        assert "asked through function" in str(found)
+        assert found.to_dict()["asked_through"] == "function"
