@@ -17,13 +17,13 @@ import numpy as np
 from common import alternate, load, run_parts, show
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import train_test_split
+from timbermark.marking.labels import alphabets
+from timbermark.marking.surveying import survey
 
 from timbermark import Mark, OwnerKey, TimberClassifier, embed, verify
 from timbermark.attacks.tuning import tune_model_only, tune_with_state
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.marking.choosing import choose, count_labels, count_triggers
-from timbermark.marking.labels import alphabets
-from timbermark.marking.surveying import survey
 
 warnings.filterwarnings("ignore")
 SETS = ("avila", "letter", "optdigits", "pendigits", "wine")

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark.estimator import TimberClassifier
-    from timbermark.marking.asking import verify
+    from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
     from timbermark.marking.planning import plan
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
+    from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Budget",
     "Mark",
     "OwnerKey",
     "TimberClassifier",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Budget": "timbermark.marking.budget",
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
@@ -43,7 +46,7 @@ _HOME = {
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",
     "save": "timbermark.marking.models",
-    "verify": "timbermark.marking.asking",
+    "verify": "timbermark.verification.verifying",
 }
 
 

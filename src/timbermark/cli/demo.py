@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.embedding import EmbedResult
 
-_N_TRAIN, _N_CANDIDATES, _N_FRESH = 900, 250, 200
+_N_TRAIN, _N_FRESH = 1_100, 300
 
 
 @app.command()
@@ -38,17 +38,13 @@ def demo(
     if is_cold():
         warm_up()
     X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
-    train, candidates, fresh, test = _cut(X, y)
+    train, fresh, test = _cut(X, y)
 
     _say(f"training on {len(train[0])} rows of scikit-learn's digits")
     model = TimberClassifier(random_state=0, verbose=1).fit(*train)
     _say("marking")
     key = OwnerKey.generate()
-    result = embed(
-        model, *train, key=key, owner="timbermark demo", candidates=candidates, validation=test,
-        # So few test rows that the usual half point would be two of them.
-        max_accuracy_loss=0.03,
-    )  # fmt: skip
+    result = embed(model, *train, key=key, owner="timbermark demo", validation=test)
     _say(f"a thief fine-tunes the stolen model on {len(fresh[0])} fresh rows")
     stolen = tune_model_only(result.model, *fresh)
     _say("someone else trains a model of their own on those rows")
@@ -66,14 +62,14 @@ def demo(
     key.save(out / "owner.key", force=True)
     result.mark.save(out / "digits.mark", force=True)
     _show(suspects, result, test)
-    typer.echo(str(result.cost))
+    typer.echo(str(result))
     typer.echo(f"left in {out}/: {', '.join(suspects)}, owner.key, digits.mark")
     typer.echo(f"try: timbermark verify {out}/stolen.timber {out}/digits.mark")
 
 
 def _cut(X: Any, y: Any) -> list[tuple[Any, Any]]:
-    """Four parts: for training, for triggers, for the thief, for testing."""
-    ends = (0, _N_TRAIN, _N_TRAIN + _N_CANDIDATES, _N_TRAIN + _N_CANDIDATES + _N_FRESH, len(X))
+    """Return three parts: for training, for the thief, for testing."""
+    ends = (0, _N_TRAIN, _N_TRAIN + _N_FRESH, len(X))
     return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
 
 
@@ -83,17 +79,17 @@ def _show(
     from rich.console import Console
     from rich.table import Table
 
-    from timbermark.ownership.verifying import verify
+    from timbermark.verification.verifying import verify
 
-    table = Table("suspect", "accuracy", "matched", "evidence", "verdict")
+    table = Table("suspect", "accuracy", "evidence", "chance of coincidence", "verdict")
     for description, suspect in suspects.values():
         verdict = verify(suspect, result.mark)
         table.add_row(
             description,
             f"{suspect.score(*test):.4f}",
-            f"{verdict.matched} of {verdict.trials}",
-            f"{verdict.evidence_bits:.0f} bits",
-            f"marked ({verdict.level})" if verdict.marked else "not marked",
+            f"{verdict.bits:.0f} bits",
+            verdict.chance,
+            verdict.level,
         )
     Console().print(table)
 

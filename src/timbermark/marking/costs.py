@@ -41,8 +41,9 @@ class Cost:
 
     ``measured_on``: "validation" rows, "training" rows or "candidates"; none of them took part in
     the edit or in any choice. What changed on training rows says little of unseen ones, so that
-    ``n_rows``, ``changed`` and the drifts are then of rows made to resemble them. ``changed``: how many labels changed. ``drift`` and
-    ``largest_drift``: the mean and the largest over rows of the largest change of a probability.
+    ``n_rows``, ``changed`` and the drifts are then of rows made to resemble them. ``changed``: how
+    many labels changed. ``drift`` and ``largest_drift``: the mean and the largest over rows of the
+    largest change of a probability.
     """
 
     measured_on: str

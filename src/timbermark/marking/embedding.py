@@ -20,7 +20,7 @@ from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.costs import Cost, measure_cost
+from timbermark.marking.costs import Cost
 from timbermark.marking.models import close_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import (
@@ -33,7 +33,7 @@ from timbermark.marking.rehearsing import (
     over_budget,
     rehearse,
 )
-from timbermark.marking.setting import Setting, confidence_after, set_symbols
+from timbermark.marking.setting import Setting, report_cost, set_symbols
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.trees import reference
@@ -209,20 +209,19 @@ def _finish(
     workers: Workers,
     say: Callable[[str], None],
 ) -> EmbedResult:
-    foreign, rows = prepared.foreign, prepared.reporting
+    foreign = prepared.foreign
     say("writing the model")
     made = close_model(foreign, setting.edit.ensemble)
     _check_answers(foreign, setting.edit.ensemble, made, np.asarray(mark.triggers))
-    after = confidence_after(prepared, rows, setting.edit, workers)
-    cost = measure_cost(rows.confidence, after, rows.label, foreign.classes, prepared.measured_on)
+    cost = report_cost(prepared, setting, workers)
     notes = list(foreign.notes)
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
     if prepared.measured_on == "training":
         notes.append(
-            "The cost was measured on training rows that took no part in the edit; unseen rows may "
-            "change a little more. Give validation rows to know."
+            "The cost was measured on training rows held out from the edit and on rows made to "
+            "resemble them; with validation rows it is known more exactly."
         )
     return EmbedResult(made, mark, cost, bits, strength, attempts[-1].n_set, attempts, tuple(notes))
 

@@ -8,11 +8,11 @@ from typing import Any
 from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget
-from timbermark.marking.costs import Cost, measure_cost
+from timbermark.marking.costs import Cost
 from timbermark.marking.embedding import check_choices
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
-from timbermark.marking.setting import confidence_after
+from timbermark.marking.setting import report_cost
 from timbermark.ownership.statistics import matches_needed
 
 
@@ -89,8 +89,7 @@ def plan(
         prepared = prepare(model, X, y, candidates, validation, random_state, workers)
         strengths = list_strengths(len(prepared.foreign.classes), n_triggers, alphabet, lead)
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
-        rows = prepared.reporting
-        after = confidence_after(prepared, rows, found.setting.edit, workers)
+        cost = report_cost(prepared, found.setting, workers)
     last = found.attempts[-1]
     return Plan(
         strength=found.strength,
@@ -98,9 +97,7 @@ def plan(
         n_set=last.n_set,
         bits=last.bits,
         matches_needed=matches_needed(found.strength.k, found.strength.q, 64),
-        cost=measure_cost(
-            rows.confidence, after, rows.label, prepared.foreign.classes, prepared.measured_on
-        ),
+        cost=cost,
         attempts=found.attempts,
         notes=prepared.foreign.notes,
     )

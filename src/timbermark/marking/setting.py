@@ -10,6 +10,7 @@ import numpy as np
 from timbermark.editing.leaves import Edit, edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
+from timbermark.marking.costs import Cost, measure_cost
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import MeasuredRows, Prepared
@@ -66,3 +67,14 @@ def confidence_after(
     """Return the edited model's probabilities of measured rows, float64 [n, classes]."""
     router = prepared.router.around(edit.ensemble)
     return prepared.foreign.confidence(router.margins(rows.routes, workers))
+
+
+def report_cost(prepared: Prepared, setting: Setting, workers: Workers) -> Cost:
+    """Measure what an edit cost, on the rows that report."""
+    rows, labelled = prepared.reporting, prepared.labelled
+    moved = rows.confidence, confidence_after(prepared, rows, setting.edit, workers)
+    after = confidence_after(prepared, labelled, setting.edit, workers)
+    return measure_cost(
+        labelled.confidence, after, labelled.label, prepared.foreign.classes,
+        prepared.measured_on, moved,
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Suspects of other libraries: their files and boosters, read into trees and never executed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import numpy as np
+
+from timbermark import libraries
+from timbermark.errors import InputError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.ownership.suspects import Suspect
+from timbermark.trees import reference
+
+_OURS = b"timbermark "
+
+
+def open_suspect(suspect: Any) -> Any:
+    """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
+
+    Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
+    so do classifiers that want tables with categories, where a mark has the model's codes.
+
+    Raises InputError or FileFormatError if a file or booster cannot be read.
+
+    >>> open_suspect(len) is len
+    True
+    """
+    if isinstance(suspect, str | os.PathLike):
+        with open(suspect, "rb") as file:
+            if file.read(len(_OURS)) == _OURS:
+                return suspect
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
+    if _is_booster(suspect) or _takes_categories(suspect):
+        return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
+    return suspect
+
+
+def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None) -> Suspect:
+    trees, classes = foreign.ensemble, foreign.classes
+    # A bare booster has no labels of its own: it counts the classes of the mark.
+    counts = foreign.kind == "Booster"
+
+    def margins(X: Any) -> np.ndarray:
+        try:
+            rows = foreign.rows(X)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"{foreign.library} does not take the triggers ({error}).",
+                hint="the model wants other features than the mark has.",
+            ) from error
+        return np.asarray(reference.margins(trees, rows))
+
+    def labels(X: Any) -> np.ndarray:
+        numbers = reference.labels(margins(X), trees)
+        return numbers if counts else np.asarray(classes[numbers])
+
+    names = foreign.feature_names
+    return Suspect(
+        description=what,
+        answer_scores=lambda X: foreign.confidence(margins(X).astype(np.float64)),
+        answer_labels=labels,
+        score_classes=None if counts else tuple(classes.tolist()),
+        feature_names=names,
+        n_features=None if names is None else len(names),
+        answers_class_numbers=counts,
+        asked_through=through,
+        digest=digest,
+    )
+
+
+def _is_booster(suspect: Any) -> bool:
+    """Return whether an object is a library's bare booster."""
+    kind = type(suspect)
+    return kind.__name__ == "Booster" and kind.__module__.partition(".")[0] in (
+        "xgboost",
+        "lightgbm",
+    )
+
+
+def _takes_categories(suspect: Any) -> bool:
+    """Return whether a classifier wants tables with categories."""
+    library = type(suspect).__module__.partition(".")[0]
+    try:
+        if library == "xgboost":
+            return "c" in (suspect.get_booster().feature_types or ())
+        if library == "lightgbm":
+            return bool(suspect.booster_.pandas_categorical)
+    except Exception:  # not fitted, or no classifier: it is asked like any other, and says so
+        return False
+    return False
