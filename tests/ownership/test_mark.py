@@ -519,3 +519,8 @@ def test_equality_is_that_of_content():
     assert make_mark() == MARK
     assert make_mark(seed=1) != MARK
     assert MARK != "mark"
+
+
+def test_what_a_mark_is_worth_at_most():
+    assert make_mark(k=96, q=4).full_bits == 192
+    assert make_mark(k=96, q=2, draws=8).full_bits == 93
