@@ -21,7 +21,10 @@ UNANSWERED = -2
 _LABEL_TYPES = (bool, int, float, str)
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
 _MISSING_TEXTS = ("", "nan", "none", "null", "<na>")
-_LABELS_PLEASE = "answer with one label per row, as predict does, not predict_proba."
+_LABELS_PLEASE = (
+    "answer with one label for each row, as predict does, or with one score for each class of the "
+    "mark, as predict_proba does."
+)
 
 
 def check_classes(given: Any) -> tuple[Label, ...]:
