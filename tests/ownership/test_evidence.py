@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -141,12 +142,16 @@ def test_unanswered_triggers_count_for_nothing():
     assert scores_evidence(some, mark) == pytest.approx(scores_evidence(scores[:20], part))
 
 
+@cache
+def bits_of(matched, asked, q):
+    return sequential_evidence(matched, asked, q)
+
+
 def stopped(q, goal, rng, match, most=400):
     matched = 0
     for asked in range(1, most + 1):
         matched += match(rng)
-        bits = sequential_evidence(matched, asked, q)
-        if bits >= goal:
+        if bits_of(int(matched), asked, q) >= goal:
             return asked, True
     return most, False
 

@@ -422,21 +422,30 @@ def compressed(meta, members):
     return signed(FIRST, file.getvalue())
 
 
-def bombs():
-    """Files of some 65 KB that would unpack to a thousand times that."""
+def zeros(*shape):
+    raw = io.BytesIO()
+    np.save(raw, np.zeros(shape))
+    return raw.getvalue()
+
+
+BOMBS = {
+    "about": lambda meta: ({**meta, "about": {"x": [0] * 8_000_000}}, {}),
+    "classes": lambda meta: ({**meta, "classes": ["x" * 30_000_000, "y"]}, {}),
+    "long": lambda meta: (meta, {"numbers.npy": zeros(4_000_000, 1)}),
+    "wide": lambda meta: (meta, {"numbers.npy": zeros(1, 4_000_000)}),
+}
+
+
+def bomb(case):
+    """A file of some 65 KB that would unpack to hundreds of times that."""
     meta, members = unpacked(MARK.to_bytes())
-    small = json.dumps(meta)
-    yield compressed(json.dumps({**meta, "about": {"x": [0] * 20_000_000}}), members)
-    yield compressed(json.dumps({**meta, "classes": ["x" * 60_000_000, "y"]}), members)
-    for shape in ((8_000_000, 1), (1, 8_000_000), (16384, 500)):
-        raw = io.BytesIO()
-        np.save(raw, np.zeros(shape))
-        yield compressed(small, {**members, "numbers.npy": raw.getvalue()})
+    changed, arrays = BOMBS[case](meta)
+    return compressed(json.dumps(changed), {**members, **arrays})
 
 
-@pytest.mark.parametrize("case", range(5))
+@pytest.mark.parametrize("case", BOMBS)
 def test_a_small_file_takes_little_memory(case):
-    data = list(bombs())[case]
+    data = bomb(case)
     assert len(data) < 100_000
     tracemalloc.start()
     try:
@@ -456,7 +465,7 @@ def test_sizes_are_bounded_at_every_layer(tmp_path):
     with pytest.raises(FileFormatError, match=r"huge\.mark has 314572800 bytes, at most"):
         Mark.load(sparse)
     # The same inside an encrypted file: whoever knows the passphrase may have packed anything.
-    inner = next(bombs())
+    inner = bomb("long")
     salt, nonce = bytes(16), bytes(12)
     how = {
         "cipher": sealing.CIPHER, "scrypt": {"n": 1024, "r": 8, "p": 1}, "salt": salt.hex(),
@@ -519,3 +528,8 @@ def test_equality_is_that_of_content():
     assert make_mark() == MARK
     assert make_mark(seed=1) != MARK
     assert MARK != "mark"
+
+
+def test_what_a_mark_is_worth_at_most():
+    assert make_mark(k=96, q=4).full_bits == 192
+    assert make_mark(k=96, q=2, draws=8).full_bits == 93

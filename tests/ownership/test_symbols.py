@@ -24,8 +24,8 @@ from timbermark.ownership import (
 )
 from timbermark.ownership import mark as mark_module
 from timbermark.ownership.columns import split_columns
+from timbermark.ownership.encoding import encode, thaw
 from timbermark.ownership.labels import UNANSWERED
-from timbermark.ownership.plain import encode, thaw
 
 PAGE = (ROOT / "docs" / "mark-format.md").read_text()
 VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
@@ -259,3 +259,18 @@ def test_lengths_are_fixed():
             derive_seed(secret, digest)
         with pytest.raises(InputError, match="32 bytes each"):
             query_order(secret, digest, 4)
+
+
+def test_a_lack_of_memory_is_a_sentence(monkeypatch):
+    class Scrypt:
+        def __init__(self, **_):
+            pass
+
+        def derive(self, _):
+            raise MemoryError
+
+    monkeypatch.setattr("cryptography.hazmat.primitives.kdf.scrypt.Scrypt", Scrypt)
+    with pytest.raises(InputError, match="MiB of memory, too much here"):
+        derive_seed(bytes(32), bytes(32))
+    with pytest.raises(InputError, match="MiB of memory, too much here"):
+        make_mark().to_bytes("right")

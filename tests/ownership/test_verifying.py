@@ -515,91 +515,8 @@ def test_counts_add_up(numbers):
     assert found.unknown == sum(n == -1 or n > 5 for n in numbers)
 
 
-def test_scores_of_a_function():
-    found = verify(confident(MARK), MARK)
-    assert (found.kind, found.matched, found.level) == ("scores", 128, "conclusive")
-    assert found.bits > 180
-    assert verify(confident(MARK), MARK, answers="scores").bits == found.bits
-
-
-def test_margins_and_logarithms_of_probabilities_are_scores():
-    answers = confident(MARK)
-    by_probabilities = verify(answers, MARK).raw_bits
-    for other in (
-        lambda X: np.log(answers(X)),
-        lambda X: np.log(answers(X)) + 5.0,
-        lambda X: np.log(answers(X)).tolist(),
-        lambda X: pd.DataFrame(np.log(answers(X))),
-    ):
-        assert verify(other, MARK).raw_bits == pytest.approx(by_probabilities)
-
-
-def test_rows_of_nan_are_not_counted():
-    answers = confident(MARK)
-
-    def shy(X):
-        scores = answers(X)
-        scores[:28, 2] = np.nan
-        return scores
-
-    found = verify(shy, MARK)
-    assert (found.answered, found.matched) == (100, 100)
-    assert found.bits > 0.7 * verify(answers, MARK).bits
-
-
-def proba(classes, answer, **attributes):
-    return estimator(None, predict_proba=answer, classes_=np.array(classes), **attributes)
-
-
-def test_columns_of_scores_go_by_the_classes_of_the_estimator():
-    answers = confident(MARK)
-    plain = verify(answers, MARK)
-    turned = [5, 3, 1, 0, 2, 4]
-    suspect = proba(turned, lambda X: answers(X)[:, turned])
-    suspect.predict = lambda X: pytest.fail("labels were asked for")
-    assert verify(suspect, MARK).raw_bits == pytest.approx(plain.raw_bits)
-    as_text = proba([str(c) for c in turned], lambda X: answers(X)[:, turned])
-    as_text.predict = len
-    assert verify(as_text, MARK).raw_bits == pytest.approx(plain.raw_bits)
-
-
-def test_a_class_that_the_suspect_does_not_know_is_improbable():
-    answers = confident(MARK)
-    suspect = proba(range(5), lambda X: answers(X)[:, :5])
-    suspect.predict = len
-    found = verify(suspect, MARK)
-    assert found.matched == sum(label < 5 for label in MARK.expected)
-    assert not found.warnings
-
-
-def test_a_class_that_the_mark_does_not_know_is_named():
-    answers = confident(MARK)
-    suspect = proba([*range(6), 77], lambda X: np.column_stack([answers(X), np.zeros(len(X))]))
-    suspect.predict = len
-    assert "does not know these classes of the suspect: 77" in str(verify(suspect, MARK))
-
-
-@pytest.mark.parametrize(
-    ("classes", "answer", "message"),
-    [
-        (["a", "b"], lambda X: np.zeros((len(X), 2)), "No class of the suspect .'a', 'b'. is one"),
-        ([1, 2], lambda X: np.zeros((len(X), 3)), r"scores of shape \(128, 3\), expected"),
-        (["1", "01"], lambda X: np.zeros((len(X), 2)), "are the same class of the mark"),
-        ([1, 2], lambda X: [["a", "b"]] * len(X), "no matrix of scores"),
-        ([1, 2], lambda X: None, "no matrix of scores|scores of shape"),
-        ([1, 2], lambda X: 1 / 0, "could not answer: ZeroDivisionError"),
-    ],
-)
-def test_scores_that_cannot_be_read_are_refused(classes, answer, message):
-    suspect = proba(classes, answer)
-    suspect.predict = len
-    with pytest.raises(InputError, match=message):
-        verify(suspect, MARK)
-
-
 def test_labels_instead_of_scores_cost_one_bit():
-    suspect = proba(range(6), confident(MARK))
-    suspect.predict = obedient(MARK)
+    suspect = estimator(obedient(MARK), predict_proba=confident(MARK), classes_=range(6))
     found = verify(suspect, MARK, answers="labels")
     assert (found.kind, found.bits, found.matched) == ("labels", 255.0, 128)
     assert "a kind of answers chosen by hand" in str(found)
@@ -709,3 +626,31 @@ def test_verifying_a_file_is_fast(tmp_path, real_scrypt):
     started = time.perf_counter()
     verify(tmp_path / "model", Mark.load(tmp_path / "mark"))
     assert time.perf_counter() - started < 1.5
+
+
+def test_a_model_with_probabilities_alone_is_asked_for_them():
+    suspect = SimpleNamespace(predict_proba=confident(MARK), classes_=list(range(6)))
+    assert verify(suspect, MARK).kind == "scores"
+    with pytest.raises(InputError, match="does not answer with labels"):
+        verify(suspect, MARK, answers="labels")
+
+
+def test_answers_may_come_one_after_the_other():
+    assert verify(lambda X: iter(obedient(MARK)(X)), MARK).matched == 128
+    assert verify(lambda X: iter(confident(MARK)(X)), MARK).kind == "scores"
+    with pytest.raises(InputError, match="division by zero"):
+        verify(lambda X: (1 / 0 for _ in X), MARK)
+
+
+def test_names_of_suspects_are_fit_for_any_terminal():
+    suspect = Suspect("file \udcff\x1b[2J.txt", answer_labels=obedient(MARK))
+    shown = str(verify(suspect, MARK))
+    shown.encode()
+    assert "\x1b" not in shown
+
+
+def test_the_order_of_the_triggers_does_not_change_the_scores():
+    """What is asked in keyed order comes back in the mark's."""
+    answers = confident(MARK)
+    direct = judge(MARK, Inquiry("x"), scores=answers(MARK.rows()))
+    assert verify(answers, MARK).raw_bits == pytest.approx(direct.raw_bits)

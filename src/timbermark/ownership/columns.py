@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from timbermark.dtypes import FEATURE_VALUE, AnyArray, Rows
 from timbermark.errors import InputError
-from timbermark.ownership.plain import is_unicode
+from timbermark.ownership.encoding import is_unicode
 
 Numbers: TypeAlias = NDArray[np.float64]
 Texts: TypeAlias = tuple[str | None, ...]

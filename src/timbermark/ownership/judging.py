@@ -93,9 +93,9 @@ def judge(
         created=mark.created,
         mark_digest=mark.digest.hex(),
         model_digest=mark.model_digest,
-        suspect=inquiry.suspect,
+        suspect=_printable(inquiry.suspect),
         suspect_digest=inquiry.suspect_digest,
-        asked_through=inquiry.asked_through,
+        asked_through=_printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
         prices=(*prices, *inquiry.prices),
@@ -192,6 +192,11 @@ def _warnings(counts: _Counts, mark: Mark) -> list[str]:
     if trials < mark.n_triggers:
         found.append(f"{mark.n_triggers - trials} of {mark.n_triggers} triggers got no answer.")
     return found
+
+
+def _printable(text: str) -> str:
+    """Return a text from outside, such as the name of a file, fit for any terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _table(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Mark) -> tuple[Answer, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices
 from timbermark.errors import InputError
-from timbermark.ownership.plain import freeze
+from timbermark.ownership.encoding import freeze
 
 Label: TypeAlias = bool | int | float | str
 
@@ -21,7 +21,10 @@ UNANSWERED = -2
 _LABEL_TYPES = (bool, int, float, str)
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
 _MISSING_TEXTS = ("", "nan", "none", "null", "<na>")
-_LABELS_PLEASE = "answer with one label per row, as predict does, not predict_proba."
+_LABELS_PLEASE = (
+    "answer with one label for each row, as predict does, or with one score for each class of the "
+    "mark, as predict_proba does."
+)
 
 
 def check_classes(given: Any) -> tuple[Label, ...]:
@@ -82,6 +85,25 @@ def list_answers(response: Any, n: int) -> list[Any]:
             f"The suspect gave {len(answers)} answers to {n} rows.", hint=_LABELS_PLEASE
         )
     return [_plain(answer) for answer in answers.reshape(n).tolist()]
+
+
+def unroll(response: Any) -> Any:
+    """Return a response that can be looked at more than once: iterators become lists.
+
+    Raises InputError if the iterator raises anything.
+
+    >>> unroll(iter([1, 2]))
+    [1, 2]
+    """
+    if not hasattr(response, "__next__"):
+        return response
+    try:
+        return list(response)
+    except Exception as error:  # the suspect's own code
+        raise InputError(
+            f"The suspect's answer, {type(response).__name__}, is no list ({error}).",
+            hint=_LABELS_PLEASE,
+        ) from error
 
 
 def read_answers(answers: Sequence[Any], classes: tuple[Label, ...]) -> ClassIndices:

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ from timbermark.ownership.columns import (
     join_columns,
     split_columns,
 )
+from timbermark.ownership.encoding import Plain, encode, freeze
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
 from timbermark.ownership.labels import Label, check_classes
 from timbermark.ownership.mark_file import (
@@ -31,7 +33,6 @@ from timbermark.ownership.mark_file import (
     not_sound,
     read_mark,
 )
-from timbermark.ownership.plain import Plain, encode, freeze
 from timbermark.ownership.sealing import save_sealed, warn_if_readable
 from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
 
@@ -156,6 +157,13 @@ class Mark:
         """Return the mark with other triggers, and therefore with other symbols.
 
         The arguments are those of `make`.
+
+        >>> mark = Mark.make(
+        ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
+        ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+        ... )
+        >>> mark.with_triggers([[1.5], [2.5]], [[0, 1]] * 2, [[0.9, 0.1]] * 2).n_triggers
+        2
         """
         return replace(
             self,
@@ -180,6 +188,11 @@ class Mark:
         return int(self.alphabets.shape[1])
 
     @property
+    def full_bits(self) -> float:
+        """The evidence, in bits, if a suspect matches every symbol: k·log₂ q − log₂ draws."""
+        return self.n_triggers * math.log2(self.q) - math.log2(self.draws)
+
+    @property
     def has_texts(self) -> bool:
         """Whether any column holds texts."""
         return any(isinstance(column, tuple) for column in self.columns)
@@ -200,7 +213,14 @@ class Mark:
         return numbers
 
     def rows(self) -> AnyArray:
-        """Return the triggers as a new matrix [k, d]: float64, or of objects if there are texts."""
+        """Return the triggers as a new matrix [k, d]: float64, or of objects if there are texts.
+
+        >>> Mark.make(
+        ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
+        ...     triggers=[[0.5, "red"]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+        ... ).rows()
+        array([[0.5, 'red']], dtype=object)
+        """
         return join_columns(self.columns)
 
     @property
@@ -254,7 +274,16 @@ class Mark:
         return tuple(self.classes[number] for number in self.expected_numbers)
 
     def made_with(self, key: OwnerKey) -> bool:
-        """Return whether this mark's secret comes from the key."""
+        """Return whether this mark's secret comes from the key.
+
+        >>> key = OwnerKey.generate()
+        >>> mark = Mark.make(
+        ...     key, owner="Ann", model_digest="0" * 64, classes=[0, 1], triggers=[[0.5]],
+        ...     alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+        ... )
+        >>> mark.made_with(key), mark.made_with(OwnerKey.generate())
+        (True, False)
+        """
         return hmac.compare_digest(self.secret, key.mark_secret(self.mark_id))
 
     def to_bytes(self, passphrase: str | None = None) -> bytes:
@@ -279,6 +308,16 @@ class Mark:
         """Write the mark to a file that only its owner may read, encrypted with any passphrase.
 
         Raises InputError if the file exists, unless ``force``, or if the passphrase is empty.
+
+        >>> import tempfile
+        >>> mark = Mark.make(
+        ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
+        ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mark.save(folder + "/a.mark")
+        ...     Mark.load(folder + "/a.mark") == mark
+        True
         """
         save_sealed(path, self.to_bytes(passphrase), "mark", force=force)
 
@@ -297,11 +336,11 @@ class Mark:
         cls, source: str | os.PathLike[str] | bytes, name: str, passphrase: str | None
     ) -> "Mark":
         try:
-            return cls(**read_mark(source, name, passphrase))
-        except InputError as error:
-            if type(error) is not InputError:
-                raise
-            raise not_sound(name, error) from None
+            fields = read_mark(source, name, passphrase)
+            try:
+                return cls(**fields)
+            except InputError as error:
+                raise not_sound(name, error) from None
         except MemoryError:
             raise FileFormatError(
                 f"{name} needs more memory than there is.", "end other programs and try again."

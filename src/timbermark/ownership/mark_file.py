@@ -11,8 +11,8 @@ from timbermark.dtypes import CLASS_INDEX, FEATURE_VALUE, REAL, AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.limits import Arrays, Meta
 from timbermark.ownership.columns import Column, numeric_matrix
+from timbermark.ownership.encoding import thaw
 from timbermark.ownership.mark_checks import PROTOCOL, require
-from timbermark.ownership.plain import thaw
 from timbermark.ownership.sealing import SizeLimits, seal, unseal
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Reading a suspect's scores as probabilities of the mark's classes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -9,6 +9,8 @@ from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.ownership.evidence import softmax
 from timbermark.ownership.labels import Label, read_answers
+
+ScoreScale: TypeAlias = Literal["auto", "probabilities", "margins"]
 
 # Sums of float32 numbers pass 1 by a few units in the last place.
 _HIGHEST_PROBABILITY = 1.0 + 1e-5
@@ -28,15 +30,21 @@ def are_scores(response: Any, n: int, n_classes: int) -> bool:
 
 
 def read_scores(
-    response: Any, n: int, mark_classes: Sequence[Label], score_classes: Sequence[Any] | None
+    response: Any,
+    n: int,
+    mark_classes: Sequence[Label],
+    score_classes: Sequence[Any] | None,
+    scale: ScoreScale = "auto",
 ) -> tuple[Reals, tuple[Any, ...]]:
     """Return a response as probabilities [n, K] of the mark's classes, and the strange classes.
 
     ``score_classes`` are the labels of the response's columns; None says that they are the mark's,
     in its order. A class that the suspect does not know has the probability 0; a class that the
-    mark does not know is strange and left out. If all values are from 0 to 1 they are taken as
-    probabilities, otherwise as margins or logarithms of probabilities, through softmax. A row with
-    NaN becomes NaN: not answered.
+    mark does not know is strange and left out. A row with NaN becomes NaN: not answered.
+
+    ``scale`` "margins" stands for raw scores and logarithms of probabilities, which go through
+    softmax; "auto" takes the values as probabilities if all are from 0 to 1, otherwise as margins.
+    Where answers come one by one the scale must be fixed before, because the rule looks at all.
 
     Raises InputError if it is no such matrix, or if no class is one of the mark's.
 
@@ -46,7 +54,7 @@ def read_scores(
     width = len(mark_classes) if score_classes is None else len(score_classes)
     values = _matrix(response, n, width)
     if score_classes is None:
-        return _probabilities(values), ()
+        return _probabilities(values, scale), ()
     numbers = read_answers([_plain(label) for label in score_classes], tuple(mark_classes))
     known = numbers >= 0
     if not known.any():
@@ -60,7 +68,7 @@ def read_scores(
             f"Two classes of the suspect ({_show(score_classes)}) are the same class of the mark.",
             hint="give its labels the type that they had when the model was marked.",
         )
-    probabilities = _probabilities(values)
+    probabilities = _probabilities(values, scale)
     placed = np.zeros((n, len(mark_classes)))
     placed[:, numbers[known]] = probabilities[:, known]
     placed[np.isnan(probabilities).any(axis=1)] = np.nan
@@ -84,9 +92,10 @@ def _matrix(response: Any, n: int, width: int) -> AnyArray:
     return values
 
 
-def _probabilities(values: AnyArray) -> Reals:
+def _probabilities(values: AnyArray, scale: ScoreScale) -> Reals:
     missing = np.isnan(values)
-    if (missing | ((values >= 0) & (values <= _HIGHEST_PROBABILITY))).all():
+    within = missing | ((values >= 0) & (values <= _HIGHEST_PROBABILITY))
+    if scale == "probabilities" or (scale == "auto" and within.all()):
         probabilities = np.clip(values, 0.0, 1.0)
         probabilities[missing.any(axis=1)] = np.nan
         return np.asarray(probabilities)

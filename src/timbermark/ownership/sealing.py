@@ -25,7 +25,7 @@ from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import atomic_write, container_bytes, read_container
 from timbermark.files.limits import META_NAME, Arrays, Meta
-from timbermark.ownership.plain import encode, is_unicode
+from timbermark.ownership.encoding import encode, is_unicode
 
 CIPHER = "scrypt+aes-256-gcm"
 _DOMAIN = b"timbermark/seal/1"
@@ -351,4 +351,10 @@ def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
 
     secret = unicodedata.normalize("NFC", passphrase).encode()
     scrypt = Scrypt(salt=salt, length=_KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
-    return AESGCM(scrypt.derive(secret))
+    try:
+        return AESGCM(scrypt.derive(secret))
+    except MemoryError:
+        raise InputError(
+            f"Checking the passphrase takes {cost.memory >> 20} MiB of memory, too much here.",
+            hint="end other programs and try again.",
+        ) from None

@@ -12,6 +12,7 @@ from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import read_container
 from timbermark.ownership.columns import Column, join_columns
+from timbermark.ownership.scores import ScoreScale
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 
@@ -35,6 +36,7 @@ class Suspect:
     answer_labels: Callable[[Any], Any] | None = None  # rows -> labels [n]
     answer_either: Callable[[Any], Any] | None = None  # rows -> either; the shape tells
     score_classes: tuple[Any, ...] | None = None  # of the scores' columns; None: the mark's
+    score_scale: ScoreScale = "auto"  # whether scores are probabilities or margins
     feature_names: tuple[str, ...] | None = None  # of its columns, in its order
     n_features: int | None = None
     takes_frames: bool = False  # complains about columns without names
@@ -60,7 +62,7 @@ def open_suspect(suspect: Any) -> Suspect:
     if isinstance(suspect, str | os.PathLike):
         return _open_file(suspect)
     if not isinstance(suspect, type):
-        if callable(_attribute(suspect, "predict")):
+        if any(callable(_attribute(suspect, name)) for name in ("predict_proba", "predict")):
             return _open_estimator(suspect)
         if callable(suspect):
             name = getattr(suspect, "__name__", type(suspect).__name__)
@@ -76,11 +78,11 @@ def _open_estimator(model: Any) -> Suspect:
     names = _attribute(model, "feature_names_in_")
     count = _attribute(model, "n_features_in_")
     known = None if names is None else tuple(str(name) for name in names)
-    probabilities = _attribute(model, "predict_proba")
+    probabilities, labels = _attribute(model, "predict_proba"), _attribute(model, "predict")
     return Suspect(
         description=type(model).__name__,
         answer_scores=probabilities if callable(probabilities) else None,
-        answer_labels=model.predict,
+        answer_labels=labels if callable(labels) else None,
         score_classes=_list_classes(_attribute(model, "classes_")),
         feature_names=known,
         n_features=len(known) if known is not None else None if count is None else int(count),
@@ -112,6 +114,7 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
         return Suspect(
             description=f"file {name}",
             answer_scores=lambda X: _scores(trees, X),
+            score_scale="probabilities",
             answer_labels=lambda X: _class_numbers(trees, X),
             n_features=trees.n_features,
             answers_class_numbers=True,
@@ -133,6 +136,7 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
         answer_scores=lambda X: _scores(trees, X),
         answer_labels=lambda X: classes[_class_numbers(trees, X)],
         score_classes=tuple(classes.tolist()),
+        score_scale="probabilities",
         feature_names=None if names is None else tuple(names),
         n_features=trees.n_features,
         asked_through="file",

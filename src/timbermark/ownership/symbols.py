@@ -28,7 +28,7 @@ def derive_seed(secret: bytes, digest: bytes) -> bytes:
 
     n is 2^16, r is 8, p is 1 (RFC 7914). It takes about 0.2 seconds.
 
-    Raises InputError if the secret or the digest is not 32 bytes.
+    Raises InputError if the secret or the digest is not 32 bytes, or if there is too little memory.
 
     >>> derive_seed(bytes(32), bytes(32)).hex()[:16]
     '06241dd56edb3f65'
@@ -38,7 +38,13 @@ def derive_seed(secret: bytes, digest: bytes) -> bytes:
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
     scrypt = Scrypt(salt=digest, length=_BYTES, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P)
-    return scrypt.derive(secret)
+    try:
+        return scrypt.derive(secret)
+    except MemoryError:
+        raise InputError(
+            f"The symbols take {128 * SCRYPT_N * SCRYPT_R >> 20} MiB of memory, too much here.",
+            hint="end other programs and try again.",
+        ) from None
 
 
 def derive_symbols(seed: bytes, digest: bytes, n_triggers: int, q: int) -> SmallKinds:

@@ -8,7 +8,12 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.ownership.judging import Inquiry, judge
-from timbermark.ownership.labels import list_answers, read_answers, translate_answers
+from timbermark.ownership.labels import (
+    list_answers,
+    read_answers,
+    translate_answers,
+    unroll,
+)
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.scores import are_scores, read_scores
 from timbermark.ownership.suspects import Suspect, ask, open_suspect
@@ -83,8 +88,7 @@ def verify(
     order = mark.order
     response = ask(opened, asked, [mark.columns[place] for place in columns.places], order)
     if kind == "either":
-        if hasattr(response, "__next__"):
-            response = list_answers(response, mark.n_triggers)
+        response = unroll(response)
         fits = are_scores(response, mark.n_triggers, len(mark.classes))
         kind = "scores" if fits and answers != "labels" else "labels"
         if answers == "scores" and not fits:
@@ -111,7 +115,9 @@ def verify(
 
 def _judge_scores(mark: Mark, inquiry: Inquiry, suspect: Suspect, response: Any) -> Verdict:
     k = mark.n_triggers
-    scores, strange = read_scores(response, k, mark.classes, suspect.score_classes)
+    scores, strange = read_scores(
+        response, k, mark.classes, suspect.score_classes, suspect.score_scale
+    )
     placed = np.empty_like(scores)
     placed[mark.order] = scores
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Plain values: what may be said in a mark, and the one encoding of it that is hashed.
+"""Plain values, the only ones that a mark holds, and their canonical encoding for hashing.
 
 The encoding is injective: two different values never have the same bytes. docs/mark-format.md
 describes it for other programs.

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.ownership.making import plain
 from timbermark.errors import InputError
-from timbermark.ownership.plain import encode, freeze, thaw
+from timbermark.ownership.encoding import encode, freeze, thaw
 
 
 def same(a, b):
