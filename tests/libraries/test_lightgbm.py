@@ -18,6 +18,7 @@ from timbermark.libraries.lightgbm.blocks import starts
 from timbermark.libraries.lightgbm.order import follows_gains, keep_best_first
 from timbermark.libraries.lightgbm.statistics import edit_leaves, find_steps
 from timbermark.libraries.lightgbm.text import parse_text, print_text
+from timbermark.libraries.lightgbm.trees import MOST_DEPTH
 from timbermark.libraries.probing import probe_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_ZERO
@@ -126,6 +127,38 @@ def test_a_classifier_stays_as_it_was():
     assert written.fit(X, written.predict(X)).predict(X).shape == (len(X),)
 
 
+def chain(depth):
+    """A model's text with splits one below the other."""
+    frame, blocks = parse_text(text_of(made("two")[0]))
+    place = np.arange(depth)
+    zeros = np.zeros(depth)
+    blocks = replace(
+        blocks,
+        **{name: np.zeros(0, dtype=np.int64) for name in ("cat_boundaries", "cat_threshold")},
+        **{name: np.array([n]) for name, n in (("num_cat", 0), ("shrinkage", 1.0), ("n_words", 0))},
+        **dict.fromkeys(("split_gain", "internal_value", "internal_weight"), zeros),
+        **{name: zeros.astype(int) for name in ("split_feature", "decision_type")},
+        num_leaves=np.array([depth + 1]),
+        threshold=place.astype(float),
+        left_child=~place,
+        right_child=np.append(place[1:], ~depth),
+        internal_count=place[::-1] + 2,
+        leaf_value=np.arange(depth + 1.0),
+        leaf_weight=np.ones(depth + 1),
+        leaf_count=np.ones(depth + 1, dtype=int),
+    )
+    return print_text(frame, blocks)
+
+
+def test_depth_is_limited(tmp_path):
+    (tmp_path / "model.txt").write_text(chain(MOST_DEPTH), encoding="utf-8")
+    deepest = library.open_file(tmp_path / "model.txt").native
+    assert np.isfinite(deepest.predict(np.full((1, 4), 1e9), pred_contrib=True)).all()
+    (tmp_path / "model.txt").write_text(chain(MOST_DEPTH + 1), encoding="utf-8")
+    with pytest.raises(FileFormatError, match=f"more than {MOST_DEPTH} splits"):
+        library.open_file(tmp_path / "model.txt")
+
+
 # Statistics.
 
 # Where other rules make the leaves as well, or leaves of 0 hide what they were made from.
@@ -140,6 +173,9 @@ def explained(foreign):
     found = steps.statistics(e)
     tree = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))[inner]
     mean = found.weight[inner] * steps.rate[tree] + steps.bias[tree]
+    if not steps.roots_follow:
+        root = np.isin(np.flatnonzero(inner), e.tree_start[:-1])
+        mean = np.where(root, steps.bias[tree], mean)
     count = int(inner.sum())
     return (
         (blocks.internal_value[:count], mean),

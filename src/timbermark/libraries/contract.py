@@ -23,6 +23,16 @@ class ForeignModel:
 
     ``margin_scale``: margins times this become probabilities by the ensemble's objective. It is 1
     but for LightGBM's ``sigmoid`` and its random forests, whose probabilities come from means.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> from timbermark import libraries
+    >>> model = GradientBoostingClassifier().fit([[0.0], [1.0]], ["no", "yes"])
+    >>> foreign = libraries.open(model)
+    >>> foreign.kind, foreign.classes.tolist(), foreign.ensemble.n_trees
+    ('GradientBoostingClassifier', ['no', 'yes'], 100)
+    >>> confidence = foreign.confidence(foreign.margins([[0.2], [0.9]]))
+    >>> bool(abs(confidence - model.predict_proba([[0.2], [0.9]])).max() < 1e-12)
+    True
     """
 
     library: str

@@ -76,6 +76,15 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
 
     Raises InputError if anything but leaf values differs from the foreign model's ensemble, or a
     value cannot be held by the library; StateError if the new model predicts something else.
+
+    >>> from dataclasses import replace
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> model = GradientBoostingClassifier(init="zero").fit([[0.0], [1.0]], [0, 1])
+    >>> foreign = open(model)
+    >>> halved = replace(foreign.ensemble, value=foreign.ensemble.value / 2)
+    >>> marked = close(foreign, halved)
+    >>> bool(marked.decision_function([[0.0]]) * 2 == model.decision_function([[0.0]]))
+    True
     """
     check_edit(foreign, ensemble)
     model = foreign.adapter.close(foreign, ensemble)

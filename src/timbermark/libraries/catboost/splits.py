@@ -15,10 +15,10 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, NodeIndices, Reals
 from timbermark.libraries.catboost.flatbuffer import Record
 
-# The values of "NanValueTreatment": a missing value fails every split, or passes every split.
-AS_IS, AS_FALSE, AS_TRUE = 0, 1, 2
+# The value of "NanValueTreatment" where a missing value passes every split; else it fails them.
+_PASSES = 2
 # Passing a split of a category is 1, failing it is 0.
-BETWEEN = 0.5
+_BETWEEN = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ def list_splits(trees: Record, n_columns: int) -> Splits:
     n_others = len(derived_names(trees))
     return Splits(
         column=np.concatenate([column, np.arange(n_columns, n_columns + n_others, dtype=np.int32)]),
-        threshold=np.concatenate([numeric, np.full(n_others, BETWEEN)]),
+        threshold=np.concatenate([numeric, np.full(n_others, _BETWEEN)]),
         missing_left=np.concatenate(
             [_missing_left(trees, column, numeric), np.zeros(n_others, dtype=np.bool_)]
         ),
@@ -74,7 +74,7 @@ def _name(feature: Record) -> str:
 def _missing_left(trees: Record, column: AnyArray, border: Reals) -> Flags:
     """Return where missing values go: they count as infinite, of the sign of the treatment."""
     passing = {
-        each["FlatIndex"] for each in trees["FloatFeatures"] if each["NanValueTreatment"] == AS_TRUE
+        each["FlatIndex"] for each in trees["FloatFeatures"] if each["NanValueTreatment"] == _PASSES
     }
     passes: Flags = np.isin(column, np.array(sorted(passing), dtype=np.int64))
     return ~(passes & (border < np.inf))

@@ -39,6 +39,7 @@ class Steps:
     l2_of_node: Reals  # [N]
     rate: Reals
     bias: Reals
+    roots_follow: bool  # early versions print the start alone as the value of a root
 
     def statistics(self, ensemble: Ensemble) -> NodeStatistics:
         """Return what the leaves say of every node."""
@@ -71,7 +72,10 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     rate = np.repeat(steps.rate, np.diff(old.tree_start))
     moved = np.flatnonzero(((after.weight != before.weight) | (after.gain != before.gain))[inner])
     mean, gain = blocks.internal_value.copy(), blocks.split_gain.copy()
-    mean[moved] = _printed(mean[moved] + ((after.weight - before.weight) * rate)[inner][moved])
+    change = (after.weight - before.weight) * rate
+    if not steps.roots_follow:
+        change[old.tree_start[:-1]] = 0.0
+    mean[moved] = _printed(mean[moved] + change[inner][moved])
     shifted = shift_gains(gain[:n_splits], before.gain[inner], after.gain[inner])[moved]
     gain[moved] = _printed(np.clip(shifted, -_MOST_GAIN, _MOST_GAIN).astype(np.float32))
     return replace(blocks, leaf_value=value, internal_value=mean, split_gain=gain)
@@ -89,14 +93,17 @@ def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
     gain[inner] = blocks.split_gain[: int(inner.sum())]
     shrinkage = blocks.shrinkage[: e.n_trees]
     rate = np.where(shrinkage == 0, 1.0, shrinkage)
+    biased = (shrinkage == 1) | (np.arange(e.n_trees) < e.n_outputs)
+    roots = mean[e.tree_start[:-1][inner[e.tree_start[:-1]]]]
+    starts = e.n_outputs + 1  # how many different ones there can be, 0 among them
     steps = Steps(
         known["lambda_l1"],
         known["lambda_l2"],
         np.full(e.n_nodes, known["lambda_l2"]),
         rate,
         np.zeros(e.n_trees),
+        roots_follow=len(roots) <= starts or len(np.unique(roots)) > starts,
     )
-    biased = (shrinkage == 1) | (np.arange(e.n_trees) < e.n_outputs)
     steps = _fit_start(steps, e, biased, mean, gain, known["learning_rate"])
     if known["cat_l2"] > 0 and (e.category_set >= 0).any():
         damped = replace(steps, l2_of_node=_damped(e, steps.l2, known["cat_l2"], e.feature >= 0))
@@ -151,7 +158,7 @@ def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
     start. Each split is an equation for it, as exact as its printed numbers are. With l1 they do
     not add up; there the root tells, whose weight is 0 if training started from the average.
     """
-    if steps.l1 > 0:
+    if steps.l1 > 0 or not steps.roots_follow:
         return mean[e.tree_start[:-1]]
     inner = e.left >= 0
     splits = np.flatnonzero(inner)

@@ -134,6 +134,7 @@ def to_forest(known: Outline) -> Forest:
     if lost.any():
         tree = int(walk.tree[np.argmax(lost)])
         raise FileFormatError(f"Tree {tree} has a split of an unknown type.", _HINT)
+    node_set, offsets, values = _in_order(node_set, offsets, values)
     condition = field["split_conditions"]
     weights = np.nan_to_num(field["base_weights"], nan=0.0, posinf=0.0, neginf=0.0)
     hessian = np.nan_to_num(field["sum_hessian"], nan=0.0, posinf=0.0, neginf=0.0)
@@ -172,6 +173,19 @@ def to_forest(known: Outline) -> Forest:
     except InputError as error:
         raise FileFormatError(error.message, _HINT) from None
     return Forest(ensemble, weights, walk.order, start)
+
+
+def _in_order(
+    node_set: AnyArray, offsets: AnyArray, values: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return category sets in the order of the nodes that ask for them, without others."""
+    asked = node_set[node_set >= 0]
+    begin, size = offsets[asked], np.diff(offsets)[asked]
+    start = np.append(0, np.cumsum(size))
+    place = np.repeat(begin - start[:-1], size) + np.arange(start[-1])
+    numbered = np.full(len(node_set), -1, dtype=np.int64)
+    numbered[node_set >= 0] = np.arange(len(asked))
+    return numbered, start, values[place]
 
 
 def _check_trees(trees: list[Any], n_features: int) -> Offsets:
