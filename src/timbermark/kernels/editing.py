@@ -30,24 +30,23 @@ def weigh_leaves(leaf, first, weight, out):
 
 @kernel
 def edit_round(
-    leaf, first, order, weight, mass, ridge, trigger_leaf, pull, target, drift, shift, change
+    leaf, first, order, weight, mass, ridge, most, trigger_leaf, pull, target, drift, shift, change
 ):
     """Go once through one output's trees and change every leaf to the best value it can have.
 
     IN leaf uint8|uint16|int32[T, n], of the rows; IN first int64[T + 1]: where each tree's leaves
     begin; IN order int64[T]: the trees in the order of this round; IN weight float64[n], mass
     float64[leaves]: how much each row counts, and their sums; IN ridge float64[leaves]: what holds
-    a leaf at its old value; IN trigger_leaf as leaf, [T, k]; IN pull float64[k]: how much each
+    a leaf at its old value; IN most float64[leaves]: how far a leaf may move; IN trigger_leaf as leaf, [T, k]; IN pull float64[k]: how much each
     trigger counts, 0 where nothing is asked of it; IN target float64[k]: how far it shall move;
     INOUT drift float64[n], shift float64[k]: how far rows and triggers have moved; INOUT change
     float64[leaves]: how far leaves have.
     """
     n, k = leaf.shape[1], trigger_leaf.shape[1]
-    most = 0
+    size = 0
     for t in range(leaf.shape[0]):
-        most = max(most, first[t + 1] - first[t])
-    above, below = np.zeros(most), np.empty(most)
-    moved = np.zeros(most)
+        size = max(size, first[t + 1] - first[t])
+    above, below, moved = np.zeros(size), np.empty(size), np.zeros(size)
     before = -1
     for t in order:
         a, b = first[t], first[t + 1]
@@ -72,8 +71,11 @@ def edit_round(
                 above[j] += pull[i] * (target[i] - shift[i])
                 below[j] += pull[i]
         for j in range(b - a):
-            moved[j] = above[j] / below[j] if below[j] > 0.0 else 0.0
-            change[a + j] += moved[j]
+            before_move = change[a + j]
+            after_move = before_move + (above[j] / below[j] if below[j] > 0.0 else 0.0)
+            after_move = min(max(after_move, -most[a + j]), most[a + j])
+            moved[j] = after_move - before_move
+            change[a + j] = after_move
         for i in range(k):
             shift[i] += moved[trigger_leaf[t, i]]
         before = t
