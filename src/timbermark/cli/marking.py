@@ -16,6 +16,7 @@ from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
+    from timbermark.cli.tables import Table
     from timbermark.libraries.contract import ForeignModel
     from timbermark.marking.embedding import EmbedResult
     from timbermark.marking.planning import Plan
@@ -55,15 +56,15 @@ MaxDrift = Annotated[
 ]
 MaxAccuracyLoss = Annotated[
     str,
-    typer.Option(help="0.005 is half a point; off. Needs labels.", rich_help_panel=_LIMITS),
+    typer.Option(help="Share of accuracy, or off; needs labels.", rich_help_panel=_LIMITS),
 ]
 MaxAucLoss = Annotated[
-    str, typer.Option(help="Two classes, or off. Needs labels.", rich_help_panel=_LIMITS)
+    str, typer.Option(help="For two classes, or off; needs labels.", rich_help_panel=_LIMITS)
 ]
 Triggers = Annotated[
     Kind,
     typer.Option(
-        "--triggers", help="mixed of two rows each, or rows as they are.", rich_help_panel=_STRENGTH
+        "--triggers", help="mixed: each of two rows; rows: as they are.", rich_help_panel=_STRENGTH
     ),
 ]
 Count = Annotated[
@@ -117,7 +118,10 @@ def plan(
     show(str(found))
     show(_strength_line(found.strength, found.attempts))
     if found.matches_needed is not None:
-        show(f"{found.matches_needed} of the triggers must survive for 64 bits")
+        show(
+            f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
+            "bits from labels"
+        )
 
 
 @app.command()
@@ -241,17 +245,13 @@ def _read_rows(
     label: str | None,
 ) -> dict[str, Any]:
     """Return the tables as arguments of `timbermark.embed`."""
-    from timbermark.cli.tables import Table, read_labels, read_table
+    from timbermark.cli.tables import read_labels, read_table
 
-    def read(path: Path | None) -> Table | None:
-        if path is None:
-            return None
-        table = read_table(path, model.feature_names, label)
-        if model.feature_names is None:
-            _check_width(model, table)
-        return table
-
-    tables = [read(path) for path in (train, candidates, validation)]
+    names = model.feature_names
+    tables = [
+        None if path is None else read_table(path, names, label)
+        for path in (train, candidates, validation)
+    ]
     given = [table for table in tables if table is not None]
     bare = [table for table in given if table.labels is None]
     if label is not None and len(bare) == len(given):
@@ -260,6 +260,9 @@ def _read_rows(
         )
     if label is not None:
         tell(f"{t.path} has no column '{label}': its rows are used without labels." for t in bare)
+    if names is None:
+        for table in given:
+            _check_width(model, table)
 
     def pair(table: Table | None) -> tuple[Any, Any]:
         if table is None:
@@ -277,7 +280,7 @@ def _read_rows(
     }
 
 
-def _check_width(model: ForeignModel, table: Any) -> None:
+def _check_width(model: ForeignModel, table: Table) -> None:
     try:
         model.rows(table.X[:1])
     except InputError as error:

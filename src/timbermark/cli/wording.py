@@ -31,7 +31,7 @@ _PHRASES = (
     (r"ask for (\d+) or more", r"use --n-triggers \1 or more"),
     (r"ask for at most (\d+)", r"use --n-triggers \1 at most"),
     (r"ask for (fewer|more) triggers", r"ask for \1 triggers with --n-triggers"),
-    (r"or fewer triggers", "or ask for fewer triggers with --n-triggers"),
+    (r"\bor fewer triggers", "or ask for fewer triggers with --n-triggers"),
     (r"give more rows", "give more rows with --train or --candidates"),
     (r"with validation rows it", "with --validation it"),
     (r"or leave them out\.", "or leave --validation out."),
