@@ -102,6 +102,7 @@ def test_defaults_mark_a_model_that_verifies(house, tmp_path, capsys):
     assert facts["draws"] == 1
     assert facts["lead"] == facts["attempts"][-1]["lead"]
     assert {"changed", "drift", "accuracy"} == set(facts["attempts"][-1]["used"])
+    assert facts["not_judged"] == []
     assert facts["cost"]["measured_on"] == "validation"
     assert facts["out"] == str(tmp_path / "marked")
     mark = Mark.load(tmp_path / "mark")
@@ -123,6 +124,17 @@ def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
     assert f"{tmp_path / 'marked'}: the marked model" in shown.out
     assert "--validation" in shown.err
     assert "note:" not in shown.out
+
+
+def test_limits_that_had_no_labels_to_be_judged_by_are_named(house, capsys):
+    words = ["plan", str(house / "model"), "--train", str(house / "train.csv"), "--label", "digit"]
+    words += ["--max-changed", "off", "--max-drift", "off"]
+    assert main(words) == 0
+    assert "not judged: accuracy (needs labelled rows in --validation)" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_judged"] == ["accuracy"]
+    assert main([*words, "--max-accuracy-loss", "off"]) == 0
+    assert "not judged" not in capsys.readouterr().out
 
 
 def test_conclusive_is_0_and_none_is_1(house, marked, capsys):

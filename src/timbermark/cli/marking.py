@@ -18,9 +18,10 @@ from timbermark.errors import InputError
 if TYPE_CHECKING:
     from timbermark.cli.tables import Table
     from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import EmbedResult
     from timbermark.marking.planning import Plan
-    from timbermark.marking.rehearsing import Attempt, Strength
+    from timbermark.marking.rehearsing import Attempt
 
 
 class Kind(StrEnum):
@@ -56,10 +57,15 @@ MaxDrift = Annotated[
 ]
 MaxAccuracyLoss = Annotated[
     str,
-    typer.Option(help="Share of accuracy, or off; needs labels.", rich_help_panel=_LIMITS),
+    typer.Option(
+        help="Share of accuracy, or off; needs labelled --validation.", rich_help_panel=_LIMITS
+    ),
 ]
 MaxAucLoss = Annotated[
-    str, typer.Option(help="For two classes, or off; needs labels.", rich_help_panel=_LIMITS)
+    str,
+    typer.Option(
+        help="For two classes, or off; needs labelled --validation.", rich_help_panel=_LIMITS
+    ),
 ]
 Triggers = Annotated[
     Kind,
@@ -113,10 +119,10 @@ def plan(
     found = planning.plan(opened, **rows, **choices, verbose=1)
     tell(found.notes)
     if as_json:
-        show_json(_plan_facts(found))
+        show_json({**_plan_facts(found), "not_judged": _not_judged(found, choices["budget"])})
         return
     show(str(found))
-    show(_strength_line(found.strength, found.attempts))
+    show(_strength_line(found, choices["budget"]))
     if found.matches_needed is not None:
         show(
             f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
@@ -178,10 +184,17 @@ def embed(
     write_both(result, out, mark, protection, force)
     tell(result.notes)
     if as_json:
-        show_json({**_embed_facts(result), "out": str(out), "mark": str(mark)})
+        show_json(
+            {
+                **_embed_facts(result),
+                "not_judged": _not_judged(result, choices["budget"]),
+                "out": str(out),
+                "mark": str(mark),
+            }
+        )
         return
     show(str(result))
-    show(_strength_line(result.strength, result.attempts))
+    show(_strength_line(result, choices["budget"]))
     show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
 
 
@@ -299,12 +312,23 @@ def _number(text: str, kind: type[int] | type[float]) -> Any:
         return text
 
 
-def _strength_line(strength: Strength, attempts: Sequence[Attempt]) -> str:
-    used = ", ".join(f"{name} {share:.0%}" for name, share in attempts[-1].use.items())
-    return (
-        f"strength: {strength.k} triggers, {strength.q} labels each, lead {strength.lead:g}"
-        f"{'; used of the limits: ' + used if used else ''}"
-    )
+def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
+    strength = made.strength
+    used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
+    skipped = _not_judged(made, budget)
+    line = f"strength: {strength.k} triggers, {strength.q} labels each, lead {strength.lead:g}"
+    if used:
+        line += f"\nused of the limits: {', '.join(used)}"
+    if skipped:
+        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows in --validation)"
+    return line
+
+
+def _not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
+    """Return the limits that are set but had no labels to be judged by."""
+    names = ["accuracy", "auc"] if len(made.cost.classes) == 2 else ["accuracy"]
+    used = made.attempts[-1].use
+    return [name for name in names if getattr(budget, name) is not None and name not in used]
 
 
 def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
