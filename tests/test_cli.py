@@ -1,4 +1,8 @@
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -6,10 +10,20 @@ import timbermark
 from timbermark.cli import main
 from timbermark.errors import InputError
 
+# A process of its own imports the same timbermark as this one.
+HERE = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
+
 
 def test_version_goes_to_stdout(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"timbermark {timbermark.__version__}\n"
+
+
+def test_help_names_the_exit_codes(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("conclusive", "indicative", "bad input", "unexpected"):
+        assert word in shown
 
 
 def test_unknown_command_is_bad_input(capsys):
@@ -42,13 +56,38 @@ def test_file_that_cannot_be_opened_is_bad_input(failing, capsys):
     assert "model.bin: No such file or directory." in capsys.readouterr().err
 
 
-def test_bugs_keep_their_traceback(failing):
+def test_full_disk_is_bad_input_without_a_file_name(failing, capsys):
+    failing(OSError(28, "No space left on device"))
+    assert main([]) == 2
+    assert "No space left on device." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("a\nbug"), OSError("odd"), KeyError("k")])
+def test_bugs_end_in_one_sentence_that_asks_for_a_report(failing, capsys, monkeypatch, error):
+    monkeypatch.delenv("TIMBERMARK_DEBUG", raising=False)
+    failing(error)
+    assert main([]) == 4
+    said = capsys.readouterr().err
+    assert "please report it" in said
+    assert type(error).__name__ in said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) == 2
+
+
+def test_debug_variable_shows_the_traceback(failing, capsys, monkeypatch):
+    monkeypatch.setenv("TIMBERMARK_DEBUG", "1")
     failing(ZeroDivisionError("a bug"))
-    with pytest.raises(ZeroDivisionError):
-        main([])
+    assert main([]) == 4
+    assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (None, 0), ("text", 1)])
+def test_too_little_memory_is_said_in_a_sentence(failing, capsys):
+    failing(MemoryError())
+    assert main([]) == 4
+    assert "not enough memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (3, 3), (None, 0), ("text", 1)])
 def test_exit_codes_pass_through(failing, code, expected):
     failing(SystemExit(code))
     assert main([]) == expected
@@ -58,19 +97,17 @@ def test_demo_marks_verifies_and_leaves_its_files(tmp_path, capsys, monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--out", "here"]) == 0
     shown = capsys.readouterr()
-    assert "45 of 45" in shown.out
-    assert shown.out.count("marked (public)") >= 1
-    assert shown.out.count("not marked") == 2
-    assert "training on 900 rows" in shown.err
+    assert shown.out.count("conclusive") >= 1
+    assert shown.out.count("none") == 2
+    assert "training on 1100 rows" in shown.err
     for suspect, code in (("marked", 0), ("model", 1), ("innocent", 1)):
         assert main(["verify", f"here/{suspect}.timber", "here/digits.mark"]) == code
     capsys.readouterr()
     assert main(["inspect", "here/marked.timber", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["trees"] == 2000
+    assert facts["kind"] == "model"
+    assert facts["library"] == "timbermark"
     assert facts["classes"] == list(range(10))
-    assert main(["inspect", "here/model.timber"]) == 0
-    assert "softmax" in capsys.readouterr().out
 
 
 def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
@@ -79,6 +116,65 @@ def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
     assert "Hint:" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "absent")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_inspect_shows_a_key_without_its_secret(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("TIMBERMARK_PASSPHRASE", raising=False)
+    path = tmp_path / "owner.key"
+    assert main(["keygen", str(path)]) == 0
+    fingerprint = capsys.readouterr().out.split()[-1]
+    assert main(["inspect", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert fingerprint in shown
+    assert timbermark.OwnerKey.load(path).secret.hex() not in shown
+    assert "encrypted    no" in shown
+
+
+def test_inspect_says_that_a_key_is_encrypted(tmp_path, capsys, monkeypatch):
+    path = str(tmp_path / "owner.key")
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "timber")
+    assert main(["keygen", path, "--passphrase"]) == 0
+    fingerprint = capsys.readouterr().out.split()[-1]
+    assert main(["inspect", path, "--json"]) == 0
+    known = json.loads(capsys.readouterr().out)
+    assert (known["encrypted"], known["fingerprint"]) == (True, fingerprint)
+    monkeypatch.delenv("TIMBERMARK_PASSPHRASE")
+    assert main(["inspect", path, "--json"]) == 0
+    locked = json.loads(capsys.readouterr().out)
+    assert locked["encrypted"]
+    assert "fingerprint" not in locked
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "tinder")
+    assert main(["inspect", path]) == 2
+
+
+def test_keygen_keeps_an_existing_key_and_speaks_of_force(tmp_path, capsys):
+    path = tmp_path / "owner.key"
+    assert main(["keygen", str(path)]) == 0
+    before = path.read_bytes()
+    assert main(["keygen", str(path)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_an_empty_passphrase_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "")
+    assert main(["keygen", str(tmp_path / "key"), "--passphrase"]) == 2
+    assert "empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path):
+    key = str(tmp_path / "key")
+    assert main(["keygen", key]) == 0
+    code = (
+        "import os, sys; from timbermark.cli import main; "
+        "read, write = os.pipe(); os.close(read); os.dup2(write, 1); "
+        f"sys.exit(main(['inspect', {key!r}]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=HERE
+    )
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_warmup_says_that_kernels_are_ready(capsys):

@@ -1,11 +1,31 @@
 import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.utils import shuffle
 
-from timbermark import TimberClassifier
+import timbermark
+from timbermark import Mark, OwnerKey, TimberClassifier
 from timbermark.cli import main
+from timbermark.cli.printing import show_json
+from timbermark.cli.wording import use_flags
+from timbermark.errors import InputError
+from timbermark.marking.budget import Budget
+from timbermark.marking.embedding import check_choices
+from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, over_budget
+
+NO_LIMITS = [
+    word
+    for flag in ("--max-changed", "--max-drift", "--max-accuracy-loss", "--max-auc-loss")
+    for word in (flag, "off")
+]
+SECRETS = ("secret", "triggers_rows", "symbols", "reference", "alphabets")
 
 
 def write_csv(path, X, y, names):
@@ -20,151 +40,467 @@ def write_csv(path, X, y, names):
 def house(tmp_path_factory):
     """A model, its tables and a key, as a user has them."""
     place = tmp_path_factory.mktemp("house")
-    X, y = load_digits(return_X_y=True)
+    X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
     names = [f"p{i}" for i in range(64)]
     model = TimberClassifier(max_iter=40, random_state=0).fit(X[:1100], y[:1100])
     model.save(place / "model")
-    model.save_state(place / "state")
-    TimberClassifier(max_iter=40, random_state=1).fit(X[:1100], y[:1100]).save(place / "innocent")
     write_csv(place / "train.csv", X[:1100], y[:1100], names)
-    write_csv(place / "more.csv", X[1100:1450], y[1100:1450], names)
-    write_csv(place / "test.csv", X[1450:], y[1450:], names)
-    assert main(["keygen", str(place / "key")]) == 0
+    write_csv(place / "test.csv", X[1100:], y[1100:], names)
+    write_csv(place / "few.csv", X[:30], y[:30], names)
+    OwnerKey.generate().save(place / "key")
     return place
 
 
-def embed(house, out, *more):
-    return main(
-        ["embed", str(house / "model"), "--label", "digit", "--key", str(house / "key"),
-         "--out", str(out / "marked"), "--mark", str(out / "mark"), "--owner", "Ann",
-         "--candidates", str(house / "more.csv"), "--validation", str(house / "test.csv"),
-         "--triggers", "40", "--max-accuracy-loss", "0.05", *more]
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def marked(house, tmp_path_factory):
+    """The folder of a strong mark, made once."""
+    place = tmp_path_factory.mktemp("marked")
+    assert main([*arguments(house, place), *NO_LIMITS]) == 0
+    return place
 
 
-def test_embed_then_verify(house, tmp_path, capsys):
-    assert embed(house, tmp_path, "--state", str(house / "state")) == 0
-    assert "80 bits embedded in 40 triggers, evidence 2^-80" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]) == 0
-    assert "marked: 40 of 40 symbols match" in capsys.readouterr().out
-    for suspect in ("model", "innocent"):
-        assert main(["verify", str(house / suspect), str(tmp_path / "mark"), "--json"]) == 1
-        assert json.loads(capsys.readouterr().out)["level"] == "none"
-    assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark"), "--table"]) == 0
-    assert capsys.readouterr().out.count(" match") == 41
+@pytest.fixture
+def no_work(monkeypatch):
+    """Fail if the long work begins."""
+
+    def reached(*_, **__):
+        raise AssertionError("the long work began")
+
+    monkeypatch.setattr("timbermark.marking.embedding.embed", reached)
+    monkeypatch.setattr("timbermark.marking.planning.plan", reached)
 
 
-def test_state_is_rebuilt_from_training_rows(house, tmp_path, capsys):
-    assert embed(house, tmp_path, "--train", str(house / "train.csv"), "--json") == 0
-    assert json.loads(capsys.readouterr().out)["n_triggers"] == 40
+def arguments(house, out):
+    return [
+        "embed", str(house / "model"), "--key", str(house / "key"), "--owner", "Ann Ltd",
+        "--out", str(out / "marked"), "--mark", str(out / "mark"),
+        "--train", str(house / "train.csv"), "--label", "digit",
+    ]  # fmt: skip
 
 
-def test_existing_files_are_kept(house, tmp_path, capsys):
-    (tmp_path / "marked").write_text("mine")
-    assert embed(house, tmp_path, "--state", str(house / "state")) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert (tmp_path / "marked").read_text() == "mine"
-    assert not (tmp_path / "mark").exists()
+def replaced(words, **values):
+    """Return arguments with the values of some flags replaced."""
+    words = list(words)
+    for name, value in values.items():
+        words[words.index("--" + name) + 1] = str(value)
+    return words
 
 
-def test_plan_writes_nothing(house, tmp_path, capsys):
-    arguments = ["plan", str(house / "model"), "--label", "digit", "--state", str(house / "state")]
-    arguments += ["--candidates", str(house / "more.csv")]
-    before = sorted(p.name for p in house.iterdir())
-    assert main([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["level"] == "public"
-    assert main(arguments) == 0
-    assert "triggers out of" in capsys.readouterr().out
-    assert sorted(p.name for p in house.iterdir()) == before
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
-def test_passphrases(house, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "timber")
-    assert embed(house, tmp_path, "--state", str(house / "state"), "--passphrase") == 0
-    verify = ["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]
-    assert main(verify) == 0
-    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "tinder")
-    assert main(verify) == 2
-    monkeypatch.delenv("TIMBERMARK_PASSPHRASE")
-    assert main(verify) == 2
-    assert "passphrase" in capsys.readouterr().err
+def test_defaults_mark_a_model_that_verifies(house, tmp_path, capsys):
+    """Run what users run, and verify by the evidence that `embed` promises: labels."""
+    words = [*arguments(house, tmp_path), "--validation", str(house / "test.csv"), "--json"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    facts = json.loads(shown.out, parse_constant=pytest.fail)
+    assert facts["bits"] >= 64
+    assert facts["set"] <= facts["triggers"]
+    assert facts["alphabet"] == 4
+    assert facts["draws"] == 1
+    assert facts["lead"] == facts["attempts"][-1]["lead"]
+    assert {"changed", "drift", "accuracy"} == set(facts["attempts"][-1]["used"])
+    assert facts["not_judged"] == []
+    assert facts["cost"]["measured_on"] == "validation"
+    assert facts["out"] == str(tmp_path / "marked")
+    mark = Mark.load(tmp_path / "mark")
+    assert facts["mark_id"] == mark.mark_id.hex()
+    assert mark.owner == "Ann Ltd"
+    assert mark.secret.hex() not in shown.out
+    assert not set(SECRETS) & set(facts)
+    assert left(tmp_path) == ["mark", "marked"]
+    suspect = [str(tmp_path / "marked"), str(tmp_path / "mark")]
+    assert main(["verify", *suspect, "--answers", "labels"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--label", "nothing"], "no column 'nothing'"),
-        (["--triggers", "5000"], "more than 5 %"),
-        (["--triggers", "some"], "n_triggers='some'"),
-        (["--alphabet", "3"], "alphabet=3"),
-        (["--strategy", "clever"], "strategy='clever'"),
-        (["--selection", "best"], "selection='best'"),
-        (["--max-accuracy-loss", "-1"], "max_accuracy_loss=-1"),
-        (["--candidates", "absent.csv"], "No such file"),
-    ],
-)
-def test_bad_input_makes_nothing(house, tmp_path, capsys, more, message):
-    assert embed(house, tmp_path, "--state", str(house / "state"), *more) == 2
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
+    assert main([*arguments(house, tmp_path), *NO_LIMITS]) == 0
+    shown = capsys.readouterr()
+    assert "bits of evidence" in shown.out
+    assert "labels changed" in shown.out
+    assert "strength: 128 triggers, 4 labels each, lead 3" in shown.out
+    assert f"{tmp_path / 'marked'}: the marked model" in shown.out
+    assert "--validation" in shown.err
+    assert "note:" not in shown.out
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no rows"),
-        ("a,digit\n", "no rows"),
-        ("a,a,digit\n1,2,3\n", "twice"),
-        ("a,digit\n1\n", "1 cells in line 2"),
-        ("a,digit\nx,3\n", "not numeric"),
-        ("a,digit\n1,\n", "empty cells"),
-        ("a,digit\n1,3\n", "1 features"),
-        ("digit\n1\n", "no feature columns"),
-    ],
-)
-def test_bad_tables(house, tmp_path, capsys, text, message):
-    (tmp_path / "bad.csv").write_text(text)
-    arguments = ["plan", str(house / "model"), "--label", "digit", "--state", str(house / "state")]
-    assert main([*arguments, "--candidates", str(tmp_path / "bad.csv")]) == 2
-    assert message in capsys.readouterr().err
+def test_limits_that_had_no_labels_to_be_judged_by_are_named(house, capsys):
+    words = ["plan", str(house / "model"), "--train", str(house / "train.csv"), "--label", "digit"]
+    words += ["--max-changed", "off", "--max-drift", "off"]
+    assert main(words) == 0
+    assert "not judged: accuracy (needs labelled rows in --validation)" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_judged"] == ["accuracy"]
+    assert main([*words, "--max-accuracy-loss", "off"]) == 0
+    assert "not judged" not in capsys.readouterr().out
 
 
-def test_a_mark_of_one_model_says_nothing_of_another(house, tmp_path, capsys):
-    assert embed(house, tmp_path, "--state", str(house / "state")) == 0
+def test_conclusive_is_0_and_none_is_1(house, marked, capsys):
+    assert main(["verify", str(marked / "marked"), str(marked / "mark")]) == 0
+    shown = capsys.readouterr().out
+    assert "conclusive" in shown
+    assert "Ann Ltd" in shown
+    assert main(["verify", str(house / "model"), str(marked / "mark"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["level"] == "none"
+
+
+def test_indicative_is_3_and_weak_marks_are_made_only_when_asked_for(house, tmp_path, capsys):
+    words = [*arguments(house, tmp_path), *NO_LIMITS, "--n-triggers", "24", "--alphabet", "4"]
+    assert main(words) == 2
+    assert "--weak" in capsys.readouterr().err
+    assert main([*words, "--weak"]) == 0
+    assert "convince you, but nobody else" in capsys.readouterr().err
+    suspect = [str(tmp_path / "marked"), str(tmp_path / "mark")]
+    assert main(["verify", *suspect, "--answers", "labels"]) == 3
+    assert "indicative" in capsys.readouterr().out
+
+
+def test_table_shows_every_trigger_and_keeps_json_valid(marked, capsys):
+    words = ["verify", str(marked / "marked"), str(marked / "mark"), "--table"]
+    assert main(words) == 0
+    assert len(re.findall(r"wanted .* match$", capsys.readouterr().out, re.M)) == 128
+    assert main([*words, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["table"]) == 128
+
+
+@pytest.mark.parametrize("absent", [0, 1])
+def test_absent_suspect_or_mark_is_bad_input(house, marked, capsys, absent):
+    files = [str(marked / "marked"), str(marked / "mark")]
+    files[absent] = str(house / "absent")
+    assert main(["verify", *files]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_mark_with_a_flipped_bit_is_bad_input(marked, tmp_path, capsys):
     rng = np.random.default_rng(0)
-    whole = (tmp_path / "mark").read_bytes()
+    whole = (marked / "mark").read_bytes()
     for place in rng.integers(0, len(whole), 20):
         changed = bytearray(whole)
         changed[place] ^= 1 << int(rng.integers(8))
         (tmp_path / "changed").write_bytes(changed)
         (tmp_path / "changed").chmod(0o600)
-        assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "changed")]) == 2
+        assert main(["verify", str(marked / "marked"), str(tmp_path / "changed")]) == 2
     assert "Hint:" in capsys.readouterr().err
 
 
-def test_parquet_tables(house, tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    pandas = pytest.importorskip("pandas")
-    for name in ("more", "test"):
-        table = pandas.read_csv(house / f"{name}.csv")
-        table.to_parquet(tmp_path / f"{name}.parquet")
-    code = embed(
-        house, tmp_path, "--state", str(house / "state"), "--candidates",
-        str(tmp_path / "more.parquet"), "--validation", str(tmp_path / "test.parquet"),
-    )  # fmt: skip
-    assert code == 0
+def test_verify_of_a_timbermark_file_needs_neither_numba_nor_scikit_learn(marked):
+    code = (
+        "import sys; from timbermark.cli import main; "
+        f"assert main(['verify', {str(marked / 'marked')!r}, {str(marked / 'mark')!r}]) == 0; "
+        "print(sorted({'numba', 'sklearn', 'pandas'} & set(sys.modules)))"
+    )
+    here = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=here
+    )
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_inspect_shows_a_mark_without_its_secrets(house, marked, capsys):
+    mark = Mark.load(marked / "mark")
+    assert main(["inspect", str(marked / "mark"), "--json"]) == 0
+    shown = capsys.readouterr().out
+    facts = json.loads(shown, parse_constant=pytest.fail)
+    assert (facts["kind"], facts["encrypted"], facts["owner"]) == ("mark", False, "Ann Ltd")
+    assert (facts["triggers"], facts["alphabet"], facts["bits"]) == (128, 4, 256.0)
+    assert (facts["draws"], facts["protocol"]) == (1, 2)
+    assert facts["model_library"] == "timbermark"
+    assert mark.secret.hex() not in shown
+    assert not set(SECRETS) & set(facts)
+    assert main(["inspect", str(house / "model"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["digest"] == facts["model_digest"]
+
+
+def test_plan_shows_the_rehearsal_and_writes_nothing(house, capsys):
+    words = ["plan", str(house / "model"), "--candidates", str(house / "train.csv")]
+    words += ["--label", "digit"]
+    before = left(house)
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["bits"] >= 64
+    assert facts["cost"]["measured_on"] == "candidates"
+    assert facts["cost"]["before"]["accuracy"] > 0.9
+    assert main(words) == 0
+    assert "must survive" in capsys.readouterr().out
+    assert left(house) == before
+
+
+def test_a_label_that_one_table_lacks_is_a_note_and_that_all_lack_is_refused(
+    house, tmp_path, capsys
+):
+    rows = (house / "train.csv").read_text().splitlines()
+    (tmp_path / "bare.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows))
+    words = ["plan", str(house / "model"), "--train", str(tmp_path / "bare.csv")]
+    words += ["--label", "digit", *NO_LIMITS, "--json"]
+    assert main(words) == 2
+    assert "no column 'digit'" in capsys.readouterr().err
+    assert main([*words, "--validation", str(house / "test.csv")]) == 0
+    shown = capsys.readouterr()
+    assert "used without labels" in shown.err
+    assert json.loads(shown.out)["cost"]["before"]["accuracy"] > 0.9
+
+
+def test_without_a_label_a_model_without_names_refuses_a_column_too_many(house, capsys, no_work):
+    assert main(["plan", str(house / "model"), "--train", str(house / "train.csv")]) == 2
+    said = capsys.readouterr().err
+    assert "65" in said
+    assert "--label" in said
+
+
+def test_json_has_null_for_what_is_no_number(capsys):
+    show_json({"used": {"drift": float("inf")}, "all": (np.float64("nan"), np.int64(3), True)})
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert shown == {"used": {"drift": None}, "all": [None, 3, True]}
+
+
+def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
+    words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", "0"]
+    assert main([*words, "--json"]) == 2
+    assert "--max-drift" in capsys.readouterr().err
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--n-triggers", "8"], "use --n-triggers 72 or more, or allow a weak mark with --weak"),
+        (["--n-triggers", "some"], "--n-triggers some must be auto or a whole number"),
+        (["--alphabet", "3"], "--alphabet 3 must be auto, 2 or 4"),
+        (["--lead", "far"], "--lead far must be auto or a number"),
+        (["--lead", "nan"], "--lead nan must be auto or a number"),
+        (["--max-changed", "2"], "--max-changed 2.0 must be off or a number"),
+        (["--max-drift", "none"], "--max-drift none must be off or a number"),
+        (["--max-accuracy-loss", "-1"], "--max-accuracy-loss -1.0 must be off"),
+        (["--max-auc-loss", "nan"], "--max-auc-loss nan must be off"),
+        (["--triggers", "clever"], "clever"),
+        (["--seed", "-1"], "--seed"),
+        (["--owner", " "], "--owner"),
+        (["--owner", "A\nnn"], "--owner"),
+        (["--label", "nothing"], "no column 'nothing'"),
+        (["--train", "absent.csv"], "No such file"),
+        (["--candidates", "absent.csv"], "No such file"),
+        (["--key", "absent.key"], "No such file"),
+        (["--state", "x"], "--state"),
+        (["--strategy", "auto"], "--strategy"),
+    ],
+)
+def test_bad_choices_are_refused_before_the_long_work(
+    house, tmp_path, capsys, no_work, more, message
+):
+    assert main([*arguments(house, tmp_path), *more]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert left(tmp_path) == []
+
+
+def test_neither_train_nor_candidates_is_refused(house, capsys, no_work):
+    assert main(["plan", str(house / "model")]) == 2
+    said = capsys.readouterr().err
+    assert "--train" in said
+    assert "--candidates" in said
+
+
+@pytest.mark.parametrize("flag", ["--owner", "--key", "--out", "--mark"])
+def test_embed_needs_owner_key_and_outputs(house, tmp_path, capsys, no_work, flag):
+    words = arguments(house, tmp_path)
+    place = words.index(flag)
+    assert main(words[:place] + words[place + 2 :]) == 2
+    assert flag in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["marked", "mark"])
+def test_existing_files_are_kept_without_force(house, tmp_path, capsys, no_work, name):
+    (tmp_path / name).write_text("mine")
+    assert main(arguments(house, tmp_path)) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "mine"
+    assert left(tmp_path) == [name]
+
+
+def test_force_overwrites_both(house, tmp_path):
+    (tmp_path / "marked").write_text("old")
+    (tmp_path / "mark").write_text("old")
+    assert main([*arguments(house, tmp_path), *NO_LIMITS, "--force"]) == 0
     assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]) == 0
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
-    code = embed(
-        house, tmp_path, "--state", str(house / "state"), "--force", "--candidates",
-        str(tmp_path / "broken.parquet"),
-    )  # fmt: skip
-    assert code == 2
-    assert "broken.parquet" in capsys.readouterr().err
 
 
-def test_a_model_that_cannot_be_written_leaves_no_mark(house, tmp_path, capsys):
-    (tmp_path / "marked").mkdir()
-    assert embed(house, tmp_path, "--state", str(house / "state"), "--force") == 2
-    assert not (tmp_path / "mark").exists()
-    assert "is a folder" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("out", "{out}/no/model", "does not exist"),
+        ("mark", "{out}/no/mark", "does not exist"),
+        ("out", "{out}", "is a folder"),
+        ("out", "{out}/../{name}/mark", "--out and --mark are the same file"),
+        ("out", "{out}/link", "--out and --mark are the same file"),
+        ("out", "{house}/model", "MODEL and --out are the same file"),
+        ("mark", "{house}/model", "MODEL and --mark are the same file"),
+        ("mark", "{house}/key", "--key and --mark are the same file"),
+        ("out", "{house}/train.csv", "--train and --out are the same file"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused_even_with_force(
+    house, tmp_path, capsys, no_work, flag, value, message
+):
+    (tmp_path / "link").symlink_to(tmp_path / "mark")
+    value = value.format(out=tmp_path, name=tmp_path.name, house=house)
+    words = replaced(arguments(house, tmp_path), **{flag: value})
+    before = {path: path.read_bytes() for path in house.iterdir()}
+    assert main([*words, "--force"]) == 2
+    assert message in capsys.readouterr().err
+    assert left(tmp_path) == ["link"]
+    assert {path: path.read_bytes() for path in house.iterdir()} == before
+
+
+def test_an_empty_passphrase_is_refused_before_the_long_work(
+    house, tmp_path, capsys, no_work, monkeypatch
+):
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "")
+    assert main([*arguments(house, tmp_path), "--passphrase"]) == 2
+    assert "passphrase is empty" in capsys.readouterr().err
+
+
+def test_passphrases_protect_the_mark(house, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "timber")
+    assert main([*arguments(house, tmp_path), *NO_LIMITS, "--passphrase"]) == 0
+    verify = ["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]
+    assert main(verify) == 0
+    assert main(["inspect", str(tmp_path / "mark")]) == 0
+    assert "Ann Ltd" in capsys.readouterr().out
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "tinder")
+    assert main(verify) == 2
+    monkeypatch.delenv("TIMBERMARK_PASSPHRASE")
+    capsys.readouterr()
+    assert main(verify) == 2
+    assert "set TIMBERMARK_PASSPHRASE" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "mark"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["encrypted"]
+    assert "owner" not in facts
+
+
+def fail_to_save(*_, **__):
+    raise InputError("The disk is gone.")
+
+
+def test_a_model_that_cannot_be_written_takes_its_mark_back(house, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("timbermark.marking.models.save", fail_to_save)
+    words = [*arguments(house, tmp_path), *NO_LIMITS]
+    assert main(words) == 2
+    assert left(tmp_path) == []
+    (tmp_path / "mark").write_text("the mark before")
+    assert main([*words, "--force"]) == 2
+    assert (tmp_path / "mark").read_text() == "the mark before"
+    assert left(tmp_path) == ["mark"]
+
+
+def test_a_bug_while_marking_leaves_nothing(house, tmp_path, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("timbermark.marking.embedding.embed", fail)
+    assert main(arguments(house, tmp_path)) == 4
+    assert "please report" in capsys.readouterr().err
+    assert left(tmp_path) == []
+
+
+def python_errors():
+    """Errors that the Python side raises, as it words them."""
+    attempt = Attempt(Strength(72, 2, 0.35), 70, {"changed": 3.0, "drift": 1.5}, 12)
+    yield over_budget([attempt], Budget())
+    yield over_budget([Attempt(Strength(72, 2, 0.35), 50, {"drift": 0.5}, 12)], Budget())
+    yield over_budget([], Budget())
+    for call in (
+        lambda: check_choices(None, "mixed", 8, "auto", False),
+        lambda: list_strengths(3, "auto", 4, "auto"),
+        lambda: list_strengths(3, 0, "auto", "auto"),
+        lambda: list_strengths(3, "auto", "auto", 21.5),
+        lambda: Budget(auc=7),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        yield caught.value
+
+
+def test_no_error_of_marking_keeps_the_words_of_python():
+    for error in python_errors():
+        message, hint = use_flags(error.message, error.hint)
+        said = f"{message} {hint}"
+        assert not re.search(r"\w=\S|None|'auto'|budget|for it", said), said
+        assert "--" in said
+        assert use_flags(message, hint)[0] == message
+
+
+def test_a_limit_that_is_too_tight_is_named_by_its_flag():
+    error = next(python_errors())
+    message, hint = use_flags(error.message, error.hint)
+    assert message == "The weakest mark would use 3.0 times --max-changed 0.01."
+    assert hint.startswith("allow --max-changed 0.033, ask for fewer triggers with --n-triggers,")
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """Two-class models of other libraries, and a table with columns that they do not use."""
+    pytest.importorskip("pandas")
+    place = tmp_path_factory.mktemp("clinic")
+    data = load_breast_cancer(as_frame=True)
+    table = data.data.assign(sick=data.target.astype(bool), patient="joe")
+    table.to_csv(place / "rows.csv.gz")
+    OwnerKey.generate().save(place / "key")
+    return place, data
+
+
+def mark_clinic(place, out, model, name):
+    return [
+        "embed", str(model), "--key", str(place / "key"), "--owner", "Ann Ltd",
+        "--out", str(out / name), "--mark", str(out / "mark"),
+        "--train", str(place / "rows.csv.gz"), "--label", "sick", *NO_LIMITS,
+    ]  # fmt: skip
+
+
+def test_xgboost_files_with_text_columns_beside_and_true_false_labels(clinic, tmp_path, capsys):
+    xgboost = pytest.importorskip("xgboost")
+    place, data = clinic
+    model = xgboost.XGBClassifier(n_estimators=40, n_jobs=1).fit(data.data, data.target)
+    model.save_model(place / "model.json")
+    assert main(mark_clinic(place, tmp_path, place / "model.json", "marked.txt")) == 2
+    assert ".json or .ubj" in capsys.readouterr().err
+    assert left(tmp_path) == []
+    words = mark_clinic(place, tmp_path, place / "model.json", "marked.ubj")
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["cost"]["before"]["accuracy"] > 0.95
+    assert main(["verify", str(tmp_path / "marked.ubj"), str(tmp_path / "mark")]) == 0
+    assert main(["verify", str(place / "model.json"), str(tmp_path / "mark")]) == 1
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "marked.ubj"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["library"] == "XGBoost"
+
+
+def test_lightgbm_files_whose_names_lost_their_blanks(clinic, tmp_path, capsys):
+    lightgbm = pytest.importorskip("lightgbm")
+    place, data = clinic
+    model = lightgbm.LGBMClassifier(n_estimators=40, n_jobs=1, verbose=-1)
+    model.fit(data.data, data.target).booster_.save_model(place / "model.txt")
+    assert main(mark_clinic(place, tmp_path, place / "model.txt", "marked.json")) == 2
+    assert "LightGBM has no .json files" in capsys.readouterr().err
+    assert main(mark_clinic(place, tmp_path, place / "model.txt", "marked.txt")) == 0
+    assert "AUC" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "marked.txt"), str(tmp_path / "mark")]) == 0
+    assert main(["inspect", str(place / "model.txt")]) == 0
+    assert "LightGBM" in capsys.readouterr().out
+
+
+def test_a_text_column_that_the_model_uses_is_refused_with_a_hint(
+    clinic, tmp_path, capsys, no_work
+):
+    xgboost = pytest.importorskip("xgboost")
+    _, data = clinic
+    model = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(data.data, data.target)
+    model.save_model(tmp_path / "model.json")
+    data.data.assign(**{"mean area": "large"}).to_csv(tmp_path / "rows.csv")
+    words = ["plan", str(tmp_path / "model.json"), "--train", str(tmp_path / "rows.csv")]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "'mean area'" in said
+    assert "Hint: give the codes" in said

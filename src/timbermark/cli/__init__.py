@@ -1,42 +1,70 @@
 """The command line: commands, the one error handler, the exit codes.
 
-Exit 0 means yes, 1 means no (not marked), 2 means bad input. Results go to stdout; notes, progress
-and errors go to stderr.
+Results go to stdout; notes, progress and errors go to stderr. `EXIT_CODES` is what scripts rely on.
 """
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from timbermark.errors import TimbermarkError
 
 __all__ = ["main"]
 
-BAD_INPUT = 2
+DONE, NONE, BAD_INPUT, INDICATIVE, UNEXPECTED = 0, 1, 2, 3, 4
+EXIT_CODES = (
+    "Exit codes: 0 done, for verify: conclusive; 3 verify: indicative; 1 verify: none; "
+    "2 bad input; 4 anything unexpected; 130 interrupted."
+)
+DEBUG = "TIMBERMARK_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line on ``argv`` (default: the process's own) and return the exit code.
 
-    This is the only place where an error becomes a message: a `TimbermarkError` prints its
-    sentence and its hint on stderr and gives exit code 2, and so does a file that cannot be opened.
-    Anything else is a bug and keeps its traceback.
+    This is the only place where an error becomes a message. A `TimbermarkError` prints its
+    sentence and its hint, in the words of the command line, on stderr and gives exit code 2; so
+    does a file that the system refuses. Anything else is a bug and gives exit code 4. Its traceback
+    is printed only if the environment variable TIMBERMARK_DEBUG is 1.
     """
     from timbermark.cli.app import app
+    from timbermark.cli.wording import use_flags
 
     try:
         app(args=argv, prog_name="timbermark")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except TimbermarkError as error:
-        _complain(error.message, error.hint)
+        return _refuse(BAD_INPUT, *use_flags(error.message, error.hint))
     except OSError as error:
-        if error.filename is None:
-            raise
-        _complain(f"{error.filename}: {error.strerror}.", "check the path and its permissions.")
-    return BAD_INPUT
+        if error.strerror is None:
+            return _report_bug(error)
+        what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        return _refuse(BAD_INPUT, f"{what}.", "check the path, its permissions and the disk.")
+    except MemoryError:
+        return _refuse(
+            UNEXPECTED, "There is not enough memory.", "end other programs, or give fewer rows."
+        )
+    except Exception as error:
+        return _report_bug(error)
+    return DONE
 
 
-def _complain(message: str, hint: str) -> None:
+def _refuse(code: int, message: str, hint: str) -> int:
     print(f"timbermark: {message}", file=sys.stderr)
     if hint:
         print(f"Hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _report_bug(error: Exception) -> int:
+    if os.environ.get(DEBUG) == "1":
+        traceback.print_exception(error)
+    said = " ".join(str(error).split())[:300]
+    return _refuse(
+        UNEXPECTED,
+        f"Something unexpected happened ({type(error).__name__}: {said}); this is a bug, please "
+        "report it.",
+        f"{DEBUG}=1 shows the traceback that a report needs.",
+    )

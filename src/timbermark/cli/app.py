@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 import timbermark
+from timbermark.cli import EXIT_CODES
 
 app = typer.Typer(
-    help="Mark gradient-boosted models, prove they are yours, see what it costs.",
+    help="Mark gradient-boosted models, prove they are yours, see what it costs.\n\n" + EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     # Tracebacks are for bugs, and a plain one is what a bug report needs.

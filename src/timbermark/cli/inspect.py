@@ -1,74 +1,113 @@
-"""`timbermark inspect`: what a file is."""
+"""`timbermark inspect`: what a file is, without its secrets."""
 
-import json
+from __future__ import annotations
+
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.printing import show_facts, show_json
+from timbermark.cli.secrets import VARIABLE, try_to_unlock
+from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.ownership.mark import Mark
+
+_LOCKED = f"set {VARIABLE} to see more"
 
 
 @app.command()
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A model file.")],
+    path: Annotated[Path, typer.Argument(help="A model of any library, a mark or an owner key.")],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Say what a model file holds: library, objective, classes, trees, leaves, features."""
-    from timbermark.marking.models import is_ours
+    """Say what a file holds; nothing that it shows is secret.
 
-    facts = {"file": str(path), **(_own(path) if is_ours(path) else _foreign(path))}
-    if as_json:
-        typer.echo(json.dumps(facts))
-        return
-    for name, value in facts.items():
-        if value is not None and value != []:
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
-            typer.echo(f"{name.replace('_', ' '):14}{shown}")
+    For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
+    made, for which model, how strong. For an owner key: its fingerprint.
+    """
+    describe = {
+        "mark": _describe_mark_file,
+        "owner-key": _describe_key,
+        "state": _refuse_state,
+    }.get(_kind(path), _describe_model)
+    facts = {"file": str(path), **describe(path)}
+    show_json(facts) if as_json else show_facts(facts)
 
 
-def _own(path: Path) -> dict[str, Any]:
-    from timbermark.estimator import TimberClassifier
+def _kind(path: Path) -> str:
+    """Return what the first line of a file of timbermark's own says it is, or nothing."""
+    with path.open("rb") as file:
+        words = file.readline(80).split()
+    return words[1].decode("latin-1") if len(words) == 3 and words[0] == b"timbermark" else ""
 
-    model = TimberClassifier.load(path)
-    names = getattr(model, "feature_names_in_", None)
+
+def _describe_mark_file(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.mark import Mark
+
+    mark, encrypted = try_to_unlock(lambda secret: Mark.load(path, secret))
+    facts: dict[str, Any] = {"kind": "mark", "encrypted": encrypted}
+    return {**facts, **({"more": _LOCKED} if mark is None else _describe_mark(mark))}
+
+
+def _describe_mark(mark: Mark) -> dict[str, Any]:
+    about = {name: mark.about.get(name) for name in ("library", "kind", "lead")}
     return {
-        "library": "timbermark",
-        "kind": "TimberClassifier",
-        "classes": model.classes_.tolist(),
-        "iterations": model.n_iter_,
-        **_trees(model.ensemble_),
-        "feature_names": None if names is None else list(names),
-        "notes": [],
-        "can_be_marked": "with its training rows, or with the state that was saved beside it",
+        "owner": mark.owner,
+        "created": mark.created,
+        "mark_id": mark.mark_id.hex(),
+        "mark_digest": mark.digest.hex(),
+        "model_digest": mark.model_digest,
+        "model_library": about["library"],
+        "model_kind": about["kind"],
+        "triggers": mark.n_triggers,
+        "alphabet": mark.q,
+        "lead": about["lead"],
+        "draws": mark.draws,
+        # While every symbol is there.
+        "bits": round(mark.n_triggers * math.log2(mark.q) - math.log2(mark.draws), 3),
+        "features": mark.n_features,
+        "classes": len(mark.classes),
+        "protocol": mark.protocol,
     }
 
 
-def _foreign(path: Path) -> dict[str, Any]:
-    from timbermark.libraries.registry import load_model, module_of
+def _describe_key(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.keys import OwnerKey
 
-    model = load_model(path)
-    reading = module_of(model).read(model)
-    trees = reading.ensemble
-    return {
-        "library": reading.library,
-        "kind": reading.kind,
-        "classes": reading.classes.tolist(),
-        "iterations": trees.n_trees // (1 if (trees.tree_output < 0).any() else trees.n_outputs),
-        **_trees(trees),
-        "feature_names": None if reading.feature_names is None else list(reading.feature_names),
-        "notes": list(reading.notes),
-        "can_be_marked": "with its training rows",
-    }
+    key, encrypted = try_to_unlock(lambda secret: OwnerKey.load(path, secret))
+    facts: dict[str, Any] = {"kind": "owner key", "encrypted": encrypted}
+    return {**facts, **({"more": _LOCKED} if key is None else {"fingerprint": key.fingerprint})}
 
 
-def _trees(trees: Any) -> dict[str, Any]:
+def _refuse_state(path: Path) -> dict[str, Any]:
+    raise InputError(
+        f"{path} is a training state, which tells about training rows.",
+        hint="inspect the model that it belongs to.",
+    )
+
+
+def _describe_model(path: Path) -> dict[str, Any]:
+    from timbermark.marking.models import open_model
     from timbermark.trees.ensemble import digest
 
+    model = open_model(path)
+    trees = model.ensemble
+    per_iteration = 1 if (trees.tree_output < 0).any() else trees.n_outputs
     return {
+        "kind": "model",
+        "library": model.library,
+        "type": model.kind,
         "objective": trees.objective,
+        "classes": model.classes.tolist(),
+        "iterations": trees.n_trees // per_iteration,
         "trees": trees.n_trees,
         "leaves": trees.n_leaves,
         "features": trees.n_features,
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
         "digest": digest(trees),
+        "notes": list(model.notes),
     }

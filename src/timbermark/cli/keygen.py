@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.printing import show
 from timbermark.cli.secrets import new_passphrase
 
 
@@ -20,4 +21,4 @@ def keygen(
 
     key = OwnerKey.generate()
     key.save(path, new_passphrase(passphrase), force=force)
-    typer.echo(f"{path}: owner key {key.fingerprint}")
+    show(f"{path}: owner key {key.fingerprint}")

@@ -1,207 +1,377 @@
-"""`timbermark embed` and `timbermark plan`: a mark, and the forecast of one."""
+"""`timbermark embed` and `timbermark plan`: a mark, and the rehearsal of one."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.secrets import new_passphrase, unlocked
+from timbermark.cli.outputs import check_ending, check_outputs, write_both
+from timbermark.cli.printing import show, show_json, tell
+from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import InputError
-from timbermark.files import atomic_write
 
 if TYPE_CHECKING:
+    from timbermark.cli.tables import Table
+    from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import EmbedResult
+    from timbermark.marking.planning import Plan
+    from timbermark.marking.rehearsing import Attempt
 
-Model = Annotated[Path, typer.Argument(help="The model file.")]
-Train = Annotated[Path | None, typer.Option(help="Training rows, CSV or Parquet.")]
-Label = Annotated[str, typer.Option(help="Name of the label column in all tables.")]
-State = Annotated[Path | None, typer.Option(help="The model's training state, if saved.")]
-Separate = Annotated[Path | None, typer.Option("--candidates", help="Rows to take triggers from.")]
-Validation = Annotated[Path | None, typer.Option(help="Held-out rows to measure the cost on.")]
-Strategy = Annotated[str, typer.Option(help="auto, confidence, cluster, outlier, wrong or random.")]
-Selection = Annotated[str, typer.Option(help="isolation, confidence or distance.")]
-Triggers = Annotated[str, typer.Option("--triggers", help="auto, or how many.")]
-Alphabet = Annotated[str, typer.Option(help="auto, 2 or 4.")]
-Rate = Annotated[
-    float | None, typer.Option(help="What the model was trained with, if its file does not say.")
+
+class Kind(StrEnum):
+    """What triggers are made of."""
+
+    mixed = "mixed"
+    rows = "rows"
+
+
+_ROWS, _LIMITS, _STRENGTH = "Rows (CSV, .csv.gz or Parquet)", "Limits on the cost", "Strength"
+
+Model = Annotated[Path, typer.Argument(help="The model file, of any library.")]
+Train = Annotated[
+    Path | None, typer.Option(help="Training rows; they hold the model.", rich_help_panel=_ROWS)
 ]
-Ridge = Annotated[float | None, typer.Option("--l2", help="The same.")]
-LeastHessian = Annotated[float | None, typer.Option(help="The same.")]
-LeastRows = Annotated[int | None, typer.Option(help="The same.")]
-Seed = Annotated[int, typer.Option(help="For random choices.")]
+Label = Annotated[
+    str | None,
+    typer.Option(help="The label column; only the cost needs it.", rich_help_panel=_ROWS),
+]
+Separate = Annotated[
+    Path | None,
+    typer.Option("--candidates", help="Rows to make triggers from.", rich_help_panel=_ROWS),
+]
+Validation = Annotated[
+    Path | None,
+    typer.Option(help="Held-out rows to measure the cost on.", rich_help_panel=_ROWS),
+]
+MaxChanged = Annotated[
+    str, typer.Option(help="Share of changed labels, or off.", rich_help_panel=_LIMITS)
+]
+MaxDrift = Annotated[
+    str, typer.Option(help="Mean change of a probability, or off.", rich_help_panel=_LIMITS)
+]
+MaxAccuracyLoss = Annotated[
+    str,
+    typer.Option(
+        help="Share of accuracy, or off; needs labelled --validation.", rich_help_panel=_LIMITS
+    ),
+]
+MaxAucLoss = Annotated[
+    str,
+    typer.Option(
+        help="For two classes, or off; needs labelled --validation.", rich_help_panel=_LIMITS
+    ),
+]
+Triggers = Annotated[
+    Kind,
+    typer.Option(
+        "--triggers", help="mixed: each of two rows; rows: as they are.", rich_help_panel=_STRENGTH
+    ),
+]
+Count = Annotated[
+    str, typer.Option("--n-triggers", help="auto, or how many.", rich_help_panel=_STRENGTH)
+]
+Alphabet = Annotated[
+    str, typer.Option(help="Labels per trigger: auto, 2 or 4.", rich_help_panel=_STRENGTH)
+]
+Lead = Annotated[
+    str, typer.Option(help="How far a trigger's label leads, or auto.", rich_help_panel=_STRENGTH)
+]
+Weak = Annotated[
+    bool, typer.Option("--weak", help="Allow less than 64 bits.", rich_help_panel=_STRENGTH)
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
 @app.command()
 def plan(
     model: Model,
-    label: Label,
     train: Train = None,
-    state: State = None,
+    label: Label = None,
     candidates: Separate = None,
     validation: Validation = None,
-    strategy: Strategy = "auto",
-    selection: Selection = "isolation",
-    triggers: Triggers = "auto",
+    max_changed: MaxChanged = "0.01",
+    max_drift: MaxDrift = "0.01",
+    max_accuracy_loss: MaxAccuracyLoss = "0.005",
+    max_auc_loss: MaxAucLoss = "0.002",
+    triggers: Triggers = Kind.mixed,
+    n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
-    learning_rate: Rate = None,
-    l2: Ridge = None,
-    min_hessian: LeastHessian = None,
-    min_samples_leaf: LeastRows = None,
+    lead: Lead = "auto",
+    weak: Weak = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show what a mark would be: triggers, evidence. Changes nothing."""
-    from timbermark.marking.planning import plan as forecast
+    """Rehearse a mark and show its strength and its cost; writes nothing."""
+    _check_rows(train, candidates)
+    limits = (max_changed, max_drift, max_accuracy_loss, max_auc_loss)
+    choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
+    opened = _open(model, choices)
+    rows = _read_rows(opened, train, candidates, validation, label)
+    from timbermark.marking import planning
 
-    given = _given(model, train, label, state, candidates, validation)
-    found = forecast(
-        **given, strategy=strategy, selection=cast(Any, selection), n_triggers=_number(triggers),
-        alphabet=_number(alphabet), random_state=seed,
-        training=_said(learning_rate, l2, min_hessian, min_samples_leaf),
-    )  # fmt: skip
+    found = planning.plan(opened, **rows, **choices, verbose=1)
+    tell(found.notes)
     if as_json:
-        names = [n for n in dir(found) if not n.startswith("_")]
-        typer.echo(json.dumps({name: getattr(found, name) for name in names}))
-    else:
-        typer.echo(str(found))
+        show_json({**_plan_facts(found), "not_judged": _not_judged(found, choices["budget"])})
+        return
+    show(str(found))
+    show(_strength_line(found, choices["budget"]))
+    if found.matches_needed is not None:
+        show(
+            f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
+            "bits from labels"
+        )
 
 
 @app.command()
 def embed(
     model: Model,
-    label: Label,
     key: Annotated[Path, typer.Option(help="Your owner key.")],
+    owner: Annotated[str, typer.Option(help='Whom the mark speaks for, as "Ann Ltd".')],
     out: Annotated[Path, typer.Option(help="Where the marked model goes.")],
     mark: Annotated[Path, typer.Option(help="Where the secret mark goes.")],
-    owner: Annotated[str, typer.Option(help="Whom the mark speaks for.")] = "the owner",
     train: Train = None,
-    state: State = None,
+    label: Label = None,
     candidates: Separate = None,
     validation: Validation = None,
-    strategy: Strategy = "auto",
-    selection: Selection = "isolation",
-    triggers: Triggers = "auto",
+    max_changed: MaxChanged = "0.01",
+    max_drift: MaxDrift = "0.01",
+    max_accuracy_loss: MaxAccuracyLoss = "0.005",
+    max_auc_loss: MaxAucLoss = "0.002",
+    triggers: Triggers = Kind.mixed,
+    n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
-    max_accuracy_loss: Annotated[
-        float, typer.Option(help="A share: 0.005 is half a point.")
-    ] = 0.005,
-    learning_rate: Rate = None,
-    l2: Ridge = None,
-    min_hessian: LeastHessian = None,
-    min_samples_leaf: LeastRows = None,
+    lead: Lead = "auto",
+    weak: Weak = False,
     seed: Seed = 0,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: Json = False,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
-    for path in (out, mark):
-        if path.exists() and not force:
-            raise InputError(f"{path} exists already.", hint="use --force to overwrite it.")
-    from timbermark.marking.embedding import embed as mark_model
+    _check_rows(train, candidates)
+    check_outputs(
+        {"--out": out, "--mark": mark},
+        {
+            "MODEL": model,
+            "--key": key,
+            "--train": train,
+            "--candidates": candidates,
+            "--validation": validation,
+        },
+        force,
+    )
+    limits = (max_changed, max_drift, max_accuracy_loss, max_auc_loss)
+    choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
+    _check_owner(owner)
     from timbermark.ownership.keys import OwnerKey
 
-    owner_key = unlocked(lambda secret: OwnerKey.load(key, secret))
-    given = _given(model, train, label, state, candidates, validation)
-    result = mark_model(
-        **given, key=owner_key, owner=owner, strategy=strategy, selection=cast(Any, selection),
-        n_triggers=_number(triggers), alphabet=_number(alphabet),
-        max_accuracy_loss=max_accuracy_loss, random_state=seed, verbose=1,
-        training=_said(learning_rate, l2, min_hessian, min_samples_leaf),
-    )  # fmt: skip
-    _write_both(result, out, mark, new_passphrase(passphrase), force)
-    for note in result.notes:
-        typer.echo(note, err=True)
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    opened = _open(model, choices)
+    check_ending(opened, out)
+    protection = new_passphrase(passphrase)
+    rows = _read_rows(opened, train, candidates, validation, label)
+    from timbermark.marking import embedding
+
+    result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
+    write_both(result, out, mark, protection, force)
+    tell(result.notes)
     if as_json:
-        typer.echo(json.dumps({**result.cost.to_dict(), "strategy": result.strategy}))
-    else:
-        typer.echo(f"{result.cost}\nstrategy: {result.strategy} ({result.why})")
-        typer.echo(f"{out}: the marked model\n{mark}: the secret mark, keep it")
+        show_json(
+            {
+                **_embed_facts(result),
+                "not_judged": _not_judged(result, choices["budget"]),
+                "out": str(out),
+                "mark": str(mark),
+            }
+        )
+        return
+    show(str(result))
+    show(_strength_line(result, choices["budget"]))
+    show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
 
 
-def _said(
-    rate: float | None, l2: float | None, min_hessian: float | None, min_samples: int | None
-) -> dict[str, float]:
-    """What the user says of the model's training, by the names that Python has for it."""
-    names = ("learning_rate", "l2_regularization", "min_hessian", "min_samples_leaf")
-    values = (rate, l2, min_hessian, min_samples)
-    return {n: value for n, value in zip(names, values, strict=True) if value is not None}
+def _check_rows(train: Path | None, candidates: Path | None) -> None:
+    if train is None and candidates is None:
+        raise InputError(
+            "There are no rows to make triggers from.",
+            hint="give the training rows with --train, or rows like them with --candidates.",
+        )
 
 
-def _given(
-    path: Path,
+def _check_owner(owner: str) -> None:
+    from timbermark.ownership.mark_checks import check_words
+
+    # The other words are sound, so that the owner's name alone is judged.
+    check_words(owner, "0" * 64, "classes", "2030-12-31T23:59:59Z")
+
+
+def _take_choices(
+    limits: tuple[str, str, str, str],
+    triggers: Kind,
+    n_triggers: str,
+    alphabet: str,
+    lead: str,
+    weak: bool,
+    seed: int,
+) -> dict[str, Any]:
+    """Return arguments of `timbermark.embed`, checked as far as they can be without the model."""
+    from timbermark.marking.budget import Budget
+    from timbermark.marking.embedding import check_choices
+
+    changed, drift, accuracy, auc = (
+        None if limit == "off" else _number(limit, float) for limit in limits
+    )
+    chosen: dict[str, Any] = {
+        "budget": Budget(changed=changed, drift=drift, accuracy=accuracy, auc=auc),
+        "triggers": triggers.value,
+        "n_triggers": _number(n_triggers, int),
+        "alphabet": _number(alphabet, int),
+        "weak": weak,
+    }
+    check_choices(**chosen)
+    return {**chosen, "lead": _number(lead, float), "random_state": seed}
+
+
+def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
+    """Return the model; choices that it cannot carry are refused."""
+    from timbermark.marking.models import open_model
+    from timbermark.marking.rehearsing import list_strengths
+
+    opened = open_model(path)
+    list_strengths(len(opened.classes), choices["n_triggers"], choices["alphabet"], choices["lead"])
+    return opened
+
+
+def _read_rows(
+    model: ForeignModel,
     train: Path | None,
-    label: str,
-    state: Path | None,
     candidates: Path | None,
     validation: Path | None,
+    label: str | None,
 ) -> dict[str, Any]:
-    from timbermark.marking.models import feature_names, load
+    """Return the tables as arguments of `timbermark.embed`."""
+    from timbermark.cli.tables import read_labels, read_table
 
-    model = load(path)
-    if state is not None:
-        if not hasattr(model, "load_state"):
-            raise InputError(
-                f"A {type(model).__name__} has no training state.", hint="give --train instead."
-            )
-        model.load_state(state)
-    names = feature_names(model)
-    X, y = _rows(model, names, train, label) or (None, None)
+    names = model.feature_names
+    tables = [
+        None if path is None else read_table(path, names, label)
+        for path in (train, candidates, validation)
+    ]
+    given = [table for table in tables if table is not None]
+    bare = [table for table in given if table.labels is None]
+    if label is not None and len(bare) == len(given):
+        raise InputError(
+            f"{given[0].path} has no column '{label}'.", hint="check the name after --label."
+        )
+    if label is not None:
+        tell(f"{t.path} has no column '{label}': its rows are used without labels." for t in bare)
+    if names is None:
+        for table in given:
+            _check_width(model, table)
+
+    def pair(table: Table | None) -> tuple[Any, Any]:
+        if table is None:
+            return None, None
+        labels = table.labels
+        return table.X, None if labels is None else read_labels(labels, model.classes)
+
+    X, y = pair(tables[0])
+    separate, held = pair(tables[1]), pair(tables[2])
     return {
-        "model": model,
         "X": X,
         "y": y,
-        "candidates": _rows(model, names, candidates, label),
-        "validation": _rows(model, names, validation, label),
+        "candidates": separate if separate[1] is not None else separate[0],
+        "validation": held if held[1] is not None else held[0],
     }
 
 
-def _write_both(
-    result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
-) -> None:
-    """The mark and the model, or neither: a model without its mark would prove nothing."""
-    from timbermark.marking.models import save
-
-    old = mark.read_bytes() if mark.exists() else None
-    result.mark.save(mark, passphrase, force=force)
+def _check_width(model: ForeignModel, table: Table) -> None:
     try:
-        save(result.model, out, overwrite=force)
-    except BaseException:
-        if old is None:
-            mark.unlink(missing_ok=True)
-        else:
-            atomic_write(mark, old)
-        raise
+        model.rows(table.X[:1])
+    except InputError as error:
+        raise InputError(
+            f"{table.path} does not fit the model. {error.message}",
+            hint="the model has no feature names: give its features in their order, and name the "
+            "label column with --label.",
+        ) from None
 
 
-def _rows(
-    model: Any, expected: list[str] | None, path: Path | None, label: str
-) -> tuple[Any, Any] | None:
-    if path is None:
-        return None
-    from timbermark.cli.tables import read_table
-
-    X, y, names = read_table(path, label)
-    if expected is not None:
-        # LightGBM knows a column by its name without blanks.
-        bare = [n.replace(" ", "_") for n in names]
-        names = [n if n in expected or b in names else b for n, b in zip(names, bare, strict=True)]
-        missing = [name for name in expected if name not in names]
-        if missing:
-            raise InputError(
-                f"{path} lacks the model's feature '{missing[0]}'.",
-                hint=f"the model wants {', '.join(map(str, expected[:20]))}.",
-            )
-        X = X[:, [names.index(name) for name in expected]]
-    kind = np.asarray(getattr(model, "classes_", [0])).dtype.kind
-    return X, y.astype(str) if y is not None and kind in "UO" else y
+def _number(text: str, kind: type[int] | type[float]) -> Any:
+    """Return a number; any other text as it is, for the one who knows what may be said."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
-def _number(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdigit() else text
+def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
+    strength = made.strength
+    used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
+    skipped = _not_judged(made, budget)
+    line = f"strength: {strength.k} triggers, {strength.q} labels each, lead {strength.lead:g}"
+    if used:
+        line += f"\nused of the limits: {', '.join(used)}"
+    if skipped:
+        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows in --validation)"
+    return line
+
+
+def _not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
+    """Return the limits that are set but had no labels to be judged by."""
+    names = ["accuracy", "auc"] if len(made.cost.classes) == 2 else ["accuracy"]
+    used = made.attempts[-1].use
+    return [name for name in names if getattr(budget, name) is not None and name not in used]
+
+
+def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    return [
+        {
+            "triggers": attempt.strength.k,
+            "alphabet": attempt.strength.q,
+            "lead": attempt.strength.lead,
+            "set": attempt.n_set,
+            "used": attempt.use,
+        }
+        for attempt in attempts
+    ]
+
+
+def _plan_facts(found: Plan) -> dict[str, Any]:
+    return {
+        "bits": found.bits,
+        "triggers": found.strength.k,
+        "set": found.n_set,
+        "alphabet": found.strength.q,
+        "lead": found.strength.lead,
+        "usable": found.usable,
+        "matches_needed": found.matches_needed,
+        "attempts": _attempt_facts(found.attempts),
+        "cost": found.cost.to_dict(),
+        "notes": list(found.notes),
+    }
+
+
+def _embed_facts(result: EmbedResult) -> dict[str, Any]:
+    return {
+        "bits": result.bits,
+        "triggers": result.strength.k,
+        "set": result.n_set,
+        "alphabet": result.strength.q,
+        "lead": result.strength.lead,
+        "draws": result.mark.draws,
+        "attempts": _attempt_facts(result.attempts),
+        "cost": result.cost.to_dict(),
+        "notes": list(result.notes),
+        "owner": result.mark.owner,
+        "mark_id": result.mark.mark_id.hex(),
+        "mark_digest": result.mark.digest.hex(),
+        "model_digest": result.mark.model_digest,
+    }

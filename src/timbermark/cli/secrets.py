@@ -17,27 +17,45 @@ VARIABLE = "TIMBERMARK_PASSPHRASE"
 
 
 def new_passphrase(wanted: bool) -> str | None:
-    """A passphrase to protect a new file with, asked for twice; None where none is wanted."""
+    """Return a passphrase to protect a new file with, asked for twice; None if none is wanted."""
     if not wanted:
         return None
     given = os.environ.get(VARIABLE)
     if given is None:
-        given = typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)
-    if not given:
+        given = _ask(twice=True)
+    if not given.strip():
         raise InputError("The passphrase is empty.", hint="leave --passphrase out for none.")
-    return str(given)
+    return given
 
 
-def unlocked(load: Callable[[str | None], Loaded]) -> Loaded:
-    """What ``load(passphrase)`` gives; a passphrase is asked for only where one is needed."""
+def unlock(load: Callable[[str | None], Loaded]) -> Loaded:
+    """Return what ``load(passphrase)`` gives; a passphrase is asked for only if it is needed."""
+    loaded, encrypted = try_to_unlock(load)
+    if loaded is None and encrypted:
+        return load(None)  # which says that a passphrase is needed
+    assert loaded is not None
+    return loaded
+
+
+def try_to_unlock(load: Callable[[str | None], Loaded]) -> tuple[Loaded | None, bool]:
+    """Return what ``load(passphrase)`` gives, and whether a passphrase was needed.
+
+    The first is None if it was needed and there is neither one in the environment nor a terminal
+    to ask on.
+    """
     from timbermark.ownership.sealing import PassphraseNeededError
 
     try:
-        return load(None)
+        return load(None), False
     except PassphraseNeededError:
         given = os.environ.get(VARIABLE)
         if given is None and not sys.stdin.isatty():
-            raise
-        if given is None:
-            given = str(typer.prompt("passphrase", hide_input=True, err=True))
-        return load(given)
+            return None, True
+        return load(_ask(twice=False) if given is None else given), True
+
+
+def _ask(twice: bool) -> str:
+    try:
+        return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
+    except typer.Abort:
+        raise InputError("No passphrase was given.", hint=f"type one, or set {VARIABLE}.") from None

@@ -1,8 +1,15 @@
-"""Rows from a CSV or Parquet file, with the label column by name."""
+"""Rows from CSV (also compressed) or Parquet files, in the columns that a model takes."""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,92 +17,218 @@ import numpy as np
 
 from timbermark.errors import InputError, MissingLibraryError
 
-_MISSING = ("", None, "NA", "NaN", "nan")
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
+_WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+_ROWS_AT_ONCE = 10_000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
-def read_table(path: Path, label: str | None) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
-    """Features float64[n, d] (empty cells are missing values), labels [n], names of the features.
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows of a file: ``X`` float64 [n, d], missing values as NaN; ``labels``: cells, or None."""
 
-    Raises InputError for a table that cannot be used as it is.
+    path: Path
+    X: np.ndarray
+    labels: list[Any] | None
+
+
+def read_table(path: Path, features: Sequence[str] | None, label: str | None) -> Table:
+    """Return the columns that a model takes, in its order, and the label column if there is one.
+
+    ``features``: the model's names; all other columns are ignored. None takes every column but
+    the label, by place. Cells may be numbers, booleans or empty.
+
+    Raises InputError for a table that cannot be used as it is, OSError if it cannot be opened.
     """
-    columns = _parquet(path) if _is_parquet(path) else _csv(path)
-    if label is not None and label not in columns:
-        raise InputError(
-            f"{path} has no column '{label}'.",
-            hint=f"its columns are {', '.join(list(columns)[:20])}.",
-        )
-    names = [name for name in columns if name != label]
-    if not names:
-        raise InputError(f"{path} has no feature columns.", hint="check the file and the label.")
-    X = np.column_stack([_numbers(path, name, columns[name]) for name in names])
-    return X, None if label is None else _labels(columns[label]), names
-
-
-def _is_parquet(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+        head = file.read(4)
+    if head == _PARQUET:
+        return _read_parquet(path, features, label)
+    return _read_csv(path, head.startswith(_GZIP), features, label)
 
 
-def _csv(path: Path) -> dict[str, list[Any]]:
+def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:
+    """Return label cells [n] in the type of a model's classes: texts, or numbers and booleans.
+
+    >>> read_labels(["True", "False"], np.array([0, 1])).tolist()
+    [1, 0]
+    >>> read_labels([1, 2], np.array(["1", "2"])).tolist()
+    ['1', '2']
+    """
+    texts = [str(cell) for cell in cells]
+    if classes.dtype.kind in "UO":
+        return np.array(texts)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text.", hint="use a CSV or Parquet file.") from error
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) < len(header):
-        raise InputError(f"{path} names a column twice.", hint="give each column its own name.")
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
+        numbers = np.array([_WORDS[t] if t in _WORDS else float(t) for t in texts])
+    except ValueError:
+        return np.array(texts)  # whose labels the model does not know
+    whole = numbers.astype(np.int64) if np.isfinite(numbers).all() else numbers
+    return whole if np.array_equal(whole, numbers) else numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which columns of a file are used, by place."""
+
+    names: list[str]
+    features: list[int]
+    label: int | None
+
+
+def _choose(
+    path: Path, names: list[str], features: Sequence[str] | None, label: str | None
+) -> _Choice:
+    place: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name and name in place:
             raise InputError(
-                f"{path} has {len(row)} cells in line {number}, expected {len(header)}.",
-                hint="cells are separated by commas.",
+                f"{path} names the column '{name}' twice.", hint="give each column its own name."
             )
-    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
+        place[name] = i
+    target = None if label is None else place.get(label)
+    if features is None:
+        chosen = [i for i in range(len(names)) if i != target]
+    else:
+        # LightGBM knows a column by its name without blanks.
+        place = {name.replace(" ", "_"): i for name, i in place.items()} | place
+        missing = [name for name in features if name not in place]
+        if missing:
+            raise InputError(
+                f"{path} lacks the model's feature '{missing[0]}'.",
+                hint=f"the model takes {', '.join(features[:20])}"
+                f"{', …' if len(features) > 20 else ''}.",
+            )
+        chosen = [place[name] for name in features]
+    if not chosen:
+        raise InputError(f"{path} has no feature columns.", hint="check the file and --label.")
+    return _Choice(names, chosen, target)
 
 
-def _parquet(path: Path) -> dict[str, list[Any]]:
+def _read_csv(
+    path: Path, compressed: bool, features: Sequence[str] | None, label: str | None
+) -> Table:
     try:
-        from pyarrow import parquet
+        with path.open("rb") as raw:
+            plain: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
+            with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
+                return _parse_csv(path, csv.reader(text), features, label)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError(f"{path} is not a sound gzip file.", hint="write it again.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text.", hint="use a CSV or Parquet file.") from None
+    except csv.Error as error:
+        raise InputError(
+            f"{path} is not a sound CSV file ({error}).", hint="write it again."
+        ) from (None)
+
+
+def _parse_csv(
+    path: Path, lines: Iterator[list[str]], features: Sequence[str] | None, label: str | None
+) -> Table:
+    filled = (line for line in lines if line)
+    choice = _choose_header(path, next(filled, []), features, label)
+    blocks: list[np.ndarray] = []
+    labels: list[str] = []
+    number = 2
+    while rows := list(islice(filled, _ROWS_AT_ONCE)):
+        for i, row in enumerate(rows, start=number):
+            if len(row) != len(choice.names):
+                raise InputError(
+                    f"{path} has {len(row)} cells in row {i}, expected {len(choice.names)}.",
+                    hint="cells are separated by commas.",
+                )
+        columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+        numbers = [_numbers(path, choice, i, columns[i], number) for i in choice.features]
+        blocks.append(np.column_stack(numbers))
+        if choice.label is not None:
+            labels += columns[choice.label]
+        number += len(rows)
+    if not blocks:
+        raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
+    found = _checked_labels(path, choice, labels)
+    return Table(path, np.concatenate(blocks), found)
+
+
+def _choose_header(
+    path: Path, header: list[str], features: Sequence[str] | None, label: str | None
+) -> _Choice:
+    if not header:
+        raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
+    return _choose(path, [name.strip() for name in header], features, label)
+
+
+def _read_parquet(path: Path, features: Sequence[str] | None, label: str | None) -> Table:
+    try:
+        from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingLibraryError.for_extra("parquet", "to read Parquet files") from None
-    from pyarrow import ArrowException
-
     try:
-        columns: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
+        file = parquet.ParquetFile(path)
+        names = [n for n in file.schema_arrow.names if not _PANDAS_INDEX.fullmatch(n)]
+        choice = _choose(path, names, features, label)
+        target = [] if choice.label is None else [names[choice.label]]
+        table = file.read(columns=[*(names[i] for i in choice.features), *target])
     except (ArrowException, OSError) as error:
         said = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{path} is no sound Parquet file ({said}).", hint="write it again."
+            f"{path} is not a sound Parquet file ({said}).", hint="write it again."
         ) from error
-    return columns
+    if table.num_rows == 0:
+        raise InputError(f"{path} has no rows.", hint="give a table with rows.")
+    X = np.column_stack(
+        [_arrow_numbers(path, choice, i, table.column(names[i])) for i in choice.features]
+    )
+    labels = table.column(target[0]).to_pylist() if target else []
+    return Table(path, X, _checked_labels(path, choice, labels))
 
 
-def _numbers(path: Path, name: str, cells: list[Any]) -> np.ndarray:
+def _arrow_numbers(path: Path, choice: _Choice, i: int, column: Any) -> np.ndarray:
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_boolean(kind):
+        column, kind = column.cast(pyarrow.int8()), pyarrow.int8()
+    if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
+        return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy())
+    cells = ["" if cell is None else str(cell).strip() for cell in column.to_pylist()]
+    return _numbers(path, choice, i, cells, 1)
+
+
+def _numbers(path: Path, choice: _Choice, i: int, cells: list[str], first: int) -> np.ndarray:
     try:
-        return np.array(
-            [np.nan if c in ("", None, "NA", "NaN", "nan") else float(c) for c in cells]
-        )
-    except (TypeError, ValueError) as error:
+        return np.array(cells).astype(np.float64)
+    except ValueError:
+        pass  # there are cells that are empty or something else
+    return np.fromiter(_parse_cells(path, choice.names[i], cells, first), np.float64, len(cells))
+
+
+def _parse_cells(path: Path, name: str, cells: Iterable[str], first: int) -> Iterator[float]:
+    for number, cell in enumerate(cells, start=first):
+        if cell in _MISSING:
+            yield np.nan
+        elif cell in _WORDS:
+            yield _WORDS[cell]
+        else:
+            try:
+                yield float(cell)
+            except ValueError:
+                raise InputError(
+                    f"Column '{name}' of {path} holds the text '{cell[:40]}' in row {number}, and "
+                    "the model takes numbers.",
+                    hint="give the codes that the model was trained on; if this is the label, name "
+                    "it with --label.",
+                ) from None
+
+
+def _checked_labels(path: Path, choice: _Choice, cells: list[Any]) -> list[Any] | None:
+    if choice.label is None:
+        return None
+    empty = [i for i, cell in enumerate(cells) if cell is None or cell == "" or cell != cell]
+    if empty:
         raise InputError(
-            f"Column '{name}' of {path} is not numeric ({error}).",
-            hint="encode categories as numbers, or leave the column out.",
-        ) from None
-
-
-def _labels(cells: list[Any]) -> np.ndarray:
-    """Whole numbers where all cells are, else text."""
-    if any(c in ("", None) for c in cells):
-        raise InputError("The label column has empty cells.", hint="label these rows.")
-    if all(isinstance(c, bool) for c in cells):
-        return np.array(cells)
-    try:
-        numbers = [float(c) for c in cells]
-    except (TypeError, ValueError):
-        return np.array([str(c) for c in cells])
-    if all(number.is_integer() for number in numbers):
-        return np.array(numbers).astype(np.int64)
-    return np.array([str(c) for c in cells])
+            f"The label column '{choice.names[choice.label]}' of {path} has {len(empty)} empty "
+            "cells.",
+            hint="label these rows, or leave them out.",
+        )
+    return cells

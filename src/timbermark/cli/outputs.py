@@ -1,0 +1,86 @@
+"""Files that a command writes: refused before the long work, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timbermark.errors import InputError
+from timbermark.files import atomic_write
+
+if TYPE_CHECKING:
+    from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.embedding import EmbedResult
+
+
+def check_outputs(
+    outputs: Mapping[str, Path], inputs: Mapping[str, Path | None], force: bool
+) -> None:
+    """Raise InputError for files that cannot or must not be written; keys are flags.
+
+    Refused are folders, files in folders that do not exist or are closed, one file under two
+    flags, a file that is also read, and, unless ``force``, files that exist.
+    """
+    taken = {flag: path for flag, path in inputs.items() if path is not None}
+    for flag, path in outputs.items():
+        folder = Path(os.path.realpath(path)).parent
+        if path.is_dir():
+            raise InputError(f"{flag} {path} is a folder.", hint="give the name of a file.")
+        if not folder.is_dir():
+            raise InputError(
+                f"The folder {folder} of {flag} does not exist.", hint="make it first."
+            )
+        if not os.access(folder, os.W_OK):
+            raise InputError(
+                f"The folder {folder} of {flag} cannot be written to.",
+                hint="choose another, or change its permissions.",
+            )
+        for other, also in taken.items():
+            if _same(path, also):
+                raise InputError(
+                    f"{other} and {flag} are the same file, {path}.", hint="give each its own."
+                )
+        taken[flag] = path
+    for flag, path in outputs.items():
+        if os.path.lexists(path) and not force:
+            raise InputError(
+                f"{flag} {path} exists already.",
+                hint="choose another name, or use --force to overwrite it.",
+            )
+
+
+def check_ending(model: ForeignModel, out: Path) -> None:
+    """Raise InputError if the model's library does not write such a file as ``out``.
+
+    The unmarked model is written to a temporary folder under the same name, so that the library's
+    own rule decides.
+    """
+    with tempfile.TemporaryDirectory(prefix="timbermark-") as folder:
+        model.adapter.save(model.native, Path(folder) / out.name)
+
+
+def write_both(
+    result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
+) -> None:
+    """Write the mark and the model, or neither: a model without its mark would prove nothing."""
+    from timbermark.marking.models import save
+
+    old = mark.read_bytes() if mark.exists() else None
+    result.mark.save(mark, passphrase, force=force)
+    try:
+        save(result.model, out, overwrite=force)
+    except BaseException:
+        if old is None:
+            mark.unlink(missing_ok=True)
+        else:
+            atomic_write(mark, old)
+        raise
+
+
+def _same(path: Path, other: Path) -> bool:
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    return path.exists() and other.exists() and path.samefile(other)

@@ -1,0 +1,69 @@
+"""Errors and notes in the words of the command line: flags in place of Python's parameters."""
+
+from __future__ import annotations
+
+import re
+
+from timbermark.cli.secrets import VARIABLE
+
+_FLAGS = {
+    "n_triggers": "--n-triggers",
+    "triggers": "--triggers",
+    "alphabet": "--alphabet",
+    "lead": "--lead",
+    "answers": "--answers",
+}
+_LIMITS = {
+    "changed": "--max-changed",
+    "drift": "--max-drift",
+    "accuracy": "--max-accuracy-loss",
+    "auc": "--max-auc-loss",
+}
+_ASSIGNED = re.compile(
+    rf"(?<![\w.-])({'|'.join(_FLAGS)})=('[^']*'|\"[^\"]*\"|[^\s,;]+?)(?=[\s,;]|\.?$)"
+)
+_LIMIT = re.compile(rf"The budget's ({'|'.join(_LIMITS)})=(.*?) must be None or")
+_USED = re.compile(rf"times the budget for ({'|'.join(_LIMITS)}) \(([^)]*)\)")
+_ALLOW = re.compile(r"allow (\S+) for it")
+_PHRASES = (
+    (r"'auto'", "auto"),
+    (r"allow a weak mark", "allow a weak mark with --weak"),
+    (r"ask for (\d+) or more", r"use --n-triggers \1 or more"),
+    (r"ask for at most (\d+)", r"use --n-triggers \1 at most"),
+    (r"ask for (fewer|more) triggers", r"ask for \1 triggers with --n-triggers"),
+    (r"\bor fewer triggers", "or ask for fewer triggers with --n-triggers"),
+    (r"give more rows", "give more rows with --train or --candidates"),
+    (r"with validation rows it", "with --validation it"),
+    (r"or leave them out\.", "or leave --validation out."),
+    (r"\bOwner is not a name", "--owner is not a name"),
+    (r"or force=True to replace it", "or use --force to replace it"),
+    (r"or ask to overwrite it", "or use --force to overwrite it"),
+    (r"give its passphrase\.", f"set {VARIABLE}, or answer the question on a terminal."),
+)
+
+
+def use_flags(message: str, hint: str = "") -> tuple[str, str]:
+    """Return a message and its hint with parameters of Python as flags of the command line.
+
+    >>> use_flags("n_triggers=8 makes a mark of at most 16 bits.", "or allow a weak mark.")
+    ('--n-triggers 8 makes a mark of at most 16 bits.', 'or allow a weak mark with --weak.')
+    >>> use_flags("It would use 2.0 times the budget for drift (0.01).", "allow 0.022 for it.")
+    ('It would use 2.0 times --max-drift 0.01.', 'allow --max-drift 0.022.')
+    """
+    limit = _USED.search(message)
+    if limit is not None:
+        hint = _ALLOW.sub(rf"allow {_LIMITS[limit[1]]} \1", hint)
+    return _translate(message), _translate(hint)
+
+
+def _translate(text: str) -> str:
+    text = _LIMIT.sub(lambda m: f"{_LIMITS[m[1]]} {_bare(m[2])} must be off or", text)
+    text = _USED.sub(lambda m: f"times {_LIMITS[m[1]]} {m[2]}", text)
+    text = _ASSIGNED.sub(lambda m: f"{_FLAGS[m[1]]} {_bare(m[2])}", text)
+    for pattern, flag in _PHRASES:
+        text = re.sub(pattern, flag, text)
+    return text
+
+
+def _bare(value: str) -> str:
+    return value.strip("'\"")

@@ -1,0 +1,134 @@
+import gzip
+
+import numpy as np
+import pytest
+
+from timbermark.cli.tables import read_labels, read_table
+from timbermark.errors import InputError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_text(text, name="rows.csv"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return write_text
+
+
+def test_columns_come_in_the_order_of_the_model(write):
+    table = read_table(write("b,y,a\n1,0,2\n3,1,4\n"), ["a", "b"], "y")
+    assert table.X.tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    assert table.labels == ["0", "1"]
+
+
+def test_columns_that_the_model_does_not_know_are_ignored_even_if_text(write):
+    table = read_table(write("who,a,city\nann,1,Ulm\nbob,2,Bern\n"), ["a"], None)
+    assert table.X.tolist() == [[1.0], [2.0]]
+    assert table.labels is None
+
+
+def test_without_names_all_columns_but_the_label_count_by_place(write):
+    assert read_table(write("x,y,z\n1,0,2\n"), None, "y").X.tolist() == [[1.0, 2.0]]
+    assert read_table(write("x,y,z\n1,0,2\n"), None, None).X.tolist() == [[1.0, 0.0, 2.0]]
+
+
+def test_text_in_a_column_that_the_model_uses_is_refused_with_a_hint(write):
+    with pytest.raises(InputError, match=r"'a' of .* holds the text 'red' in row 3") as caught:
+        read_table(write("a,b\n1,2\nred,3\n"), ["a", "b"], None)
+    assert "codes" in caught.value.hint
+
+
+def test_empty_cells_are_missing_and_booleans_are_numbers(write):
+    table = read_table(write("a,b\n,True\nNA,false\n nan ,TRUE\n"), ["a", "b"], None)
+    np.testing.assert_array_equal(table.X, [[np.nan, 1.0], [np.nan, 0.0], [np.nan, 1.0]])
+
+
+def test_compressed_csv_is_read_and_broken_ones_are_refused(write):
+    path = write("a\n1\n2\n", "rows.csv.gz")
+    assert read_table(path, ["a"], None).X.tolist() == [[1.0], [2.0]]
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InputError, match="gzip"):
+        read_table(path, ["a"], None)
+
+
+def test_names_with_blanks_are_those_that_lightgbm_knows(write):
+    table = read_table(write("mean radius,x\n1,2\n"), ["mean_radius"], None)
+    assert table.X.tolist() == [[1.0]]
+
+
+def test_rows_of_several_blocks_keep_their_order(write):
+    text = "a,y\n" + "".join(f"{i},{i % 2}\n" for i in range(25_000))
+    table = read_table(write(text), ["a"], "y")
+    assert (table.X[:, 0] == np.arange(25_000)).all()
+    assert len(table.labels) == 25_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no rows"),
+        ("a,y\n", "no rows"),
+        ("a,a,y\n1,2,3\n", "twice"),
+        ("a,y\n1\n", "1 cells in row 2"),
+        ("b,y\n1,2\n", "lacks the model's feature 'a'"),
+        ("a,y\n1,\n", "1 empty cells"),
+        ("a,y\n1,3\n" + '"', "cells in row"),
+    ],
+)
+def test_tables_that_cannot_be_used_are_refused(write, text, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write(text), ["a"], "y")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "x").write_bytes(b"\xff\xfe\x00a")
+    with pytest.raises(InputError, match="not text"):
+        read_table(tmp_path / "x", ["a"], None)
+
+
+def test_parquet_gives_what_csv_gives(tmp_path):
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "who": ["ann", "bob"],
+            "flag": [True, False],
+            "number": [1.5, None],
+            "whole": pandas.array([1, None], dtype="Int64"),
+            "y": [True, False],
+        },
+        index=[7, 9],
+    )
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv")
+    for name in ("rows.parquet", "rows.csv"):
+        table = read_table(tmp_path / name, ["flag", "number", "whole"], "y")
+        np.testing.assert_array_equal(table.X, [[1.0, 1.5, 1.0], [0.0, np.nan, np.nan]])
+        assert read_labels(table.labels, np.array([0, 1])).tolist() == [1, 0]
+    with pytest.raises(InputError, match="text 'ann'"):
+        read_table(tmp_path / "rows.parquet", ["who"], None)
+    # Without names the index of pandas is no column.
+    assert read_table(tmp_path / "rows.parquet", None, "who").X.shape == (2, 4)
+
+
+def test_a_broken_parquet_file_is_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "broken").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InputError, match="Parquet"):
+        read_table(tmp_path / "broken", ["a"], None)
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes", "expected"),
+    [
+        (["True", "False"], [False, True], [1, 0]),
+        (["1.0", "0"], [0, 1], [1, 0]),
+        ([True, False], ["False", "True"], ["True", "False"]),
+        (["0.5", "1"], [0.5, 1.0], [0.5, 1.0]),
+        (["cat", "1"], [0, 1], ["cat", "1"]),
+    ],
+)
+def test_labels_take_the_type_of_the_classes(cells, classes, expected):
+    assert read_labels(cells, np.array(classes)).tolist() == expected
