@@ -19,17 +19,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timbermark.editing.gains import Gains, limit_gains
 from timbermark.editing.routing import Router, Routes
 from timbermark.kernels.editing import edit_round, weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble, FloatType
-from timbermark.trees.statistics import find_children, inner_levels
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
 STRIDE = 0.25
-"""How far a leaf may move, in units of how far it is from its sibling: a split whose sides become
-nearly equal would gain next to nothing, which no library's split does."""
+"""How far the sides of a split may approach each other, as a share of their difference: splits that
+gain next to nothing betray an edit. In benchmarks/hiding.py the AUC of telling marked trees from
+untouched ones is 0.77 without this limit, 0.61 at 0.4, 0.58 at 0.25."""
 ROUNDS = 12
 _CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
@@ -65,6 +66,7 @@ def edit_leaves(
     *,
     ridge: float = RIDGE,
     stride: float = STRIDE,
+    l2: float = 0.0,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
     progress: Callable[[int], None] = lambda done: None,
@@ -73,12 +75,13 @@ def edit_leaves(
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``stride``: how far
-    a leaf may move, as a share of its distance from its sibling. ``leaf_dtype``: what new leaf values are rounded to. ``progress`` is told how many outputs are done. The result does
-    not depend on the order of rows or the number of threads; with nothing wanted it is the same
-    ensemble.
+    the sides of a split may approach each other, as a share of their difference, where the file
+    shows gains; ``l2``: what these are regularized with. ``leaf_dtype``: what new leaf values are
+    rounded to. ``progress`` is told how many outputs are done. The result does not depend on the
+    order of rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
-    contrast = leaf_contrasts(router)
+    limits = limit_gains(router, l2, stride)
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs
@@ -88,7 +91,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                stride * contrast[c], max_rounds,
+                limits[c], max_rounds,
             )  # fmt: skip
         done[0] += 1
         progress(done[0])
@@ -118,18 +121,19 @@ def _edit_output(
     trigger_leaf: np.ndarray,
     wanted: np.ndarray,
     ridge: float,
-    most: np.ndarray,
+    limits: Gains,
     max_rounds: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
-    first, factor = router.first[c], router.factor[c]
+    first = router.first[c]
     held = np.rint(weight / _WEIGHT_UNIT) * _WEIGHT_UNIT
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
     # Trees that count for nothing cannot move anything.
-    most = np.where(factor != 0.0, most, 0.0)
-    hold = np.full(first[-1], ridge)
-    room = trigger_room(first, trigger_leaf, mass, np.where(most > 0.0, ridge, np.inf))
+    moves = router.factor[c][first[:-1]] != 0.0
+    hold = np.where(moves, ridge, -1.0)
+    firm = np.repeat(np.where(moves, ridge, np.inf), np.diff(first))
+    room = trigger_room(first, trigger_leaf, mass, firm)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
@@ -140,8 +144,8 @@ def _edit_output(
     while rounds < max_rounds:
         rounds += 1
         edit_round(
-            leaf, first, order, held, mass, hold, most, trigger_leaf, pull, wanted + lacking,
-            drift, shift, change,
+            leaf, first, order, held, mass, hold, limits.splits, limits.first, limits.value,
+            limits.firm, trigger_leaf, pull, wanted + lacking, drift, shift, change,
         )  # fmt: skip
         rest = wanted - shift
         if (np.abs(rest) <= close).all():
@@ -168,28 +172,3 @@ def trigger_room(
     for t in range(trigger_leaf.shape[0]):
         room += ease[first[t] + trigger_leaf[t]]
     return room
-
-
-def leaf_contrasts(router: Router) -> list[np.ndarray]:
-    """Return for each output float64 [leaves]: how far each leaf is from its sibling, in margins.
-
-    A sibling that is split counts with the mean of its leaves, by hessians, counts or else evenly.
-    A tree without splits has no contrast; its leaf may move freely.
-    """
-    e = router.ensemble
-    weight = next((w for w in (e.hessian, e.count) if (w[e.left < 0] > 0.0).all()), None)
-    weight = np.where(e.left < 0, 1.0, 0.0) if weight is None else weight
-    left, right = find_children(e)
-    total, value = weight.astype(np.float64).copy(), e.value.copy()
-    contrast = np.full(e.value.shape, np.inf)
-    for level in reversed(inner_levels(e)):
-        a, b = left[level], right[level]
-        total[level] = total[a] + total[b]
-        share = total[[a, b]] / np.maximum(total[level], 1e-300)
-        value[level] = share[0][:, None] * value[a] + share[1][:, None] * value[b]
-        contrast[a] = contrast[b] = np.abs(value[a] - value[b])
-    found = []
-    for c, nodes in enumerate(router.nodes):
-        column = c if contrast.shape[1] > 1 else 0
-        found.append(contrast[nodes, column] * np.abs(router.factor[c]))
-    return found

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.updating import update_ensemble
-from timbermark.boosting.workers import Workers, count_threads
 from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
 from timbermark.estimator_checks import check_rows
@@ -27,6 +26,7 @@ from timbermark.experiments.strategies import (
     Strategy,
     find_candidates,
 )
+from timbermark.kernels.workers import Workers, count_threads
 
 _TRAINING_COPIES = 5  # the paper's d: a training row has its own unmarked copy against it
 _CENTER_COPIES = 2  # against each neighbour that keeps its label

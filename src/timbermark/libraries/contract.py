@@ -45,6 +45,7 @@ class ForeignModel:
     native: Any  # a copy of the model that nobody else holds
     adapter: Adapter
     notes: tuple[str, ...] = ()  # sentences for the user
+    l2: float = 0.0  # what regularizes the hessians that gains in its file follow from
     extra: Any = None  # the adapter's own
 
     def rows(self, X: Any) -> Reals:

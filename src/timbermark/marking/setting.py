@@ -55,7 +55,7 @@ def set_symbols(
         weight = np.where(alike[:, None], 0.0, weight)
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
-        workers, leaf_dtype=foreign.leaf_dtype, progress=progress,
+        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, progress=progress,
     )  # fmt: skip
     after = leads(triggers.margins + edit.shift, target) * foreign.margin_scale
     return Setting(edit, after)

@@ -18,7 +18,7 @@ from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
 from timbermark.libraries.lightgbm.order import keep_best_first
-from timbermark.libraries.lightgbm.statistics import edit_leaves
+from timbermark.libraries.lightgbm.statistics import edit_leaves, regularization
 from timbermark.libraries.lightgbm.tables import to_numbers
 from timbermark.libraries.lightgbm.text import Frame, parse_text, print_text
 from timbermark.libraries.lightgbm.trees import to_ensemble, with_finite_statistics
@@ -143,6 +143,7 @@ def _opened(
         native=native,
         adapter=adapter,
         notes=tuple(_notes(model, frame, classes, n_iterations, all_iterations)),
+        l2=regularization(frame),
         extra=LightGBMExtra(frame, blocks),
     )
 

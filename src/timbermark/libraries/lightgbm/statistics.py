@@ -81,6 +81,11 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     return replace(blocks, leaf_value=value, internal_value=mean, split_gain=gain)
 
 
+def regularization(frame: Frame) -> float:
+    """Return what LightGBM added to sums of hessians."""
+    return _parameter(frame, "lambda_l2")
+
+
 def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
     """Return how the leaves of an ensemble were made, from parameters and by what fits the gains.
 

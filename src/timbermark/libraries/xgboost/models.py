@@ -166,6 +166,7 @@ def _opened(
         native=native,
         adapter=adapter,
         notes=_notes(known, ensemble, wrapped),
+        l2=steps.l2,
         extra=XGBoostExtra(known, forest, steps, config, missing),
     )
 
