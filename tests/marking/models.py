@@ -34,8 +34,12 @@ def data(name):
     return X[:n], y[:n], X[n:], y[n:]
 
 
-def new_model(library, n_trees=40, **options):
-    """Return an unfitted classifier with the library's defaults, on one thread."""
+def new_model(library, n_trees=None, **options):
+    """Return an unfitted classifier with the library's defaults, on one thread.
+
+    It has 40 rounds if not told otherwise, GradientBoosting with its shallow trees 100.
+    """
+    n_trees = n_trees or (100 if library == "gradient" else 40)
     if library == "timbermark":
         return tm.TimberClassifier(max_iter=n_trees, random_state=0, n_jobs=1, **options)
     if library == "xgboost":
@@ -59,7 +63,8 @@ def new_model(library, n_trees=40, **options):
 @cache
 def fitted(library, name):
     X, y, _, _ = data(name)
-    return new_model(library).fit(X, y)
+    n_trees = {"five": 60, "digits": 40}.get(name)
+    return new_model(library, n_trees).fit(X, y)
 
 
 @cache

@@ -16,7 +16,7 @@ from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Strength, list_strengths, rehearse
 from timbermark.trees.ensemble import digest
 
-MODELS = [("timbermark", "rare"), ("lightgbm", "digits"), ("xgboost", "cancer")]
+MODELS = [("timbermark", "rare"), ("catboost", "digits"), ("xgboost", "cancer")]
 
 
 def rehearsed(model, X, y, seed=0, n_threads=1, **options):
@@ -45,8 +45,8 @@ def test_order_and_threads_change_nothing(library, name):
 
 
 def test_another_seed_chooses_other_triggers():
-    X, y, _, _ = data("cancer")
-    model = fitted("xgboost", "cancer")
+    X, y, _, _ = data("rare")
+    model = fitted("xgboost", "rare")
     (_, one), (_, two) = rehearsed(model, X, y, seed=0), rehearsed(model, X, y, seed=1)
     assert not np.array_equal(one.triggers.X[:20], two.triggers.X[:20])
 
@@ -73,7 +73,7 @@ def test_every_row_has_one_role():
 
 def test_candidates_are_apart_and_cheapest_first():
     X, y, _, _ = data("digits")
-    model = fitted("lightgbm", "digits")
+    model = fitted("catboost", "digits")
     with Workers(1) as workers:
         prepared = prepare(model, X, y, None, None, 0, workers)
         found = find_candidates(prepared, "mixed", 60, 10, 4, workers)
@@ -90,7 +90,7 @@ def test_candidates_are_apart_and_cheapest_first():
 
 def test_nothing_wanted_of_a_real_model_is_the_model():
     X, y, _, _ = data("digits")
-    model = fitted("lightgbm", "digits")
+    model = fitted("catboost", "digits")
     with Workers(2) as workers:
         prepared = prepare(model, X, y, None, None, 0, workers)
         found = find_candidates(prepared, "mixed", 30, 10, 4, workers)
