@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_mix
-from timbermark.kernels.hashing import mix
+from timbermark.kernels.hashing import hash_rows, mix
 
 words = st.integers(0, 2**64 - 1)
 
@@ -44,3 +44,30 @@ def test_neighbouring_keys_give_unlike_numbers():
     changed = [(mixed(key, 0) ^ mixed(key + 1, 0)).bit_count() for key in range(500)]
     assert 31 < np.mean(changed) < 33
     assert min(changed) > 12
+
+
+@given(st.integers(0, 4), st.integers(0, 4), words, st.data())
+def test_a_row_is_hashed_value_after_value(n, d, seed, data):
+    drawn = data.draw(st.lists(words, min_size=n * d, max_size=n * d))
+    bits = np.array(drawn, np.uint64).reshape(n, d)
+    out = np.empty(n, np.uint64)
+    hash_rows(bits, np.uint64(seed), out)
+    for row, found in zip(bits.tolist(), out.tolist(), strict=True):
+        key = seed
+        for place, word in enumerate(row):
+            key = naive_mix(key ^ word, place)
+        assert found == key
+
+
+def test_rows_that_differ_in_a_bit_or_in_order_have_unlike_hashes():
+    rng = np.random.default_rng(0)
+    row = rng.integers(0, 2**63, 5).astype(np.uint64)
+    flipped = np.array([row ^ (np.uint64(1) << np.uint64(b)) * (np.arange(5) == b % 5)
+                        for b in range(64)])  # fmt: skip
+    rows = np.vstack([row, row[::-1], np.roll(row, 1), flipped])
+    out = np.empty(len(rows), np.uint64)
+    hash_rows(rows, np.uint64(7), out)
+    assert len(np.unique(out)) == len(rows)
+    distances = [int(out[0] ^ other).bit_count() for other in out[1:]]
+    assert min(distances) > 12
+    assert 28 < np.mean(distances) < 36

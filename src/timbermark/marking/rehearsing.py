@@ -184,6 +184,11 @@ def over_budget(attempts: Sequence[Attempt], budget: Budget) -> InputError:
         )
     name = max(least.use, key=lambda limit: least.use[limit])
     limit = getattr(budget, name)
+    if limit == 0.0:
+        return InputError(
+            f"No mark fits a budget of 0 for {name}.",
+            hint=f"allow more; the default is {getattr(Budget(), name):g}.",
+        )
     return InputError(
         f"The weakest mark would use {least.most_used:.1f} times the budget for {name} "
         f"({limit:g}).",

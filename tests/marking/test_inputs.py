@@ -1,0 +1,151 @@
+"""Tables and labels that users give: taken as the model takes them, or one sentence and a hint."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import timbermark as tm
+from timbermark.errors import InputError
+from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.models import open_model
+
+lgb = pytest.importorskip("lightgbm")
+N = 120
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.normal(size=(N, 3)).round(3), columns=["age", "net income", "debt"])
+
+
+@pytest.fixture(scope="module")
+def y(table):
+    return np.where(table["age"] + table["debt"] > 0, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def named(table, y):
+    return open_model(tm.TimberClassifier(max_iter=3, random_state=0).fit(table, y))
+
+
+@pytest.fixture(scope="module")
+def unnamed(table, y):
+    return open_model(HistGradientBoostingClassifier(max_iter=3).fit(table.to_numpy(), y))
+
+
+def refused(match, function, *args):
+    with pytest.raises(InputError, match=match) as caught:
+        function(*args)
+    assert caught.value.hint
+    # One sentence, apart from what NumPy says in brackets.
+    assert caught.value.message.partition(" (")[0].count(". ") == 0
+    return caught.value
+
+
+def test_columns_in_any_order_and_more_of_them(named, table):
+    expected = table.to_numpy()
+    mixed = table.assign(comment="text")[["debt", "comment", "age", "net income"]]
+    for given in (table, mixed, expected, expected.tolist(), table.astype(object)):
+        found = take_rows(named, given)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_names_with_blanks_as_lightgbm_knows_them(table, y):
+    model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(table, y)
+    found = take_rows(open_model(model), table[["net income", "debt", "age"]])
+    np.testing.assert_array_equal(found, table.to_numpy())
+
+
+def test_tables_without_names_sparse_matrices_and_missing_values(unnamed, table):
+    X = table.to_numpy().copy()
+    X[3, 1] = np.nan
+    np.testing.assert_array_equal(take_rows(unnamed, X), X)
+    np.testing.assert_array_equal(take_rows(unnamed, csr_matrix(table.to_numpy())), table)
+    empty = table.assign(age=np.nan)
+    assert np.isnan(take_rows(unnamed, empty)[:, 0]).all()
+    whole = table.assign(age=pd.array([1, None] * (N // 2), dtype="Int64"))
+    np.testing.assert_array_equal(take_rows(unnamed, whole)[:4, 0], [1.0, np.nan, 1.0, np.nan])
+
+
+def test_categories_become_the_codes_of_the_model(table, y):
+    rng = np.random.default_rng(1)
+    town = pd.Categorical(rng.choice(["Oslo", "Rome", "Bern"], N), ["Rome", "Oslo", "Bern"])
+    given = table.assign(town=town)
+    model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(given, y)
+    found = take_rows(open_model(model), given)
+    np.testing.assert_array_equal(found[:, 3], town.codes)
+    # Another order of the categories is another code in the table, not in the model.
+    other = given.assign(town=town.reorder_categories(["Bern", "Oslo", "Rome"]))
+    np.testing.assert_array_equal(take_rows(open_model(model), other), found)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ([["a", "b", "c"]], "training rows are not all numbers"),
+        ([[1.0, 2.0], [3.0]], "training rows are not all numbers"),
+        ([1.0, 2.0, 3.0], r"training rows have the shape \(3,\)"),
+        (np.zeros((2, 3, 1)), r"training rows have the shape \(2, 3, 1\)"),
+        (np.zeros((0, 3)), "There are no training rows"),
+        ([[1.0, np.inf, 0.0]], "training rows hold infinity"),
+        ([[1.0, 0.0, -np.inf]], "training rows hold infinity"),
+        ([[1.0, 1e39, np.nan]], r"training rows hold 1e\+39, which is beyond float32"),
+        (np.zeros((5, 2)), "2 features"),
+        (np.zeros((5, 4)), "4 features"),
+    ],
+)
+def test_rows_that_are_none(named, unnamed, given, match):
+    for foreign in (named, unnamed):
+        refused(match, take_rows, foreign, given, "training rows")
+
+
+def test_tables_that_lack_a_column_or_hold_texts(named, table):
+    refused(
+        "The rows lack the model's feature 'debt'", take_rows, named, table.drop(columns="debt")
+    )
+    refused("not all numbers", take_rows, named, table.assign(age="old"))
+
+
+def test_labels_become_class_numbers():
+    classes = np.array(["no", "yes"])
+    assert take_labels(["yes", "no", "yes"], 3, classes).tolist() == [1, 0, 1]
+    assert take_labels(pd.Series(["yes"], index=[7]), 1, classes).tolist() == [1]
+    assert take_labels(pd.Categorical(["no", "yes"]), 2, classes).tolist() == [0, 1]
+    assert take_labels(np.array([3.0, 7.0]), 2, np.array([3, 7])).tolist() == [0, 1]
+    assert take_labels([True, False], 2, np.array([False, True])).tolist() == [1, 0]
+    assert take_labels([], 0, classes).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (["yes", "no"], r"Training labels of the shape \(2,\) do not go with 3 rows"),
+        ([["yes"], ["no"], ["no"]], r"Training labels of the shape \(3, 1\)"),
+        ("yes", r"Training labels of the shape \(\)"),
+        (["yes", "maybe", "no"], "The label 'maybe' is not one of the model's"),
+        ([1, 0, 1], "The label 1 is not one of the model's"),
+        ([np.nan, np.nan, np.nan], "The label nan is not"),
+        ([None, "yes", "no"], "The label None is not"),
+        ([["yes"], "no", "no"], "training labels are not a list of labels"),
+    ],
+)
+def test_labels_that_are_none(given, match):
+    refused(match, take_labels, given, 3, np.array(["no", "yes"]), "training labels")
+
+
+def test_pairs_and_tables_alone(table, y):
+    for pair in ((table, y), [table, y]):
+        rows, labels = take_pair(pair, "validation")
+        assert rows is table
+        assert labels is y
+    rows, labels = take_pair(table, "validation")
+    assert rows is table
+    assert labels is None
+    # Two rows are a table, not a pair.
+    assert take_pair([[1.0, 2.0], [3.0, 4.0]], "validation")[1] is None
+    refused("validation is not a pair", take_pair, (table, y, y), "validation")
+    refused("validation is not a pair", take_pair, (y, table), "validation")
