@@ -123,7 +123,7 @@ def one_by_one_bits(matched, answered, q):
 def scores_bits(scores, reference, alphabets, symbols):
     """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
     logs = []
-    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0):
+    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         for f in (0.0, 0.5, 1.0):
             terms = []
             for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):

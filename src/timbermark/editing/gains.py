@@ -15,6 +15,11 @@ from timbermark.editing.routing import Router
 from timbermark.kernels.editing import SPLIT
 from timbermark.trees.statistics import find_children, inner_levels
 
+_FLOOR = 0.95
+"""Of a tree's smallest gain: no split may fall below it. Where trees grow best first, the gains of
+a tree are close to each other."""
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
@@ -31,7 +36,7 @@ class Gains:
 
 
 def limit_gains(router: Router, l2: float, stride: float) -> list[Gains]:
-    """Return for each output what its splits must gain: (1 − stride)² of what they gain now.
+    """Return for each output what its splits may gain: (1 ± stride)² of what they gain now.
 
     ``l2``: what regularizes hessians. Without hessians in the file counts take their place.
     """
@@ -79,7 +84,20 @@ def limit_gains(router: Router, l2: float, stride: float) -> list[Gains]:
         splits["firm"] = firm[mine]
         # Where the formula does not give what the file says, nobody can hold the edit to it.
         sound = gain > 0.0
-        splits["least"] = np.where(sound, (1.0 - stride) ** 2 * gain, -np.inf)
+        lowest = np.full(e.n_trees, np.inf)
+        np.minimum.at(lowest, owner[mine[sound]], gain[sound])
+        floor = np.minimum(_FLOOR * lowest[owner[mine]], gain)
+        least = np.maximum((1.0 - stride) ** 2 * gain, floor)
+        most = (1.0 + stride) ** 2 * gain
+        splits["least"] = np.where(sound, (1.0 - _ROUNDING) * least, -np.inf)
+        splits["most"] = np.where(sound, (1.0 + _ROUNDING) * most, np.inf)
+        splits["share"] = firm[a] / (firm[a] + firm[b])
+        apart = g[a] / firm[a] - g[b] / firm[b]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inner_most = (np.sqrt(least / gain) - 1.0) * apart
+            outer_most = (np.sqrt(most / gain) - 1.0) * apart
+        splits["low"] = np.where(sound, np.minimum(inner_most, outer_most), -np.inf)
+        splits["high"] = np.where(sound, np.maximum(inner_most, outer_most), np.inf)
         starts = np.concatenate([[0], np.cumsum(sizes[trees])])
         found.append(Gains(splits, starts, value, firm[nodes]))
     return found

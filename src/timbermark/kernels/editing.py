@@ -33,7 +33,11 @@ SPLIT = np.dtype(
         ("left", np.int64),  # a leaf's number within the tree, or ~ the number of a split of it
         ("right", np.int64),
         ("firm", np.float64),  # the sum of hessians plus what regularizes it
-        ("least", np.float64),  # what the split must gain after the edit
+        ("least", np.float64),  # what the split may gain after the edit
+        ("most", np.float64),
+        ("share", np.float64),  # of the left side in the mean of both
+        ("low", np.float64),  # how far the difference of the sides, left less right, may move
+        ("high", np.float64),
     ]
 )
 _HALVINGS = 6
@@ -41,7 +45,7 @@ _HALVINGS = 6
 
 @part
 def check_gains(splits, start, stop, value, firm, g, broken):
-    """Return how many splits of a tree gain too little with some leaf values.
+    """Return how many splits of a tree gain too little or too much with some leaf values.
 
     A node's gradient is its leaves' values times ``firm``, summed up; a split gains G²/firm of its
     sides, less its own. IN splits SPLIT[s], of which ``start`` to ``stop`` are the tree's, children
@@ -58,22 +62,53 @@ def check_gains(splits, start, stop, value, firm, g, broken):
         g[s - start] = left + right
         gain = left * left / firm_left + right * right / firm_right
         gain -= (left + right) * (left + right) / splits[s]["firm"]
-        broken[s - start] = gain < splits[s]["least"]
+        broken[s - start] = gain < splits[s]["least"] or gain > splits[s]["most"]
         wrong += broken[s - start]
     return wrong
 
 
 @part
+def clip_differences(splits, start, stop, change, mean, difference):
+    """Clip how far the two sides of every split of a tree move apart; their mean moves freely.
+
+    Without regularization a split's gain follows from the difference of its sides alone, so that
+    this is all it takes to limit gains. IN splits as for `check_gains`; INOUT change
+    float64[leaves]; OUT mean, difference float64[splits of the tree].
+    """
+    for s in range(start, stop):
+        a, b = splits[s]["left"], splits[s]["right"]
+        left = change[a] if a >= 0 else mean[~a]
+        right = change[b] if b >= 0 else mean[~b]
+        share = splits[s]["share"]
+        mean[s - start] = share * left + (1.0 - share) * right
+        difference[s - start] = min(max(left - right, splits[s]["low"]), splits[s]["high"])
+    for s in range(stop - 1, start - 1, -1):
+        share = splits[s]["share"]
+        left = mean[s - start] + (1.0 - share) * difference[s - start]
+        right = mean[s - start] - share * difference[s - start]
+        a, b = splits[s]["left"], splits[s]["right"]
+        if a >= 0:
+            change[a] = left
+        else:
+            mean[~a] = left
+        if b >= 0:
+            change[b] = right
+        else:
+            mean[~b] = right
+
+
+@part
 def keep_gains(splits, start, stop, value, firm, old, new, trial, g, broken, share):
-    """Take back changes of one tree's leaves until every split gains enough.
+    """Clip and take back changes of one tree's leaves until every split gains about what it did.
 
     IN value float64[leaves]: before the edit; IN old, INOUT new: changes before and after this
     step, of which ``old`` is known to be fine; the rest is scratch space. Below a split that gains
-    too little the step is halved; if that does not help, the tree stays as it was.
+    too little or too much the step is halved; if that does not help, the tree stays as it was.
     """
     n = new.shape[0]
     if start == stop:
         return
+    clip_differences(splits, start, stop, new, g, share)
     for attempt in range(_HALVINGS + 1):
         for j in range(n):
             trial[j] = value[j] + new[j]

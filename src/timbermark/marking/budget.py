@@ -14,8 +14,9 @@ class Budget:
 
     ``changed``: the share of rows whose label changes; ``drift``: the mean over rows of the largest
     change of a probability; ``accuracy``: the share of accuracy lost (0.005 is half a point);
-    ``auc``: the area under the ROC curve lost, for two classes. All are judged by an upper
-    confidence bound, on rows that take no part in the edit and do not report its cost. A model
+    ``auc``: the area under the ROC curve lost, for two classes. They are judged by upper confidence
+    bounds (the AUC by what chance does not explain), on rows that take no part in the edit and do
+    not report its cost. A model
     that errs less often than the limits on labels allow is held to its own rate of errors.
 
     Raises InputError unless each is None or a number from 0 to 1.

@@ -145,9 +145,11 @@ def _room(prepared: Prepared, routes: Routes, workers: Workers) -> np.ndarray:
 def _survive_rounding(
     prepared: Prepared, X: np.ndarray, routes: Routes, workers: Workers
 ) -> np.ndarray:
-    """Return bool [n]: rows that end in the same leaves a few float32 units up or down."""
+    """Return bool [n]: rows that end in the same leaves as float32, and a few units up or down."""
     same = np.ones(len(X), np.bool_)
-    for moved in roundings(X):
+    with np.errstate(over="ignore"):
+        single = X.astype(np.float32).astype(np.float64)
+    for moved in (single, *roundings(X)):
         same &= prepared.router.route(columns(prepared.foreign, moved), workers).same(routes)
     return same
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
+from timbermark.editing.leaves import STRIDE
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.costs import Cost
-from timbermark.marking.models import close_model
+from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import (
     ENOUGH_BITS,
@@ -117,32 +118,23 @@ def embed(
         raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
     if not isinstance(owner, str) or not owner.strip():
         raise InputError("A mark needs the owner's name.", hint="owner='Your Company Ltd'.")
-    check_choices(budget, triggers, n_triggers, alphabet, weak)
+    check_choices(budget, triggers)
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
-        prepared = prepare(model, X, y, candidates, validation, random_state, workers)
-        strengths = list_strengths(len(prepared.foreign.classes), n_triggers, alphabet, lead)
+        foreign = open_model(model)
+        strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
         rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         say("setting the symbols")
         return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
 
 
-def check_choices(
-    budget: Any, triggers: str, n_triggers: int | str, alphabet: int | str, weak: bool
-) -> None:
+def check_choices(budget: Any, triggers: str) -> None:
     """Raise InputError for choices that can be refused before any work."""
     if budget is not None and not isinstance(budget, Budget):
         raise InputError("budget is not a Budget.", hint="budget=timbermark.Budget(changed=0.02).")
     if triggers not in KINDS:
         raise InputError(f"triggers={triggers!r} is not known.", hint="use 'mixed' or 'rows'.")
-    if isinstance(n_triggers, int) and not weak:
-        bits = n_triggers * (2 if alphabet in (4, "auto") else 1)
-        if 0 < bits < ENOUGH_BITS:
-            raise InputError(
-                f"n_triggers={n_triggers} makes a mark of at most {bits} bits, too few to convince "
-                "anyone but you.",
-                hint="ask for 72 or more, or allow a weak mark.",
-            )
 
 
 def _embed(
@@ -159,13 +151,15 @@ def _embed(
     triggers = rehearsal.triggers
     for draws in range(1, _MOST_DRAWS + 1):
         mark = _make_mark(prepared, triggers, key, owner, strength, draws)
-        setting = set_symbols(prepared, triggers, mark.symbols, strength.lead, workers)
+        setting = set_symbols(
+            prepared, triggers, mark.symbols, strength.lead, workers, strength.stride
+        )
         attempt = judge(prepared, budget, strength, setting, workers)
         attempts.append(attempt)
         enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS or weak
         if attempt.most_used <= 1.0 and enough:
             return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
-        strength = Strength(strength.k, strength.q, strength.lead * _WEAKER)
+        strength = replace(strength, lead=strength.lead * _WEAKER)
     if attempts[-1].most_used <= 1.0:
         raise InputError(
             f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "
@@ -219,6 +213,11 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
+    if strength.stride > STRIDE and foreign.ensemble.gain.any():
+        notes.append(
+            "The model is so small that some of its splits now gain much less than before; whoever "
+            "has the file and many like it may see that it was edited."
+        )
     if prepared.measured_on == "training":
         notes.append(
             "The cost was measured on training rows held out from the edit and on rows made to "

@@ -10,6 +10,7 @@ from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget
 from timbermark.marking.costs import Cost
 from timbermark.marking.embedding import check_choices
+from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
 from timbermark.marking.setting import report_cost
@@ -83,11 +84,12 @@ def plan(
     >>> plan(model, X[:1200], y[:1200]).bits >= 64
     True
     """
-    check_choices(budget, triggers, n_triggers, alphabet, weak)
+    check_choices(budget, triggers)
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
-        prepared = prepare(model, X, y, candidates, validation, random_state, workers)
-        strengths = list_strengths(len(prepared.foreign.classes), n_triggers, alphabet, lead)
+        foreign = open_model(model)
+        strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         cost = report_cost(prepared, found.setting, workers)
     last = found.attempts[-1]

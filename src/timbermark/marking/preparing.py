@@ -57,9 +57,10 @@ class Prepared:
     ``source`` float64 [m, d]: rows as the model takes them, which candidates are made from.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
-    that accuracy is reported on. They are the reporting ones where validation rows were given.
-    Where not, they are held-out training rows, and the rows that judge and report are made to
-    resemble those, because a model moves less on rows that it was trained on than on unseen ones.
+    that accuracy is reported on, ``judging_labels`` those it is judged on. They are the reporting
+    and the judging ones (None) where validation rows were given. Where not, they are held-out
+    training rows, and the rows that judge and report are made to resemble those, because a model
+    moves less on rows that it was trained on than on unseen ones.
     """
 
     foreign: ForeignModel
@@ -72,6 +73,7 @@ class Prepared:
     judging: MeasuredRows
     reporting: MeasuredRows
     labelled: MeasuredRows
+    judging_labels: MeasuredRows | None
     measured_on: str
     n_rows: int  # that were given to train or to choose from
     seed: int
@@ -126,7 +128,7 @@ def prepare(
     importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
     weight = _sensitivity(foreign, margins) * importance[:, None]
     halves = _halves(foreign, router, *tested, seed, measured_on, workers)
-    judging, reporting, labelled = halves
+    judging, reporting, labelled, judging_labels = halves
     return Prepared(
         foreign=foreign,
         router=router,
@@ -138,6 +140,7 @@ def prepare(
         judging=judging,
         reporting=reporting,
         labelled=labelled,
+        judging_labels=judging_labels,
         measured_on=measured_on,
         n_rows=len(order),
         seed=seed,
@@ -230,8 +233,8 @@ def _halves(
     seed: int,
     measured_on: str,
     workers: Workers,
-) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows]:
-    """Return the rows that judge, those that report, and those that accuracy is reported on."""
+) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows, MeasuredRows | None]:
+    """Return rows that judge and report, and those that accuracy is reported and judged on."""
 
     def measured(rows: np.ndarray, label: np.ndarray | None) -> MeasuredRows:
         routes = router.route(columns(foreign, rows), workers)
@@ -242,9 +245,10 @@ def _halves(
     labels = [None if label is None else label[half] for half in halves]
     if measured_on != "training":
         judging, reporting = (measured(X[h], y) for h, y in zip(halves, labels, strict=True))
-        return judging, reporting, reporting
+        return judging, reporting, reporting, None
     rng = np.random.default_rng(seed + 4)
     judging, reporting = (
         measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng), None) for half in halves
     )
-    return judging, reporting, measured(X[halves[1]], labels[1])
+    seen = [measured(X[half], y) for half, y in zip(halves, labels, strict=True)]
+    return judging, reporting, seen[1], seen[0]

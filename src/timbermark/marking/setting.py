@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.editing.leaves import Edit, edit_leaves
+from timbermark.editing.leaves import STRIDE, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.costs import Cost, measure_cost
@@ -38,7 +37,7 @@ def set_symbols(
     symbols: np.ndarray,
     lead: float,
     workers: Workers,
-    progress: Callable[[int], None] = lambda done: None,
+    stride: float = STRIDE,
 ) -> Setting:
     """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
 
@@ -55,7 +54,7 @@ def set_symbols(
         weight = np.where(alike[:, None], 0.0, weight)
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
-        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, progress=progress,
+        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
     )  # fmt: skip
     after = leads(triggers.margins + edit.shift, target) * foreign.margin_scale
     return Setting(edit, after)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCORE_FLOOR = 1e-6
 """Probabilities below this count as this: the logarithm of 0 would outweigh everything else."""
-TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0)
+TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """High ones are for copies that nobody touched: an edit moves a trigger's scores only a little, and
 the copy repeats that exactly. Low ones are for copies that were averaged or tuned."""
 REFERENCE_SHARES = (0.0, 0.5, 1.0)
@@ -42,7 +42,7 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
 
     For each τ in `TEMPERATURES` and each f in `REFERENCE_SHARES`,
     w_i(a) ∝ exp(τ·(log p_i(a) − f·log r_i(a))), where p are the scores and r the mark's reference;
-    E is the mean of the 27 products.
+    E is the mean of the 33 products.
 
     Raises InputError unless the scores are a matrix [k, K] of numbers.
 
