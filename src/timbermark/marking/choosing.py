@@ -21,7 +21,7 @@ from timbermark.marking.preparing import Prepared, columns
 from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000
-_SMALLEST_POOL, _LARGEST_POOL = 4_000, 20_000
+_SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
 """Candidates to choose from: as many as so many rows times trees allow, within these limits."""
 _LOOKED_AT = 8
 """For each trigger so many candidates, the least far from another answer, are looked at closely."""

@@ -24,11 +24,11 @@ from timbermark.marking.models import open_model
 
 _HELD_SHARE = 0.3
 """Of the rows that there are, where no others are given to judge and report by."""
-_LEAST_HELD, _MOST_HELD = 40, 10_000
+_LEAST_HELD, _MOST_HELD = 40, 5_000
 _UNSEEN = 2_000
 """How many rows that resemble held ones stand for unseen rows, at least."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
-_ROUTED_CELLS = 4_000_000
+_ROUTED_CELLS = 2_000_000
 """Rows times trees of one output that hold the model, beyond the fewest."""
 _SURROGATES, _SURROGATE_WEIGHT = 6_000, 0.5
 """Fewer rows than this are joined by mixtures of them, which weigh less than they do."""

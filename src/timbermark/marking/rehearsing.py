@@ -29,12 +29,15 @@ _TARGET = 0.5
 rows may move more than those that judge."""
 _SLACK = 1.5
 """What a mark costs is not quite as the rule says: a little more than it allows is tried."""
-_SPARE, _TRIES = 3.0, 2
+_SPARE, _TRIES = 3.0, 3
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries."""
 _TOOK, _ALL_BUT_FEW = 0.3, 0.97
 """A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
 where this share of symbols is set."""
+_SAFE, _HOPELESS = 68.0, 0.85
+"""The weakest mark must be worth more bits than is needed; below this share of set symbols nobody
+tries again at the same strength."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,9 +67,9 @@ _FREE = float("inf")
 # Tried in turn. More triggers and a longer lead survive more (benchmarks/evidence.py).
 _TWO = (
     Strength(192, 2, 3.0), Strength(160, 2, 2.0), Strength(128, 2, 1.5), Strength(128, 2, 1.0),
-    Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(84, 2, 0.35),
+    Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(96, 2, 0.35),
     # Small models cannot always be edited so that nothing in the file tells.
-    Strength(84, 2, 0.35, 0.5), Strength(84, 2, 0.35, _FREE), Strength(84, 2, 0.2, _FREE),
+    Strength(96, 2, 0.35, 0.5), Strength(96, 2, 0.35, _FREE), Strength(96, 2, 0.2, _FREE),
 )  # fmt: skip
 _FOUR = (
     Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
@@ -134,7 +137,7 @@ def list_strengths(
         raise InputError(
             f"n_triggers={n_triggers} makes a mark of at most {tried[0].bits:.0f} bits, too few to "
             "convince anyone but you.",
-            hint="ask for 84 or more, or allow a weak mark.",
+            hint="ask for 96 or more, or allow a weak mark.",
         )
     return tuple(dict.fromkeys(strong))
 
@@ -173,9 +176,13 @@ def rehearse(
             fits = attempt.most_used <= (_TARGET if left else 1.0)
             if not fits:
                 break
-            if attempt.n_set >= _ALL_BUT_FEW * strength.k:
+            if attempt.n_set >= _ALL_BUT_FEW * strength.k or (not left and attempt.bits > _SAFE):
                 return Rehearsal(strength, triggers, tuple(attempts), setting)
             usable[places[setting.lead < _TOOK * strength.lead]] = False
+            if attempt.n_set < _HOPELESS * strength.k and left:
+                # So many do not take that the next strength would not do, either.
+                left = left[1:] if len(left) > 3 else left
+                break
         if attempts and not fits:
             afford = _SLACK * strength.expense * _TARGET / attempts[-1].most_used
             while len(left) > 1 and left[0].expense > afford:
