@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from timbermark import errors
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
@@ -31,6 +32,7 @@ __all__ = [
     "TimberClassifier",
     "__version__",
     "embed",
+    "errors",
     "load",
     "plan",
     "save",
@@ -52,6 +54,8 @@ _HOME = {
 
 def __getattr__(name: str) -> object:
     """Import a public name from its home module on first use (PEP 562)."""
+    if name == "errors":
+        return import_module("timbermark.errors")
     if name not in _HOME:
         raise AttributeError(f"module 'timbermark' has no attribute {name!r}")
     value: object = getattr(import_module(_HOME[name]), name)

@@ -43,7 +43,6 @@ class State:
     """A model's training: base rows, base trees with their sums, rows added since.
 
     ``owner`` is the ensemble the state belongs to, or its digest where it was read from a file.
-    ``foreign``: the trees were grown by another library, so that training again is no update.
     """
 
     params: TrainParams
@@ -52,7 +51,6 @@ class State:
     trained: Trained
     added: TrainingData
     owner: Ensemble | str
-    foreign: bool = False
 
     @property
     def model(self) -> str:
@@ -122,13 +120,11 @@ def rebuild_state(
     params: TrainParams,
     workers: Workers,
     progress: Progress = no_progress,
-    foreign: bool = False,
 ) -> State:
     """A state for a model that has none, by sending its training data through it.
 
     The model's own thresholds join the bins, so that every split of it can be expressed. For a
-    model of our own and the data it was fitted on this is the state that ``fit`` kept. ``foreign``:
-    the model is another library's; what only training again would ask for is left out.
+    model of our own and the data it was fitted on this is the state that ``fit`` kept.
     """
     kinds = ensemble.missing_kind[ensemble.left >= 0]
     if (kinds == MISSING_ZERO).any() or ((kinds == MISSING_NONE).any() and np.isnan(X).any()):
@@ -139,15 +135,10 @@ def rebuild_state(
     bins = joined_bins(find_bins(X, weight, params.max_bins, params.seed, workers), ensemble)
     data = make_data(bins, X, label, weight, n_classes, workers)
     params = replace(params, max_iter=ensemble.n_trees // data.n_outputs)
-    if foreign and not fits_in_memory(data, params):
-        raise StateError(
-            f"The sums of {ensemble.n_trees} trees on {data.n_rows} rows take too much memory.",
-            hint="use fewer training rows.",
-        )
     scale = choose_scale(data)
     forest = from_ensemble(ensemble, bins, params.max_leaf_nodes)
-    trained = trace(forest, ensemble.init, data, params, scale, workers, progress, not foreign)
-    return State(params, scale, data, trained, empty_data(data), ensemble, foreign)
+    trained = trace(forest, ensemble.init, data, params, scale, workers, progress)
+    return State(params, scale, data, trained, empty_data(data), ensemble)
 
 
 def trace(
@@ -158,7 +149,6 @@ def trace(
     scale: Scale,
     workers: Workers,
     progress: Progress = no_progress,
-    search_leaves: bool = True,
 ) -> Trained:
     """Sums, leaf numbers and margins of ``data`` in ``forest``, whose sums are filled in."""
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
@@ -181,8 +171,8 @@ def trace(
             t = iteration * outputs + output
             trace_tree(
                 binned, grad[output], hess[output], scale.shift, rule,
-                leaves if search_leaves else 0, tree_key(params.seed, t), forest.n_nodes[t],
-                forest.nodes[t], growths[thread], record[t], leaf[t],
+                leaves, tree_key(params.seed, t), forest.n_nodes[t], forest.nodes[t],
+                growths[thread], record[t], leaf[t],
             )  # fmt: skip
             add_leaves(forest.nodes[t], leaf[t], margins[output])
 

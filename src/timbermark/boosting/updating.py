@@ -29,7 +29,6 @@ from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
 from timbermark.boosting.objective import factor, split_rule
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import State, fit_data
-from timbermark.errors import StateError
 from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
 from timbermark.kernels.updating import renew_trees
 from timbermark.kernels.workers import Workers
@@ -45,8 +44,6 @@ _LARGE_SHARE = 0.025
 """Share of new rows from which training again is as fast as walking, and exact."""
 
 _ANY_DEPTH = 1 << 30
-_MORE_LEAVES = 0.04
-"""By how much the leaves of a foreign model may grow, all trees together."""
 
 
 def update_ensemble(
@@ -82,12 +79,7 @@ def update_ensemble(
         and fits
         and (added.n_rows <= _LARGE_SHARE * state.data.n_rows or patience == tolerance == 0.0)
     )
-    if state.foreign and not (state.has_sums and fits):
-        raise StateError(
-            "The model's sums do not fit into memory, and it cannot be trained again here.",
-            hint="use fewer training rows.",
-        )
-    if not walk and not state.foreign:
+    if not walk:
         whole = join_data(state.data, added)
         scale = state.scale if fits else choose_scale(whole)
         return fit_data(whole, state.params, scale, workers, progress=progress)
@@ -95,8 +87,7 @@ def update_ensemble(
         return ensemble, state
     forest = renew(
         state.trained, state.data, added, state.params, state.scale, patience, tolerance,
-        workers, progress, ensemble.init, _budget(state) if state.foreign else None,
-        _depth(state.trained.forest) if state.foreign else _ANY_DEPTH,
+        workers, progress, ensemble.init,
     )  # fmt: skip
     renewed = to_ensemble(forest, state.data.bins, state.data.n_classes, state.scale)
     if ensemble.init.any():
@@ -115,22 +106,17 @@ def renew(
     workers: Workers,
     progress: Progress = no_progress,
     init: np.ndarray | None = None,
-    budget: np.ndarray | None = None,
-    max_depth: int = _ANY_DEPTH,
 ) -> Forest:
     """The forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
 
-    ``trained`` must hold the record of its training on ``data``. ``budget`` int64[T]: how many
-    leaves each tree may have; ``params.max_leaf_nodes`` unless given. ``max_depth``: where no new
-    split is made any more.
+    ``trained`` must hold the record of its training on ``data``.
     """
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     whole = join_data(data, added)
     binned = whole.binned(params)
     old = Old(trained.forest.nodes, trained.record, trained.leaf)
     forest = empty_forest(trained.forest.n_trees, leaves, outputs)
-    if budget is None:
-        budget = np.full(forest.n_trees, leaves)
+    budget = np.full(forest.n_trees, leaves)
     start = np.zeros(outputs) if init is None else init
     before = np.repeat(start[:, None], n, axis=1)
     after = np.repeat(start[:, None], whole.n_rows, axis=1)
@@ -155,36 +141,13 @@ def renew(
             renew_trees(
                 thread, n_threads, sync, tickets, first, last, old, binned, whole.label,
                 whole.weight, np.float32(scale.unit), scale.shift, rule, patience, tolerance,
-                budget, max_depth, step, params.leaf_limit, before, after, grad, hess, old_grad,
+                budget, _ANY_DEPTH, step, params.leaf_limit, before, after, grad, hess, old_grad,
                 old_hess, moved, forest.nodes, forest.n_nodes, walk, growth,
             )  # fmt: skip
 
         workers.in_step(work)
         progress(last)
     return forest
-
-
-def _depth(forest: Forest) -> int:
-    """How deep the deepest tree is: a foreign model must not become slower to ask."""
-    left = forest.nodes["left"]
-    depth = np.zeros(left.shape, np.int64)
-    for node in range(left.shape[1]):
-        split = np.flatnonzero((left[:, node] >= 0) & (node < forest.n_nodes))
-        for side in range(2):
-            depth[split, left[split, node] + side] = depth[split, node] + 1
-    return max(int(depth.max()), 1)
-
-
-def _budget(state: State) -> np.ndarray:
-    """Leaves for each tree of a foreign model: as many as it has, and a few more for all together.
-
-    The model's file must not grow by more than a few percent.
-    """
-    forest = state.trained.forest
-    leaves = (forest.n_nodes + 1) // 2
-    spare = np.floor(_MORE_LEAVES * np.cumsum(leaves)).astype(np.int64)
-    more = np.diff(spare, prepend=0)
-    return np.asarray(np.minimum(leaves + more, state.params.max_leaf_nodes))
 
 
 def _scratch(binned: Binned, max_leaves: int, n_old: int) -> tuple[Walk, Growth]:

@@ -1,0 +1,339 @@
+"""What marking with the defaults does to models on test rows that nothing else saw.
+
+Sets of the paper, field sets, digits and breast cancer; six kinds of models with 200 rounds; two
+classes also with class weights and after early stopping. ``--part large`` marks models of large
+tables, ``--part bare`` models without their training rows. One JSON line per run goes to ``--out``,
+which a later call continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import resource
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from common import FOLDER
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.metrics import roc_auc_score
+
+import timbermark as tm
+
+warnings.simplefilter("ignore")
+KEY = tm.OwnerKey.generate()
+SETS = (
+    "spambase",
+    "churn",
+    "cancer",
+    "digits",
+    "wine",
+    "segmentation",
+    "optdigits",
+    "pendigits",
+    "avila",
+    "letter",
+    "census",
+)
+LIBRARIES = ("lightgbm", "xgboost", "histogram", "catboost", "gradient", "timbermark")
+LARGE_SETS = ("avila", "letter", "census", "pendigits")
+
+
+def encode(columns):
+    """Texts become whole numbers; '?' and nothing are missing."""
+    table = []
+    for column in columns:
+        try:
+            table.append([np.nan if v in ("", "?") else float(v) for v in column])
+        except ValueError:
+            known = {v: i for i, v in enumerate(sorted(set(column)))}
+            table.append([float(known[v]) for v in column])
+    return np.array(table).T
+
+
+def text(path, delimiter=",", skip=0):
+    with open(FOLDER / path) as file:
+        rows = list(csv.reader(file, delimiter=delimiter, skipinitialspace=True))[skip:]
+    return [row for row in rows if row]
+
+
+def load(name, seed):
+    """Rows and class numbers in an order that follows from the seed."""
+    rng = np.random.default_rng(seed)
+    if name in ("cancer", "digits"):
+        X, y = (load_breast_cancer if name == "cancer" else load_digits)(return_X_y=True)
+    elif name == "spambase":
+        table = np.array(text("field/spambase/spambase.csv"), float)
+        X, y = table[:, :-1], table[:, -1]
+    elif name == "churn":
+        columns = list(zip(*text("field/churn/churn.csv", skip=1), strict=True))
+        X, y = encode([c for i, c in enumerate(columns[:-1]) if i != 3]), np.array(columns[-1])
+    elif name == "census":
+        with gzip.open(FOLDER / "field/census_income/census-income.data.gz", "rt") as file:
+            rows = [row for row in csv.reader(file, skipinitialspace=True) if len(row) == 42]
+        rows = [rows[i] for i in rng.permutation(len(rows))[:60_000]]
+        columns = list(zip(*rows, strict=True))
+        X, y = encode([c for i, c in enumerate(columns[:-1]) if i != 24]), np.array(columns[-1])
+    elif name == "wine":
+        parts = [
+            np.array(text(f"wine_quality/winequality-{colour}.csv", ";", 1), float)
+            for colour in ("red", "white")
+        ]
+        X = np.concatenate(
+            [np.column_stack([p[:, :-1], np.full(len(p), i)]) for i, p in enumerate(parts)]
+        )
+        y = np.concatenate([p[:, -1] for p in parts])
+    else:
+        files = {
+            "avila": ("avila/avila-tr.txt", "avila/avila-ts.txt"),
+            "letter": ("letter/letter-recognition.data",),
+            "optdigits": ("optdigits/optdigits.tra", "optdigits/optdigits.tes"),
+            "pendigits": ("pendigits/pendigits.tra", "pendigits/pendigits.tes"),
+            "segmentation": ("segmentation/segmentation.data", "segmentation/segmentation.test"),
+        }[name]
+        rows = [r for f in files for r in text(f, skip=5 if name == "segmentation" else 0)]
+        rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+        label = 0 if name in ("letter", "segmentation") else -1
+        y = np.array([row[label] for row in rows])
+        X = np.array(
+            [[c for i, c in enumerate(row) if i != label % len(row)] for row in rows], float
+        )
+    _, y, counts = np.unique(y, return_inverse=True, return_counts=True)
+    kept = np.isin(y, np.flatnonzero(counts >= 20))
+    X, y = X[kept], np.unique(y[kept], return_inverse=True)[1]
+    order = rng.permutation(len(X))
+    return X[order], y[order]
+
+
+def make_model(library, weighted, rounds, seed):
+    balanced = "balanced" if weighted else None
+    if library == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        return LGBMClassifier(
+            n_estimators=rounds, class_weight=balanced, random_state=seed, verbose=-1, n_jobs=2
+        )
+    if library == "xgboost":
+        from xgboost import XGBClassifier
+
+        return XGBClassifier(
+            n_estimators=rounds,
+            scale_pos_weight=10 if weighted else None,
+            random_state=seed,
+            n_jobs=2,
+        )
+    if library == "histogram":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(
+            max_iter=rounds, class_weight=balanced, random_state=seed, early_stopping=False
+        )
+    if library == "catboost":
+        from catboost import CatBoostClassifier
+
+        return CatBoostClassifier(
+            iterations=rounds,
+            auto_class_weights="Balanced" if weighted else None,
+            random_seed=seed,
+            verbose=0,
+            allow_writing_files=False,
+            thread_count=2,
+        )
+    if library == "gradient":
+        from sklearn.ensemble import GradientBoostingClassifier
+
+        return GradientBoostingClassifier(n_estimators=rounds, random_state=seed)
+    return tm.TimberClassifier(max_iter=rounds, random_state=seed)
+
+
+def run(name, library, variant, seed, bare=False):
+    """Train, mark, and compare on test rows. Returns one record."""
+    X, y = load(name, seed)
+    cut = int(0.6 * len(X))
+    train, test = (X[:cut], y[:cut]), (X[cut:], y[cut:])
+    rounds = 30 if "early" in variant else 200
+    model = make_model(library, "weighted" in variant, rounds, seed)
+    if library == "gradient" and np.isnan(X).any():
+        train, test = [(np.nan_to_num(a, nan=-1.0), b) for a, b in (train, test)]
+    start = time.perf_counter()
+    model.fit(*train)
+    fit = time.perf_counter() - start
+    record = {
+        "set": name,
+        "library": library,
+        "variant": variant,
+        "seed": seed,
+        "bare": bare,
+        "rows": len(X),
+        "test_rows": len(test[0]),
+        "fit": fit,
+    }
+    rows = {"X": None, "candidates": train[0][:3000]} if bare else {"X": train[0], "y": train[1]}
+    start = time.perf_counter()
+    try:
+        result = tm.embed(model, **rows, key=KEY, owner="benchmark", random_state=seed)
+    except tm.errors.InputError as error:
+        return record | {"embed": time.perf_counter() - start, "error": str(error)}
+    record["embed"] = time.perf_counter() - start
+    before, after = model.predict_proba(test[0]), result.model.predict_proba(test[0])
+    labels = before.argmax(1), after.argmax(1)
+    record |= {
+        "bits": result.bits,
+        "triggers": result.strength.k,
+        "lead": result.strength.lead,
+        "free": result.strength.stride > 1,
+        "verdict": tm.verify(result.model, result.mark).bits,
+        "unmarked": tm.verify(model, result.mark).bits,
+        "changed": float((labels[0] != labels[1]).mean()),
+        "drift": float(np.abs(after - before).max(1).mean()),
+        "lost": float((labels[0] == test[1]).mean() - (labels[1] == test[1]).mean()),
+        "reported_changed": result.cost.changed / result.cost.n_rows,
+        "reported_drift": result.cost.drift,
+    }
+    if before.shape[1] == 2:
+        record["auc_lost"] = roc_auc_score(test[1], before[:, 1]) - roc_auc_score(
+            test[1], after[:, 1]
+        )
+        record["score"] = after[:, 1].mean() / before[:, 1].mean() - 1.0
+    return record
+
+
+def grid(bare):
+    for seed in range(3):
+        for name in SETS:
+            two = name in ("spambase", "churn", "cancer", "census")
+            for library in LIBRARIES:
+                if library == "gradient" and name in LARGE_SETS:
+                    continue
+                variants = ["plain"]
+                if two and not bare:
+                    variants.append("early")
+                    if library not in ("gradient", "timbermark"):
+                        variants += ["weighted", "weighted early"]
+                for variant in variants:
+                    yield name, library, variant, seed
+
+
+def summarize(records):
+    """Print the figures of the issue: means and worst runs."""
+    done = [r for r in records if "error" not in r]
+    large = [r for r in done if r["rows"] >= 2000]
+    every = [r for r in records if r["rows"] >= 2000]
+    print(
+        f"{len(records)} runs, {len(records) - len(done)} without a mark; sets of 2,000 rows and "
+        f"more: {sum(r['bits'] >= 64 for r in large)} of {len(every)} with 64 bits"
+    )
+    means = {}
+    for r in large:
+        if r["set"] != "wine":
+            means.setdefault((r["set"], r["library"], r["variant"]), []).append(r)
+    for what, unit in (("changed", 100), ("drift", 1), ("lost", 100), ("auc_lost", 1)):
+        cells = {
+            key: float(np.mean([unit * r[what] for r in runs if what in r]))
+            for key, runs in means.items()
+            if any(what in r for r in runs)
+        }
+        if cells:
+            worst = max(cells, key=lambda key: cells[key])
+            print(
+                f"{what:10} mean {np.mean(list(cells.values())):.4f}  worst {cells[worst]:.4f} "
+                f"({', '.join(worst)})"
+            )
+    wine = [r for r in large if r["set"] == "wine"]
+    if wine:
+        changed = [100 * r["changed"] for r in wine]
+        print(f"wine: labels changed {np.mean(changed):.2f} %, at most {max(changed):.2f} %")
+    scores = [(abs(r["score"]), r) for r in large if "score" in r]
+    if scores:
+        worst = max(scores, key=lambda pair: pair[0])
+        print(
+            f"mean score of the positive class: worst change {100 * worst[0]:.2f} % "
+            f"({worst[1]['set']}, {worst[1]['library']}, {worst[1]['variant']})"
+        )
+    for name, some in (
+        ("20,000 rows and more", lambda r: r["rows"] >= 20_000),
+        ("fewer rows", lambda r: r["rows"] < 20_000),
+    ):
+        part = [r for r in done if some(r)]
+        if part:
+            ratio = [r["embed"] / r["fit"] for r in part]
+            over = sum(r["embed"] > max(2 * r["fit"], 3.0) for r in part)
+            print(
+                f"embed against training, {name}: median {np.median(ratio):.2f}, worst "
+                f"{max(ratio):.2f}; {over} of {len(part)} above max(2×, 3 s)"
+            )
+    if done:
+        least, most = min(r["verdict"] for r in done), max(r["unmarked"] for r in done)
+        print(f"verdict: marked at least {least:.0f} bits, unmarked at most {most:.1f}")
+
+
+def run_large():
+    """A million rows with two classes, and 300,000 with five."""
+    for n, d, classes, library in ((1_000_000, 28, 2, "lightgbm"), (300_000, 50, 5, "timbermark")):
+        X, y = make_classification(
+            n + 100_000,
+            d,
+            n_informative=12,
+            n_classes=classes,
+            flip_y=0.1,
+            class_sep=0.7,
+            random_state=0,
+        )
+        model = make_model(library, False, 100, 0)
+        if library == "timbermark":
+            model.set_params(keep_state=False)
+        start = time.perf_counter()
+        model.fit(X[:n], y[:n])
+        fit = time.perf_counter() - start
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = time.perf_counter()
+        result = tm.embed(model, X[:n], y[:n], key=KEY, owner="benchmark")
+        embed = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before, after = model.predict_proba(X[n:]), result.model.predict_proba(X[n:])
+        changed = (before.argmax(1) != after.argmax(1)).mean()
+        print(
+            f"{n:,} × {d}, {classes} classes, {library}: {result.bits:.0f} bits, labels changed "
+            f"{changed:.3%}, mean drift {np.abs(after - before).max(1).mean():.4f}, embed "
+            f"{embed / fit:.2f} × training, peak memory {peak / memory:.2f} ×"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=("grid", "bare", "large"), default="grid")
+    parser.add_argument("--out", type=Path, default=Path("timbermark-fidelity.jsonl"))
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--libraries", default=",".join(LIBRARIES))
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    if given.part == "large":
+        run_large()
+        return
+    records = []
+    if given.out.exists():
+        records = [json.loads(line) for line in given.out.read_text().splitlines()]
+    known = {(r["set"], r["library"], r["variant"], r["seed"], r["bare"]) for r in records}
+    bare = given.part == "bare"
+    for name, library, variant, seed in grid(bare):
+        key = (name, library, variant, seed, bare)
+        wanted = name in given.sets.split(",") and library in given.libraries.split(",")
+        if not wanted or seed >= given.seeds or key in known:
+            continue
+        record = run(name, library, variant, seed, bare)
+        records.append(record)
+        with given.out.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        print(
+            json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in record.items()}),
+            flush=True,
+        )
+    summarize([r for r in records if r["bare"] == bare])
+
+
+if __name__ == "__main__":
+    main()
