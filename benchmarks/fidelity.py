@@ -195,10 +195,10 @@ def run(name, library, variant, seed, bare=False):
         "reported_drift": result.cost.drift,
     }
     if before.shape[1] == 2:
-        record["auc_lost"] = roc_auc_score(test[1], before[:, 1]) - roc_auc_score(
-            test[1], after[:, 1]
+        record["auc_lost"] = float(
+            roc_auc_score(test[1], before[:, 1]) - roc_auc_score(test[1], after[:, 1])
         )
-        record["score"] = after[:, 1].mean() / before[:, 1].mean() - 1.0
+        record["score"] = float(after[:, 1].mean() / before[:, 1].mean() - 1.0)
     return record
 
 

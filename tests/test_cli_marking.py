@@ -265,7 +265,7 @@ def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--n-triggers", "8"], "use --n-triggers 72 or more, or allow a weak mark with --weak"),
+        (["--n-triggers", "8"], "use --n-triggers 96 or more, or allow a weak mark with --weak"),
         (["--n-triggers", "some"], "--n-triggers some must be auto or a whole number"),
         (["--alphabet", "3"], "--alphabet 3 must be auto, 2 or 4"),
         (["--lead", "far"], "--lead far must be auto or a number"),

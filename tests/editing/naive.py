@@ -22,14 +22,16 @@ def naive_round(
     leaf, first, order, weight, mass, ridge, trigger_leaf, pull, target, drift, shift, change
 ):
     for t in order:
+        if ridge[t] < 0:
+            continue
         for j in range(first[t + 1] - first[t]):
             rows = [i for i in range(len(weight)) if leaf[t, i] == j]
             triggers = [i for i in range(len(pull)) if trigger_leaf[t, i] == j and pull[i] > 0]
             place = first[t] + j
             above = -sum(float(np.rint(UNIT * weight[i] * drift[i])) for i in rows) / UNIT
-            above -= ridge[place] * change[place]
+            above -= ridge[t] * change[place]
             above += sum(pull[i] * (target[i] - shift[i]) for i in triggers)
-            below = mass[place] + ridge[place] + sum(pull[i] for i in triggers)
+            below = mass[place] + ridge[t] + sum(pull[i] for i in triggers)
             moved = above / below if below > 0 else 0.0
             change[place] += moved
             for i in rows:
@@ -69,7 +71,7 @@ def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_roun
         leaf, trigger_leaf = counted(leaves), counted(trigger_leaves)
         held = np.rint(weight[:, c] / WEIGHT_UNIT) * WEIGHT_UNIT
         mass = np.array(naive_masses(leaf, first, held))
-        hold = np.where(factor != 0, ridge, 1e300)
+        hold = np.where(factor[first[:-1]] != 0, ridge, -1.0)
         room = [
             sum(
                 1 / (mass[first[t] + trigger_leaf[t, i]] + ridge)

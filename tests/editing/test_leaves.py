@@ -14,6 +14,7 @@ from tests.trees.strategies import TENTH, ensembles, rows_for
 from timbermark.editing import Router, edit_leaves, leaves
 from timbermark.kernels.workers import Workers
 from timbermark.trees.making import make_ensemble
+from timbermark.trees.statistics import node_statistics
 from timbermark.trees.validation import validate_ensemble
 
 
@@ -235,17 +236,6 @@ def test_later_trees_undo_what_earlier_ones_spilt():
     assert np.abs(made.drift[:, 0]).mean() < 0.5 * alone.mean()
 
 
-def test_progress_counts_outputs():
-    e = make_ensemble(
-        n_features=1, n_outputs=3, tree_start=[0, 1, 2, 3], feature=[-1] * 3, threshold=[0] * 3,
-        left=[-1] * 3, right=[-1] * 3, value=np.zeros(3),
-    )  # fmt: skip
-    told = []
-    case = e, np.zeros((2, 1)), np.ones((2, 3)), np.zeros((1, 1)), np.array([[1.0, 0.0, -1.0]])
-    edit(case, progress=told.append)
-    assert told == [1, 2, 3]
-
-
 def test_one_leaf_gives_what_rows_allow():
     # All rows and the trigger share the only leaf: the multipliers carry the trigger all the way.
     e = make_ensemble(
@@ -257,3 +247,40 @@ def test_one_leaf_gives_what_rows_allow():
     assert made.shift[0, 0] == pytest.approx(1.0, abs=0.15)
     np.testing.assert_array_equal(made.drift, np.full((5, 1), made.shift[0, 0]))
     assert made.ensemble.value[0, 0] == 2.0 + made.shift[0, 0]
+
+
+def gains_of(e, l2):
+    """What every split gains by its leaves, without and with regularization."""
+    hessian = np.where((e.hessian > 0).all(), e.hessian, 1.0)
+    return node_statistics(e, e.value[:, 0], hessian=hessian, l2=l2).gain
+
+
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+def test_splits_gain_about_what_they_did_where_the_file_shows_gains(l2):
+    rng = np.random.default_rng(0)
+    left = np.array([1, 3, 5, -1, -1, -1, -1])
+    right = np.array([2, 4, 6, -1, -1, -1, -1])
+    n_trees = 20
+    hessian = np.array([8.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0])
+    e = make_ensemble(
+        n_features=4, tree_start=7 * np.arange(n_trees + 1),
+        feature=np.where(np.tile(left, n_trees) >= 0, rng.integers(0, 4, 7 * n_trees), -1),
+        threshold=rng.normal(size=7 * n_trees), left=np.tile(left, n_trees),
+        right=np.tile(right, n_trees), value=rng.normal(size=7 * n_trees),
+        hessian=np.tile(hessian, n_trees), gain=np.where(np.tile(left, n_trees) >= 0, 1.0, 0.0),
+    )  # fmt: skip
+    router = Router(e)
+    X, T = rng.normal(size=(200, 4)), rng.normal(size=(5, 4))
+    before = gains_of(e, l2)
+    sound = before > 1e-9
+    with Workers(2) as workers:
+        rows, triggers = router.route(X, workers), router.route(T, workers)
+        for stride in (0.1, 0.25):
+            edit = edit_leaves(
+                router, rows, np.full((200, 1), 0.1), triggers, np.full((5, 1), 2.0), workers,
+                l2=l2, stride=stride,
+            )  # fmt: skip
+            ratio = gains_of(edit.ensemble, l2)[sound] / before[sound]
+            assert edit.shift.max() > 0.1
+            assert ratio.min() >= (1 - stride) ** 2 - 1e-6
+            assert ratio.max() <= (1 + stride) ** 2 + 1e-6

@@ -129,8 +129,9 @@ def scores_bits(scores, reference, alphabets, symbols):
             for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
                 if p is None:
                     continue
-                w = [floored(p[a]) ** t / floored(r[a]) ** (t * f) for a in alphabet]
-                terms.append(math.log(len(alphabet) * w[s] / math.fsum(w)))
+                w = [t * (math.log(floored(p[a])) - f * math.log(floored(r[a]))) for a in alphabet]
+                total = math.fsum(math.exp(x - max(w)) for x in w)
+                terms.append(math.log(len(alphabet)) + w[s] - max(w) - math.log(total))
             logs.append(math.fsum(terms))
     return log2_mean(logs)
 

@@ -236,7 +236,7 @@ def _take_choices(
         "alphabet": _number(alphabet, int),
         "weak": weak,
     }
-    check_choices(**chosen)
+    check_choices(chosen["budget"], chosen["triggers"])
     return {**chosen, "lead": _number(lead, float), "random_state": seed}
 
 
@@ -246,7 +246,8 @@ def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     from timbermark.marking.rehearsing import list_strengths
 
     opened = open_model(path)
-    list_strengths(len(opened.classes), choices["n_triggers"], choices["alphabet"], choices["lead"])
+    names = ("n_triggers", "alphabet", "lead", "weak")
+    list_strengths(len(opened.classes), *(choices[name] for name in names))
     return opened
 
 

@@ -8,7 +8,7 @@ to try next, for what a mark costs grows with lead · √triggers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,9 +35,9 @@ to so many tries."""
 _TOOK, _ALL_BUT_FEW = 0.3, 0.97
 """A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
 where this share of symbols is set."""
-_SAFE, _HOPELESS = 68.0, 0.85
-"""The weakest mark must be worth more bits than is needed; below this share of set symbols nobody
-tries again at the same strength."""
+_SAFE, _HOPELESS = 66.0, 0.85
+"""What a mark must be worth where not all took; the share of set symbols below which no other
+triggers are tried at the same strength."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,11 +70,12 @@ _TWO = (
     Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(96, 2, 0.35),
     # Small models cannot always be edited so that nothing in the file tells.
     Strength(96, 2, 0.35, 0.5), Strength(96, 2, 0.35, _FREE), Strength(96, 2, 0.2, _FREE),
+    Strength(76, 2, 0.15, _FREE),
 )  # fmt: skip
 _FOUR = (
     Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
     Strength(56, 4, 0.75), Strength(48, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(48, 4, 0.35, 0.5), *_TWO[-5:],
+    Strength(48, 4, 0.35, 0.5), *_TWO[-6:],
 )  # fmt: skip
 
 
@@ -157,6 +158,7 @@ def rehearse(
     rng = np.random.default_rng(prepared.seed + 3)
     attempts: list[Attempt] = []
     left = [s for s in strengths if s.k <= len(found)]
+    fallback: Rehearsal | None = None
     while left:
         strength = left.pop(0)
         # Who does not take at one lead may take at a shorter one.
@@ -173,11 +175,15 @@ def rehearse(
             )
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
-            fits = attempt.most_used <= (_TARGET if left else 1.0)
+            fits = attempt.most_used <= _TARGET
+            enough = attempt.n_set >= _ALL_BUT_FEW * strength.k
+            if fits and enough:
+                return Rehearsal(strength, triggers, tuple(attempts), setting)
+            if attempt.most_used <= 1.0 and attempt.bits >= min(_SAFE, strength.bits):
+                # Within the budget, if not by much: taken if nothing weaker is better.
+                fallback = Rehearsal(strength, triggers, tuple(attempts), setting)
             if not fits:
                 break
-            if attempt.n_set >= _ALL_BUT_FEW * strength.k or (not left and attempt.bits > _SAFE):
-                return Rehearsal(strength, triggers, tuple(attempts), setting)
             usable[places[setting.lead < _TOOK * strength.lead]] = False
             if attempt.n_set < _HOPELESS * strength.k and left:
                 # So many do not take that the next strength would not do, either.
@@ -187,7 +193,9 @@ def rehearse(
             afford = _SLACK * strength.expense * _TARGET / attempts[-1].most_used
             while len(left) > 1 and left[0].expense > afford:
                 left.pop(0)
-    raise over_budget(attempts, budget)
+    if fallback is None:
+        raise over_budget(attempts, budget)
+    return replace(fallback, attempts=tuple(attempts))
 
 
 def judge(
