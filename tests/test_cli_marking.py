@@ -411,7 +411,8 @@ def python_errors():
     yield over_budget([Attempt(Strength(72, 2, 0.35), 50, {"drift": 0.5}, 12)], Budget())
     yield over_budget([], Budget())
     for call in (
-        lambda: check_choices(None, "mixed", 8, "auto", False),
+        lambda: check_choices(None, "rare"),
+        lambda: list_strengths(2, 8, "auto", "auto"),
         lambda: list_strengths(3, "auto", 4, "auto"),
         lambda: list_strengths(3, 0, "auto", "auto"),
         lambda: list_strengths(3, "auto", "auto", 21.5),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.embedding import EmbedResult
 
-_N_TRAIN, _N_FRESH = 1_100, 300
+_N_TRAIN, _N_FRESH = 1_100, 100
 
 
 @app.command()

@@ -35,22 +35,22 @@ class Gains:
     firm: np.ndarray
 
 
-def limit_gains(router: Router, l2: float, stride: float) -> list[Gains]:
+def limit_gains(router: Router, l2: float | None, stride: float) -> list[Gains]:
     """Return for each output what its splits may gain: (1 ± stride)² of what they gain now.
 
-    ``l2``: what regularizes hessians. Without hessians in the file counts take their place.
+    ``l2``: what regularizes hessians; None, or a ``stride`` that is infinite, sets no limits.
     """
     e = router.ensemble
     leaf = e.left < 0
     weights = (w for w in (e.hessian, e.count) if (w[leaf] > 0.0).all())
     weight = next(weights, leaf.astype(np.float64))
-    shown = bool(e.gain.any()) and np.isfinite(stride)
+    shown = l2 is not None and bool(np.isfinite(stride))
     left, right = find_children(e)
     firm = np.where(leaf, weight, 0.0)
     levels = inner_levels(e)
     for level in reversed(levels):
         firm[level] = firm[left[level]] + firm[right[level]]
-    firm = firm + l2
+    firm = firm + (l2 or 0.0)
     depth = np.zeros(e.n_nodes, np.int64)
     for number, level in enumerate(levels):
         depth[level] = number

@@ -23,6 +23,8 @@ class ForeignModel:
 
     ``margin_scale``: margins times this become probabilities by the ensemble's objective. It is 1
     but for LightGBM's ``sigmoid`` and its random forests, whose probabilities come from means.
+    ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
+    one against the other.
 
     >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> from timbermark import libraries
@@ -45,7 +47,7 @@ class ForeignModel:
     native: Any  # a copy of the model that nobody else holds
     adapter: Adapter
     notes: tuple[str, ...] = ()  # sentences for the user
-    l2: float = 0.0  # what regularizes the hessians that gains in its file follow from
+    l2: float | None = None  # what regularizes the hessians that gains in its file follow from
     extra: Any = None  # the adapter's own
 
     def rows(self, X: Any) -> Reals:

@@ -213,7 +213,7 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    if strength.stride > STRIDE and foreign.ensemble.gain.any():
+    if strength.stride > STRIDE and foreign.l2 is not None:
         notes.append(
             "The model is so small that some of its splits now gain much less than before; whoever "
             "has the file and many like it may see that it was edited."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.statistics import node_statistics
 
 NAME = "timbermark"
 _OURS = b"timbermark "
@@ -77,8 +79,14 @@ class OwnAdapter:
 
     def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
         """Return a copy of the classifier with other leaves, and without a training state."""
+        old, sums = foreign.ensemble, foreign.ensemble.hessian
+        before, after = (
+            node_statistics(trees, trees.value[:, 0], hessian=sums, l2=0.0).gain
+            for trees in (old, ensemble)
+        )
+        grown = np.divide(after, before, out=np.ones(len(after)), where=before > 0.0)
         made = copy.copy(foreign.native)
-        made._install(ensemble, None)
+        made._install(replace(ensemble, gain=old.gain * grown), None)
         return made
 
     def save(self, model: Any, path: str | os.PathLike[str]) -> None:
@@ -92,6 +100,8 @@ OWN = OwnAdapter()
 def open_model(source: Any) -> ForeignModel:
     """Return a model, or the model in a file, as trees with all that it takes to go back.
 
+    What is open already is given back as it is.
+
     Raises InputError if it is not supported or not fitted, FileFormatError for other files.
 
     >>> from sklearn.datasets import load_iris
@@ -99,6 +109,8 @@ def open_model(source: Any) -> ForeignModel:
     >>> open_model(TimberClassifier(max_iter=3).fit(*load_iris(return_X_y=True))).library
     'timbermark'
     """
+    if isinstance(source, ForeignModel):
+        return source
     if isinstance(source, str | os.PathLike):
         return OWN.open_file(source) if is_ours(source) else libraries.open(source)
     return OWN.open(source) if OWN.is_model(source) else libraries.open(source)

@@ -96,7 +96,7 @@ def prepare(
     workers: Workers,
 ) -> Prepared:
     """Check all that was given and give every row its role. Raises InputError for bad input."""
-    foreign = model if isinstance(model, ForeignModel) else open_model(model)
+    foreign = open_model(model)
     given = _Given.take(foreign, X, y, candidates, validation)
     rng = np.random.default_rng(seed)
     order = np.argsort(row_keys(given.rows, seed), kind="stable")
