@@ -321,7 +321,7 @@ def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
     if used:
         line += f"\nused of the limits: {', '.join(used)}"
     if skipped:
-        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows in --validation)"
+        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows: --label)"
     return line
 
 

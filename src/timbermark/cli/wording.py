@@ -24,6 +24,7 @@ _ASSIGNED = re.compile(
 )
 _LIMIT = re.compile(rf"The budget's ({'|'.join(_LIMITS)})=(.*?) must be None or")
 _USED = re.compile(rf"times the budget for ({'|'.join(_LIMITS)}) \(([^)]*)\)")
+_NOTHING = re.compile(rf"No mark fits a budget of 0 for ({'|'.join(_LIMITS)})\.")
 _ALLOW = re.compile(r"allow (\S+) for it")
 _PHRASES = (
     (r"'auto'", "auto"),
@@ -57,6 +58,7 @@ def use_flags(message: str, hint: str = "") -> tuple[str, str]:
 
 
 def _translate(text: str) -> str:
+    text = _NOTHING.sub(lambda m: f"No mark fits {_LIMITS[m[1]]} 0.", text)
     text = _LIMIT.sub(lambda m: f"{_LIMITS[m[1]]} {_bare(m[2])} must be off or", text)
     text = _USED.sub(lambda m: f"times {_LIMITS[m[1]]} {m[2]}", text)
     text = _ASSIGNED.sub(lambda m: f"{_FLAGS[m[1]]} {_bare(m[2])}", text)

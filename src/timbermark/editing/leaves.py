@@ -73,9 +73,9 @@ def edit_leaves(
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
     regularizes the gains that the file shows, None if it shows none; ``stride``: how far the
-    difference between the sides of a split may then move, as a share of itself. ``leaf_dtype``: what
-    new leaf values are rounded to. The result does not depend on the order of rows or the number
-    of threads; with nothing wanted it is the same ensemble.
+    difference between the sides of a split may then move, as a share of itself. ``leaf_dtype``:
+    what new leaf values are rounded to. The result does not depend on the order of rows or the
+    number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2, stride)

@@ -44,6 +44,8 @@ from timbermark.trees.ensemble import Ensemble, digest
 KINDS = ("mixed", "rows")
 _WEAKER = 0.7
 """By how much the lead shrinks where the real symbols do not fit the budget."""
+_WIDER = 3.0
+"""By how much the stride grows where too few of the real symbols can be set."""
 _MOST_DRAWS = 4
 
 
@@ -156,10 +158,14 @@ def _embed(
         )
         attempt = judge(prepared, budget, strength, setting, workers)
         attempts.append(attempt)
-        enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS or weak
+        # Whoever asks for labels of a suspect that gives scores pays one bit for it.
+        enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
         if attempt.most_used <= 1.0 and enough:
             return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
-        strength = replace(strength, lead=strength.lead * _WEAKER)
+        if attempt.most_used > 1.0:
+            strength = replace(strength, lead=strength.lead * _WEAKER)
+        else:
+            strength = replace(strength, stride=_WIDER * strength.stride)
     if attempts[-1].most_used <= 1.0:
         raise InputError(
             f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "

@@ -35,7 +35,7 @@ to so many tries."""
 _TOOK, _ALL_BUT_FEW = 0.3, 0.97
 """A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
 where this share of symbols is set."""
-_SAFE, _HOPELESS = 66.0, 0.85
+_SAFE, _HOPELESS = 68.0, 0.85
 """What a mark must be worth where not all took; the share of set symbols below which no other
 triggers are tried at the same strength."""
 
@@ -75,7 +75,7 @@ _TWO = (
 _FOUR = (
     Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
     Strength(56, 4, 0.75), Strength(48, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(48, 4, 0.35, 0.5), *_TWO[-6:],
+    Strength(48, 4, 0.35, 0.5), *_TWO[-6:-2], Strength(48, 4, 0.35, _FREE), *_TWO[-2:],
 )  # fmt: skip
 
 
