@@ -38,13 +38,13 @@ class Gains:
 def limit_gains(router: Router, l2: float | None, stride: float) -> list[Gains]:
     """Return for each output what its splits may gain: (1 ± stride)² of what they gain now.
 
-    ``l2``: what regularizes hessians; None, or a ``stride`` that is infinite, sets no limits.
+    ``l2``: what regularizes hessians; None, or a ``stride`` of 1 or more, sets no limits.
     """
     e = router.ensemble
     leaf = e.left < 0
     weights = (w for w in (e.hessian, e.count) if (w[leaf] > 0.0).all())
     weight = next(weights, leaf.astype(np.float64))
-    shown = l2 is not None and bool(np.isfinite(stride))
+    shown = l2 is not None and stride < 1.0
     left, right = find_children(e)
     firm = np.where(leaf, weight, 0.0)
     levels = inner_levels(e)
