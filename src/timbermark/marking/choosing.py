@@ -50,11 +50,11 @@ class Candidates:
     def __repr__(self) -> str:
         return f"Candidates({len(self)} of {self.usable} usable, q={self.alphabets.shape[1]})"
 
-    def take(self, places: np.ndarray, q: int | None = None) -> Candidates:
-        """Return some of them, in the given order, with alphabets cut to ``q`` labels."""
+    def take(self, places: np.ndarray) -> Candidates:
+        """Return some of them, in the given order."""
         return Candidates(
             self.X[places], self.routes.take(places), self.margins[places],
-            self.alphabets[places, :q], self.usable,
+            self.alphabets[places], self.usable,
         )  # fmt: skip
 
 

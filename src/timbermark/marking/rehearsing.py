@@ -29,9 +29,9 @@ _TARGET = 0.5
 rows may move more than those that judge."""
 _SLACK = 1.5
 """What a mark costs is not quite as the rule says: a little more than it allows is tried."""
-_SPARE, _TRIES = 3.0, 3
+_SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
-to so many tries."""
+to so many tries, more of them for the weakest marks."""
 _TOOK, _ALL_BUT_FEW = 0.3, 0.97
 """A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
 where this share of symbols is set."""
@@ -70,12 +70,12 @@ _TWO = (
     Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(96, 2, 0.35),
     # Small models cannot always be edited so that nothing in the file tells.
     Strength(96, 2, 0.35, 0.5), Strength(96, 2, 0.35, _FREE), Strength(96, 2, 0.2, _FREE),
-    Strength(76, 2, 0.15, _FREE),
+    Strength(76, 2, 0.15, _FREE), Strength(76, 2, 0.1, _FREE),
 )  # fmt: skip
 _FOUR = (
     Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
     Strength(56, 4, 0.75), Strength(48, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(48, 4, 0.35, 0.5), *_TWO[-6:-2], Strength(48, 4, 0.35, _FREE), *_TWO[-2:],
+    Strength(48, 4, 0.35, 0.5), *_TWO[-7:-3], Strength(48, 4, 0.35, _FREE), *_TWO[-3:],
 )  # fmt: skip
 
 
@@ -153,29 +153,34 @@ def rehearse(
 ) -> Rehearsal:
     """Find the strongest mark within the budget. Raises InputError if none is."""
     most, fewest = (choose(s.k for s in strengths) for choose in (max, min))
-    q = max(strength.q for strength in strengths)
-    found = find_candidates(prepared, kind, int(np.ceil(_SPARE * most)), fewest, q, workers)
+    pools: dict[int, Candidates] = {}
     rng = np.random.default_rng(prepared.seed + 3)
     attempts: list[Attempt] = []
-    left = [s for s in strengths if s.k <= len(found)]
+    left = list(strengths)
     fallback: Rehearsal | None = None
     while left:
         strength = left.pop(0)
+        if strength.q not in pools:
+            # Who is cheap with four labels need not be with two.
+            sought = int(np.ceil(_SPARE * most))
+            pools[strength.q] = find_candidates(prepared, kind, sought, fewest, strength.q, workers)
+        found = pools[strength.q]
         # Who does not take at one lead may take at a shorter one.
-        usable = np.ones(len(found), np.bool_)
-        for _ in range(_TRIES):
+        usable, fits = np.ones(len(found), np.bool_), True
+        last = strength.stride == _FREE
+        for _ in range(_LAST_TRIES if last else _TRIES):
             places = np.flatnonzero(usable)[: strength.k]
             if len(places) < strength.k:
                 break
             progress(f"rehearsing {strength.k} triggers")
-            triggers = found.take(places, strength.q)
+            triggers = found.take(places)
             symbols = rng.integers(0, strength.q, strength.k)
             setting = set_symbols(
                 prepared, triggers, symbols, strength.lead, workers, strength.stride
             )
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
-            fits = attempt.most_used <= _TARGET
+            fits = attempt.most_used <= (_TARGET if left else 1.0)
             enough = attempt.n_set >= _ALL_BUT_FEW * strength.k
             if fits and enough:
                 return Rehearsal(strength, triggers, tuple(attempts), setting)
@@ -185,11 +190,11 @@ def rehearse(
             if not fits:
                 break
             usable[places[setting.lead < _TOOK * strength.lead]] = False
-            if attempt.n_set < _HOPELESS * strength.k and left:
+            if attempt.n_set < _HOPELESS * strength.k and not last:
                 # So many do not take that the next strength would not do, either.
                 left = left[1:] if len(left) > 3 else left
                 break
-        if attempts and not fits:
+        if not fits:
             afford = _SLACK * strength.expense * _TARGET / attempts[-1].most_used
             while len(left) > 1 and left[0].expense > afford:
                 left.pop(0)

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.editing.leaves import STRIDE, Edit, edit_leaves
+from timbermark.editing.leaves import ROUNDS, STRIDE, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.costs import Cost, measure_cost
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import MeasuredRows, Prepared
+
+_PATIENT_ROUNDS = 60
+"""For small models, whose triggers get in each other's way: there rounds are cheap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +58,7 @@ def set_symbols(
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
+        max_rounds=ROUNDS if stride < 1.0 else _PATIENT_ROUNDS,
     )  # fmt: skip
     after = leads(triggers.margins + edit.shift, target) * foreign.margin_scale
     return Setting(edit, after)
