@@ -9,11 +9,12 @@ import timbermark as tm
 from tests.marking.models import KEY, data, fitted
 from timbermark.editing import edit_leaves
 from timbermark.kernels.workers import Workers
+from timbermark.marking import rehearsing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import find_candidates, rank_labels
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import Strength, list_strengths, rehearse
+from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
 from timbermark.trees.ensemble import digest
 
 MODELS = [("timbermark", "rare"), ("catboost", "digits"), ("xgboost", "cancer")]
@@ -35,7 +36,7 @@ def test_order_and_threads_change_nothing(library, name):
     prepared, found = rehearsed(model, X, y)
     places = np.random.default_rng(5).permutation(len(X))
     other_prepared, other = rehearsed(model, X[places], y[places], n_threads=2)
-    assert found.strength == other.strength
+    assert found.strength == other.strength == found.attempts[-1].strength
     assert found.attempts == other.attempts
     np.testing.assert_array_equal(found.triggers.X, other.triggers.X)
     np.testing.assert_array_equal(found.triggers.alphabets, other.triggers.alphabets)
@@ -131,3 +132,21 @@ def test_the_plan_is_what_embed_does_and_changes_nothing(library, name):
     said = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
     assert said["triggers"] == plan.strength.k
     assert str(plan.usable) in str(plan)
+
+
+def test_a_mark_that_only_just_fits_is_reported_with_its_own_figures(monkeypatch):
+    X, y, _, _ = data("rare")
+    # Within the budget but above the target at every strength: the last such one is taken.
+    uses = iter([0.9, 0.8, *[1.5] * 100])
+
+    def judged(prepared, budget, strength, setting, workers):
+        return Attempt(strength, strength.k, {"drift": next(uses)}, 1)
+
+    monkeypatch.setattr(rehearsing, "judge", judged)
+    with Workers(1) as workers:
+        prepared = prepare(fitted("catboost", "rare"), X, y, None, None, 0, workers)
+        strengths = list_strengths(2, "auto", "auto", "auto")
+        found = rehearse(prepared, Budget(), strengths, "mixed", workers)
+    assert found.attempts[-1].use == {"drift": 0.8}
+    assert found.attempts[-1].strength == found.strength
+    assert len(found.triggers) == found.strength.k

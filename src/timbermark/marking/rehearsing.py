@@ -64,7 +64,7 @@ class Strength:
 
 
 _FREE = float("inf")
-# Tried in turn. More triggers and a longer lead survive more (benchmarks/evidence.py).
+# Tried in turn. More triggers and a longer lead survive more and cost more.
 _TWO = (
     Strength(192, 2, 3.0), Strength(160, 2, 2.0), Strength(128, 2, 1.5), Strength(128, 2, 1.0),
     Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(96, 2, 0.35),
@@ -101,12 +101,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """The strength that fits, the triggers for it, and the attempts that told."""
+    """The strength that fits, the triggers for it, and the attempts, the one that fits last."""
 
     strength: Strength
     triggers: Candidates
     attempts: tuple[Attempt, ...]
-    setting: Setting  # of the last attempt
+    setting: Setting  # of the attempt that fits
 
 
 def list_strengths(
@@ -200,7 +200,9 @@ def rehearse(
                 left.pop(0)
     if fallback is None:
         raise over_budget(attempts, budget)
-    return replace(fallback, attempts=tuple(attempts))
+    chosen = fallback.attempts[-1]
+    others = [attempt for attempt in attempts if attempt is not chosen]
+    return replace(fallback, attempts=(*others, chosen))
 
 
 def judge(
