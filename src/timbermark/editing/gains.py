@@ -40,17 +40,18 @@ def limit_gains(router: Router, l2: float | None, stride: float) -> list[Gains]:
 
     ``l2``: what regularizes hessians; None, or a ``stride`` of 1 or more, sets no limits.
     """
+    if l2 is None or stride >= 1.0:
+        return [_no_limits(router, c) for c in range(len(router.trees))]
     e = router.ensemble
     leaf = e.left < 0
     weights = (w for w in (e.hessian, e.count) if (w[leaf] > 0.0).all())
     weight = next(weights, leaf.astype(np.float64))
-    shown = l2 is not None and stride < 1.0
     left, right = find_children(e)
     firm = np.where(leaf, weight, 0.0)
     levels = inner_levels(e)
     for level in reversed(levels):
         firm[level] = firm[left[level]] + firm[right[level]]
-    firm = firm + (l2 or 0.0)
+    firm = firm + l2
     depth = np.zeros(e.n_nodes, np.int64)
     for number, level in enumerate(levels):
         depth[level] = number
@@ -68,10 +69,6 @@ def limit_gains(router: Router, l2: float | None, stride: float) -> list[Gains]:
     for c, trees in enumerate(router.trees):
         nodes = router.nodes[c]
         value = router.values(c)
-        if not shown:
-            none = np.zeros(len(trees) + 1, np.int64)
-            found.append(Gains(np.zeros(0, SPLIT), none, value, firm[nodes]))
-            continue
         g = np.zeros(e.n_nodes)
         g[nodes] = value * firm[nodes]
         for level in reversed(levels):
@@ -101,3 +98,10 @@ def limit_gains(router: Router, l2: float | None, stride: float) -> list[Gains]:
         starts = np.concatenate([[0], np.cumsum(sizes[trees])])
         found.append(Gains(splits, starts, value, firm[nodes]))
     return found
+
+
+def _no_limits(router: Router, c: int) -> Gains:
+    """Return an output's leaves without any splits that could limit them."""
+    value = router.values(c)
+    first = np.zeros(len(router.trees[c]) + 1, np.int64)
+    return Gains(np.zeros(0, SPLIT), first, value, np.ones(len(value)))
