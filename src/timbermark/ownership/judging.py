@@ -18,23 +18,13 @@ from timbermark.ownership.evidence import scores_evidence, sequential_evidence
 from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
-from timbermark.ownership.verdict import Answer, EvidenceKind, Price, Verdict, price_of_draws
+from timbermark.ownership.transcript import Inquiry, Transcript
+from timbermark.ownership.verdict import Answer, EvidenceKind, Verdict, price_of_draws
+
+__all__ = ["Inquiry", "judge", "judge_again"]
 
 # So few matches happen by chance once in a million times: something is wrong with the reading.
 _FEW_MATCHES_BITS = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Inquiry:
-    """How a suspect was asked; everything in it stands in the verdict."""
-
-    suspect: str  # a description of the suspect
-    asked_through: str = "answers"  # "file", "object", "function", an address
-    suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
-    columns: str = "by place"  # how columns were matched: "by name", "by place" or "by hand"
-    reading: str = ""  # how answers were read, where it is not obvious
-    prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
-    warnings: tuple[str, ...] = ()
 
 
 def judge(
@@ -111,6 +101,28 @@ def judge(
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=_table(numbers, shown, mark),
+        transcript=Transcript(
+            inquiry=inquiry,
+            scores=None if scores is None else np.asarray(scores, dtype=np.float64),
+            labels=None if labels is None else numbers,
+            shown=None if shown is None else tuple(shown),
+            one_by_one=one_by_one,
+        ),
+    )
+
+
+def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
+    """Return the verdict on the answers in a transcript, without asking anybody.
+
+    Raises InputError as `judge` does.
+    """
+    return judge(
+        mark,
+        transcript.inquiry,
+        scores=transcript.scores,
+        labels=transcript.labels,
+        one_by_one=transcript.one_by_one,
+        shown=transcript.shown,
     )
 
 

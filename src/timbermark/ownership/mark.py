@@ -5,7 +5,7 @@ import hmac
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -227,6 +227,11 @@ class Mark:
         return join_columns(self.columns)
 
     @property
+    def places(self) -> Sequence[int]:
+        """The place of each trigger in the mark."""
+        return range(self.n_triggers)
+
+    @property
     def salts(self) -> tuple[bytes, ...]:
         """The secret salt of each trigger, 32 bytes."""
         if "salts" not in self._derived:
@@ -239,7 +244,7 @@ class Mark:
         """The hash of each trigger's record: the leaves of the mark's Merkle tree."""
         if "leaves" not in self._derived:
             records = encode_records(
-                range(self.n_triggers), self.salts, self.columns, self.alphabets, self.reference
+                self.places, self.salts, self.columns, self.alphabets, self.reference
             )
             self._derived["leaves"] = tuple(map(hash_leaf, records))
         leaves: tuple[bytes, ...] = self._derived["leaves"]
@@ -285,7 +290,7 @@ class Mark:
     def symbols(self) -> SmallKinds:
         """Which label of its alphabet each trigger carries, uint8 [k]; 0 is keep."""
         if "symbols" not in self._derived:
-            drawn = derive_symbols(self._seed, range(self.n_triggers), self.salts, self.q)
+            drawn = derive_symbols(self._seed, self.places, self.salts, self.q)
             drawn.flags.writeable = False
             self._derived["symbols"] = drawn
         symbols: SmallKinds = self._derived["symbols"]
@@ -294,7 +299,7 @@ class Mark:
     @property
     def order(self) -> NDArray[np.int64]:
         """The order in which the triggers are asked, a permutation, int64 [k]."""
-        return query_order(self._seed, range(self.n_triggers), self.salts)
+        return query_order(self._seed, self.places, self.salts)
 
     @property
     def _seed(self) -> bytes:

@@ -21,6 +21,7 @@ _CLASSIFIER = "classifier"
 _CLASSIFIER_VERSION = 1
 _TREES = "trees_"
 _FIRST_BYTES = 80
+_OURS = b"timbermark "
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +104,34 @@ def _attribute(model: Any, name: str) -> Any:
         return None
 
 
-def _open_file(path: str | os.PathLike[str]) -> Suspect:
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnModel:
+    """The model in a file of timbermark's own, read without the engine."""
+
+    trees: Ensemble
+    classes: AnyArray | None  # None for bare trees, which have no labels of their own
+    feature_names: tuple[str, ...] | None
+    file_digest: str  # SHA-256
+
+
+def is_own_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is one of timbermark's own. Raises OSError if it cannot be opened."""
+    with open(path, "rb") as file:
+        return file.read(len(_OURS)) == _OURS
+
+
+def read_own_model(path: str | os.PathLike[str]) -> OwnModel:
+    """Return the model in a file that timbermark wrote.
+
+    Raises FileFormatError if it is no model of timbermark, OSError if it cannot be opened.
+    """
     name = os.fspath(path)
     with open(path, "rb") as file:
         is_ensemble = file.read(_FIRST_BYTES).startswith(b"timbermark ensemble ")
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_ensemble:
-        trees = model_file.load_ensemble(path)
-        return Suspect(
-            description=f"file {name}",
-            answer_scores=lambda X: _scores(trees, X),
-            score_scale="probabilities",
-            answer_labels=lambda X: _class_numbers(trees, X),
-            n_features=trees.n_features,
-            answers_class_numbers=True,
-            asked_through="file",
-            digest=digest,
-        )
+        return OwnModel(model_file.load_ensemble(path), None, None, digest)
     _, meta, arrays = read_container(path, _CLASSIFIER, _CLASSIFIER_VERSION)
     if not isinstance(meta.get("ensemble"), dict):
         raise _incomplete(name, "ensemble")
@@ -131,16 +142,25 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
     names = meta.get("feature_names")
     if names is not None and not _are_names(names, trees.n_features):
         raise _incomplete(name, "feature_names")
+    return OwnModel(trees, classes, None if names is None else tuple(names), digest)
+
+
+def _open_file(path: str | os.PathLike[str]) -> Suspect:
+    model = read_own_model(path)
+    trees, classes = model.trees, model.classes
     return Suspect(
-        description=f"file {name}",
+        description=f"file {os.fspath(path)}",
         answer_scores=lambda X: _scores(trees, X),
-        answer_labels=lambda X: classes[_class_numbers(trees, X)],
-        score_classes=tuple(classes.tolist()),
+        answer_labels=lambda X: (
+            _class_numbers(trees, X) if classes is None else classes[_class_numbers(trees, X)]
+        ),
+        score_classes=None if classes is None else tuple(classes.tolist()),
         score_scale="probabilities",
-        feature_names=None if names is None else tuple(names),
+        feature_names=model.feature_names,
         n_features=trees.n_features,
+        answers_class_numbers=classes is None,
         asked_through="file",
-        digest=digest,
+        digest=model.file_digest,
     )
 
 
