@@ -32,6 +32,7 @@ from timbermark.ownership.symbols import stretch
 
 _DRAW_DOMAIN = b"timbermark/draw/1"
 _PLACES_DOMAIN = b"timbermark/places/1"
+_OPENING_DOMAIN = b"timbermark/opening/1"
 _PART_DOMAIN = b"timbermark/opened/1"
 _FOREIGN = "it was not written by timbermark, do not trust it."
 
@@ -58,6 +59,17 @@ class Opening:
     def n_opened(self) -> int:
         """The number of triggers shown, m."""
         return len(self.places)
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 that names the opening; the claim and the salts stand for the triggers."""
+        named = {
+            "claim": self.claim_digest,
+            "for": self.judge,
+            "places": list(self.places),
+            "salts": b"".join(self.salts),
+        }
+        return hashlib.sha256(_OPENING_DOMAIN + encode(named)).digest()
 
     @property
     def full_bits(self) -> float:

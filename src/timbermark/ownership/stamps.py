@@ -113,7 +113,7 @@ def check_stamps(claim: Claim, roots: Sequence[bytes] = ()) -> tuple[StampCheck,
     >>> check_stamps(Claim.make(mark, key, marked_digest="1" * 64))
     ()
     """
-    trusted = _read_roots(roots)
+    trusted = read_roots(roots)
     if not claim.stamps:
         return ()
     try:
@@ -197,7 +197,12 @@ def _authority(stamp: Any) -> str:
     return ""
 
 
-def _read_roots(roots: Sequence[bytes]) -> list[Any]:
+def read_roots(roots: Sequence[bytes]) -> list[Any]:
+    """Return the certificates in PEM files. Raises InputError if one cannot be read.
+
+    >>> read_roots([])
+    []
+    """
     if not roots:
         return []
     from cryptography import x509

@@ -43,9 +43,8 @@ def name_model(model: Any) -> NamedModel:
             file_digest = hashlib.file_digest(file, "sha256").hexdigest()
         trees = libraries.open(model).ensemble
         return NamedModel(trees, digest(trees), file_digest)
-    trees = getattr(model, "ensemble_", None)
-    if not isinstance(trees, Ensemble):
-        trees = libraries.open(model).ensemble
+    own_trees = getattr(model, "ensemble_", None)
+    trees = own_trees if isinstance(own_trees, Ensemble) else libraries.open(model).ensemble
     return NamedModel(trees, digest(trees), None)
 
 
@@ -56,13 +55,14 @@ def claim(model: Any, mark: Mark, *, key: OwnerKey) -> Claim:
 
     Raises InputError if the model is the unmarked one or the key another.
 
-    >>> from sklearn.datasets import load_digits
-    >>> from timbermark import OwnerKey, TimberClassifier, embed
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=20, random_state=0).fit(X, y)
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> marked = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
     >>> key = OwnerKey.generate()
-    >>> result = embed(model, X, y, key=key, owner="Ann", n_triggers=32)
-    >>> claim(result.model, result.mark, key=key).owner
+    >>> mark = Mark.make(
+    ...     key, owner="Ann", model_digest="0" * 64, classes=[0, 1], triggers=[[0.5]],
+    ...     alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+    ... )
+    >>> claim(marked, mark, key=key).owner
     'Ann'
     """
     named = name_model(model)
