@@ -14,6 +14,7 @@ from timbermark.cli.printing import show, show_json
 from timbermark.cli.secrets import unlock
 
 if TYPE_CHECKING:
+    from timbermark.ownership.statistics import Level
     from timbermark.ownership.verdict import Verdict
 
 _CODES = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
@@ -58,7 +59,16 @@ def verify(
                 f"{row['trigger']:5}  wanted {row['expected']!s:12} got {row['response']!s:12} "
                 f"{match}"
             )
-    raise typer.Exit(_CODES[verdict.level])
+    raise typer.Exit(exit_code(verdict.level))
+
+
+def exit_code(level: Level) -> int:
+    """Return the exit code of a level of evidence.
+
+    >>> exit_code("conclusive"), exit_code("indicative"), exit_code("none")
+    (0, 3, 1)
+    """
+    return _CODES[level]
 
 
 def _table(verdict: Verdict) -> list[dict[str, Any]]:
