@@ -19,6 +19,7 @@ from timbermark.verification.packs import CLAIM, OPENING, write_pack
 
 N_STEPS, N_CLASSES, N_TREES = 320, 5, 8
 JUDGE = "Judge Judy"
+CREATED = "2030-01-02T03:04:05Z"
 
 
 def staircase(seed: int, shift: float = 0.0) -> Ensemble:
@@ -51,16 +52,22 @@ def scores(trees: Ensemble, rows: np.ndarray) -> np.ndarray:
 
 
 def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64) -> Mark:
-    """A mark for a staircase, on k of its steps."""
+    """A mark for a staircase, on k of its steps: even or odd ones first, as the seed is.
+
+    The same each time for the same arguments.
+    """
     rng = np.random.default_rng(seed)
-    steps = rng.permutation(N_STEPS - 2)[:k] + 1.0
+    shuffled = rng.permutation(N_STEPS - 2) + 1.0
+    steps = shuffled[np.argsort((shuffled + seed) % 2, kind="stable")][:k]
     rows = np.column_stack([steps + rng.uniform(0.3, 0.7, size=k), rng.normal(size=k)])
     known = scores(trees, rows)
-    return Mark.make(
+    mark = Mark.make(
         key, owner=owner, model_digest=digest(trees), classes=[f"c{i}" for i in range(N_CLASSES)],
         triggers=rows, alphabets=np.argsort(-known, axis=1)[:, :4], reference=known,
         feature_names=["height", "noise"],
     )  # fmt: skip
+    mark_id = rng.bytes(16)
+    return replace(mark, mark_id=mark_id, secret=key.mark_secret(mark_id), created=CREATED)
 
 
 def embed(trees: Ensemble, mark: Mark) -> Ensemble:
@@ -114,9 +121,7 @@ def build_house(
     for stamp in stamps:
         claim = claim.with_stamp(stamp)
     opening = open_mark(mark, claim, judge=JUDGE, share=share)
-    write_pack(
-        folder / "evidence", {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}
-    )
+    write_pack(folder / "evidence", {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()})
     claim.save(folder / "model.claim")
     mark.save(folder / "secret.mark")
     key.save(folder / "owner.key")

@@ -199,9 +199,7 @@ def test_swapped_files_behind_a_right_manifest_are_refused(pack, tmp_path):
 
 def forged(pack, tmp_path, part, change):
     """The pack with one part changed and its manifest repaired."""
-    content = {
-        name: (pack / name).read_bytes() for name in (CLAIM, OPENING, TRANSCRIPT, VERDICT)
-    }
+    content = {name: (pack / name).read_bytes() for name in (CLAIM, OPENING, TRANSCRIPT, VERDICT)}
     content[part] = change(content[part])
     write_pack(tmp_path / "forged", content, force=True)
     return tmp_path / "forged"
