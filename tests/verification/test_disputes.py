@@ -172,7 +172,6 @@ def test_a_cherry_picked_opening(ann, tmp_path):
     fits = np.flatnonzero(said == mark.expected_numbers)
     assert len(fits) > 40
     opening = picked(forger, fits.tolist())
-    assert draw_places(forger.claim, JUDGE, len(fits)) != opening.places
     write_pack(
         forger.folder / "picked",
         {CLAIM: forger.claim.to_bytes(), OPENING: opening.to_bytes()},
@@ -181,7 +180,7 @@ def test_a_cherry_picked_opening(ann, tmp_path):
     assert found.winner == "first"
     assert "picked by hand" in found.parties[1].refused
     # The triggers that the draw gives show nothing in her model.
-    honest = picked(forger, draw_places(forger.claim, JUDGE, len(fits)))
+    honest = picked(forger, draw_places(forger.claim, JUDGE, 3))
     honest.check(forger.claim)
     write_pack(
         forger.folder / "drawn",

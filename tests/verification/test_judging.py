@@ -13,7 +13,7 @@ import timbermark as tm
 from tests.ownership.making import resigned
 from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.ownership import Claim, Opening, symbols
+from timbermark.ownership import Claim, Opening, OwnerKey, symbols
 from timbermark.verification.judging import judge
 from timbermark.verification.packs import (
     CLAIM,
@@ -312,7 +312,7 @@ def test_a_changed_opening_is_refused_with_its_reason(ann):
 
 def test_every_field_of_a_claim_is_signed(ann):
     changes = {
-        "owner": "Eve", "key": bytes(32), "mark_id": bytes(16), "mark_digest": bytes(32),
+        "owner": "Eve", "key": OwnerKey(bytes(32)).claim_key, "mark_id": bytes(16), "mark_digest": bytes(32),
         "model_digest": "0" * 64, "marked_digest": "0" * 64, "marked_file": None, "q": 2,
         "n_triggers": 1, "draws": 7, "mark_created": "2001-01-01T00:00:00Z",
         "claimed": "2001-01-01T00:00:00Z", "signature": bytes(64),

@@ -29,6 +29,20 @@ MAX_STAMP_BYTES = 1 << 16
 _DOMAIN = b"timbermark/claim/1"
 _KEY_BYTES, _SIGNATURE_BYTES, _DIGEST_BYTES = 32, 64, 32
 _BYTES = ("key", "mark_id", "mark_digest")
+# The points of Ed25519 whose order divides 8, without their sign: signatures that fit everything
+# can be made for these keys, so that they bind nobody.
+_BINDING_NOBODY = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+)
 _FOREIGN = "it was not written by timbermark, do not trust it."
 
 
@@ -237,6 +251,11 @@ class Claim:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+        if bytes((*self.key[:-1], self.key[-1] & 0x7F)) in _BINDING_NOBODY:
+            raise EvidenceError(
+                "The key of the claim binds nobody: anybody could have signed with it.",
+                hint="such keys are not made by chance, do not trust the claim.",
+            )
         try:
             public = Ed25519PublicKey.from_public_bytes(self.key)
             public.verify(self.signature, _DOMAIN + encode(self.statement))

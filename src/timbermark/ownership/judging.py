@@ -19,7 +19,7 @@ from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
 from timbermark.ownership.transcript import Inquiry, Transcript
-from timbermark.ownership.verdict import Answer, EvidenceKind, Verdict, price_of_draws
+from timbermark.ownership.verdict import Answer, EvidenceKind, Verdict
 
 __all__ = ["Inquiry", "judge", "judge_again"]
 
@@ -76,7 +76,6 @@ def judge(
             raw_bits = sequential_evidence(counts.matched, counts.answered, mark.q)
         else:
             raw_bits = evidence_bits(counts.matched, mark.n_triggers, mark.q)
-    prices = (price_of_draws(mark.draws),) if mark.draws > 1 else ()
     return Verdict(
         owner=mark.owner,
         mark_id=mark.mark_id.hex(),
@@ -88,7 +87,7 @@ def judge(
         asked_through=_printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
-        prices=(*prices, *inquiry.prices),
+        prices=(*mark.prices, *inquiry.prices),
         trials=mark.n_triggers,
         answered=counts.answered,
         q=mark.q,

@@ -37,6 +37,7 @@ from timbermark.ownership.merkle import hash_leaf, merkle_root
 from timbermark.ownership.records import derive_salts, encode_records
 from timbermark.ownership.sealing import save_sealed, warn_if_readable
 from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
+from timbermark.ownership.verdict import Price, price_of_draws
 
 _SECRET_DOMAIN = b"timbermark/secret/2"
 _ABOUT_DOMAIN = b"timbermark/about/2"
@@ -194,6 +195,11 @@ class Mark:
     def full_bits(self) -> float:
         """The evidence, in bits, if a suspect matches every symbol: k·log₂ q − log₂ draws."""
         return self.n_triggers * math.log2(self.q) - math.log2(self.draws)
+
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """What is subtracted from all evidence, whatever the suspect: for the draws of symbols."""
+        return (price_of_draws(self.draws),) if self.draws > 1 else ()
 
     @property
     def has_texts(self) -> bool:

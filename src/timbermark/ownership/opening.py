@@ -1,9 +1,9 @@
 """Openings: some triggers of a claimed mark, shown to one judge; the rest stays secret.
 
 Which triggers are shown is drawn from a hash of the claim and the judge's name, so that nobody
-chooses them. The draw goes through scrypt, as symbols do: whoever searches for a name, a number of
-triggers or a claim whose draw suits him pays for each trial what a forged mark costs. What is shown
-is checked against the claim alone. docs/claim-format.md describes the file and the argument.
+chooses them. The draw has few outcomes for each mark, `N_PARTS`, and evidence from a part pays for
+all of them: whoever searches for a name or a claim whose draw suits him gains nothing. What is
+shown is checked against the claim alone. docs/claim-format.md describes the file and the argument.
 """
 
 import hashlib
@@ -28,8 +28,13 @@ from timbermark.ownership.merkle import hash_leaf, merkle_paths, root_from_path
 from timbermark.ownership.opening_file import opening_to_bytes, read_opening
 from timbermark.ownership.records import encode_records
 from timbermark.ownership.sealing import save_sealed
-from timbermark.ownership.symbols import stretch
+from timbermark.ownership.symbols import derive_seed
+from timbermark.ownership.verdict import Price, price_of_draws
 
+EIGHTHS = 8
+N_ORDERS = 256
+N_PARTS = N_ORDERS * (EIGHTHS - 1)
+"""How many parts of a mark, other than the whole, can ever be opened."""
 _DRAW_DOMAIN = b"timbermark/draw/1"
 _PLACES_DOMAIN = b"timbermark/places/1"
 _OPENING_DOMAIN = b"timbermark/opening/1"
@@ -74,7 +79,9 @@ class Opening:
     @property
     def full_bits(self) -> float:
         """The evidence, in bits, if a suspect matches every symbol that is shown."""
-        return self.n_opened * math.log2(self.head.q) - math.log2(self.head.draws)
+        prices = price_of_part(self.n_opened, self.head.n_triggers)
+        bits = self.n_opened * math.log2(self.head.q) - math.log2(self.head.draws)
+        return max(0.0, bits - math.fsum(price.bits for price in prices))
 
     def check(self, claim: Claim, judge: str | None = None) -> "OpenedMark":
         """Return the opened triggers, after everything about them was held to the claim.
@@ -95,8 +102,7 @@ class Opening:
                 f"The opening is for {self.judge!r}, not for {clean_name(judge)!r}.",
                 hint="ask the owner to open the mark for you.",
             )
-        drawn = draw_places(claim, self.judge, self.n_opened)
-        if self.places != drawn:
+        if not self._is_drawn(claim):
             raise EvidenceError(
                 "The opened triggers are not those that the draw gives: they were picked by hand.",
                 hint="ask the owner to open the mark with timbermark open.",
@@ -108,6 +114,12 @@ class Opening:
             raise
         except InputError as error:
             raise EvidenceError(f"The opened mark is not sound. {error.message}", "") from None
+
+    def _is_drawn(self, claim: Claim) -> bool:
+        sizes = [count_opened(claim.n_triggers, part) for part in range(1, EIGHTHS + 1)]
+        if self.n_opened not in sizes:
+            return False
+        return self.places == draw_places(claim, self.judge, sizes.index(self.n_opened) + 1)
 
     def _check_records(self) -> None:
         records = encode_records(
@@ -225,6 +237,13 @@ class OpenedMark(Mark):
         """The head of the whole mark."""
         return self.opened_head
 
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """What is subtracted from evidence: for the draws of symbols and for the drawn part."""
+        draws = (price_of_draws(self.draws),) if self.draws > 1 else ()
+        part = price_of_part(self.n_triggers, self.opened_head.n_triggers)
+        return (*draws, *part)
+
     def to_bytes(self, passphrase: str | None = None) -> bytes:
         """Raise InputError: a part of a mark cannot be saved as a mark."""
         raise InputError(
@@ -235,8 +254,8 @@ class OpenedMark(Mark):
 def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Opening:
     """Return an opening of a share of a mark's triggers for one judge.
 
-    The same arguments always give the same opening. ``share`` is from above 0 to 1; the number of
-    triggers is rounded up.
+    The same arguments always give the same opening. ``share`` is from above 0 to 1 and is rounded
+    up to eighths.
 
     Raises EvidenceError if the claim is not about this mark, InputError for a share out of bounds
     or a name that is none.
@@ -262,8 +281,7 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
         )
     claim.check_head(mark.head)
     name = clean_name(judge)
-    # Ten digits, or else 0.1 · 30 would be a little more than 3.
-    places = draw_places(claim, name, math.ceil(round(share * mark.n_triggers, 10)))
+    places = draw_places(claim, name, math.ceil(share * EIGHTHS))
     chosen = list(places)
     return Opening(
         claim_digest=claim.digest,
@@ -278,17 +296,38 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
     )
 
 
-def draw_places(claim: Claim, judge: str, count: int) -> tuple[int, ...]:
-    """Return which ``count`` triggers are opened to a judge: places in the mark, ascending.
+def draw_places(claim: Claim, judge: str, eighths: int) -> tuple[int, ...]:
+    """Return which triggers are opened to a judge: places in the mark, ascending.
 
-    The triggers have the smallest of n_triggers 64-bit numbers of a stream that is derived, through
-    scrypt, from the digest of the claim, the name and the count.
+    The claim and the name select one of 256 orders of the triggers, which derive from the mark's
+    digest through scrypt; the first ``eighths`` of 8 parts of them are opened.
     """
-    drawn = {"claim": claim.digest, "for": judge, "count": count}
-    seed = stretch(_DRAW_DOMAIN, hashlib.sha256(_DRAW_DOMAIN + encode(drawn)).digest())
-    stream = hashlib.shake_256(_PLACES_DOMAIN + seed).digest(8 * claim.n_triggers)
-    order = np.argsort(np.frombuffer(stream, "<u8"), kind="stable")
-    return tuple(sorted(order[:count].tolist()))
+    named = encode({"claim": claim.digest, "for": judge})
+    number = hashlib.sha256(_DRAW_DOMAIN + named).digest()[:1]
+    stream = hashlib.shake_256(_PLACES_DOMAIN + derive_seed(claim.mark_digest) + number)
+    keys = np.frombuffer(stream.digest(8 * claim.n_triggers), "<u8")
+    order = np.argsort(keys, kind="stable")
+    return tuple(sorted(order[: count_opened(claim.n_triggers, eighths)].tolist()))
+
+
+def count_opened(n_triggers: int, eighths: int) -> int:
+    """Return how many triggers are opened, rounded up.
+
+    >>> count_opened(96, 4), count_opened(9, 1)
+    (48, 2)
+    """
+    return -(-n_triggers * eighths // EIGHTHS)
+
+
+def price_of_part(n_opened: int, n_triggers: int) -> tuple[Price, ...]:
+    """Return the price of evidence from a part: log₂ of the number of parts that can be drawn.
+
+    >>> price_of_part(96, 96), round(price_of_part(48, 96)[0].bits, 2)
+    ((), 10.81)
+    """
+    if n_opened == n_triggers:
+        return ()
+    return (Price(f"one of {N_PARTS} parts that could be opened", math.log2(N_PARTS)),)
 
 
 def clean_name(name: Any) -> str:
