@@ -312,7 +312,8 @@ def test_a_changed_opening_is_refused_with_its_reason(ann):
 
 def test_every_field_of_a_claim_is_signed(ann):
     changes = {
-        "owner": "Eve", "key": OwnerKey(bytes(32)).claim_key, "mark_id": bytes(16), "mark_digest": bytes(32),
+        "owner": "Eve", "key": OwnerKey(bytes(32)).claim_key, "mark_id": bytes(16),
+        "mark_digest": bytes(32),
         "model_digest": "0" * 64, "marked_digest": "0" * 64, "marked_file": None, "q": 2,
         "n_triggers": 1, "draws": 7, "mark_created": "2001-01-01T00:00:00Z",
         "claimed": "2001-01-01T00:00:00Z", "signature": bytes(64),

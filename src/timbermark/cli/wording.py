@@ -12,6 +12,7 @@ _FLAGS = {
     "alphabet": "--alphabet",
     "lead": "--lead",
     "answers": "--answers",
+    "share": "--share",
 }
 _LIMITS = {
     "changed": "--max-changed",
@@ -38,6 +39,9 @@ _PHRASES = (
     (r"or leave them out\.", "or leave --validation out."),
     (r"\bOwner is not a name", "--owner is not a name"),
     (r"or force=True to replace it", "or use --force to replace it"),
+    (r"The judge's name is not a name", "--for is not a name"),
+    (r"give a suspect to ask\.", "give a suspect to ask with --suspect."),
+    (r"give the claim as its owner published it\.", "give it with --claim."),
     (r"or ask to overwrite it", "or use --force to overwrite it"),
     (r"give its passphrase\.", f"set {VARIABLE}, or answer the question on a terminal."),
 )
