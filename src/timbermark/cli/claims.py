@@ -12,7 +12,6 @@ from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.secrets import unlock
 from timbermark.errors import EvidenceError, InputError
-from timbermark.files import atomic_write
 
 if TYPE_CHECKING:
     from timbermark.ownership.claim import Claim
@@ -71,6 +70,8 @@ def claim(
     asked = stamps.make_query(made) if tsa or query is not None else b""
     made.save(out, force=True)
     if query is not None:
+        from timbermark.files import atomic_write
+
         atomic_write(query, asked)
     if tsa:
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.

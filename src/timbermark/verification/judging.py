@@ -36,15 +36,17 @@ def judge(
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
     rows: tuple[Any, Any] | None = None,
+    **asking: Any,
 ) -> Judgment:
     """Judge whether a suspect carries a claimed mark, by the triggers that its owner opened.
 
     ``evidence`` is the folder or zip that `timbermark open` or an earlier judge wrote, or an
     opening. ``claim`` is the claim as it was published; it must be the one in the evidence.
-    ``suspect`` and the arguments for asking it are those of `timbermark.verify`; without a suspect
-    the answers in the pack's transcript are judged again. ``judge_name`` is whom the opening must
-    be for, ``roots`` the PEM files of the time-stamping authorities that are trusted. ``rows``,
-    (rows, labels) in the mark's columns, ask for a second opinion: models trained on them.
+    ``suspect`` and the arguments for asking it are those of `timbermark.verify`, all of which may
+    be given; without a suspect the answers in the pack's transcript are judged again.
+    ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
+    authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
+    opinion: models trained on them.
 
     Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
     hold, a claim without its opening, and a suspect that does not answer.
@@ -57,8 +59,9 @@ def judge(
     opened = opening.check(held, judge_name)
     if suspect is not None:
         verdict = verify(
-            suspect, opened, answers=answers, feature_names=feature_names, label_map=label_map
-        )
+            suspect, opened, answers=answers, feature_names=feature_names, label_map=label_map,
+            **asking,
+        )  # fmt: skip
         asked = datetime.now(UTC).strftime(TIME_FORMAT)
     else:
         verdict, asked = _judge_transcript(pack, opened)
