@@ -1,6 +1,7 @@
 """`timbermark claim`, `open`, `judge` and `marks`, as people use them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from timbermark.cli import main
 from timbermark.ownership import Claim, symbols
 from timbermark.ownership.ledger import ledger_path
 from timbermark.ownership.stamps import make_query
+
+FIXTURE = Path(__file__).parent / "verification" / "fixtures" / "evidence-v1.zip"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -301,3 +304,8 @@ def test_inspect_shows_claims_and_openings_without_secrets(ann, run):
     assert (facts["for"], facts["opened"], facts["bits"]) == (JUDGE, 128, 256)
     for secret in (*ann.mark.salts, ann.mark.secret):
         assert secret.hex() not in shown
+    code, shown, _ = run("inspect", ann.evidence)
+    assert code == 0
+    assert "claim, opening" in shown
+    code, shown, _ = run("inspect", FIXTURE, "--json")
+    assert json.loads(shown)["holds"] == ["claim", "opening", "transcript", "verdict"]

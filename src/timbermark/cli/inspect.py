@@ -30,13 +30,15 @@ def inspect(
 
     For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
     made, for which model, how strong, and what is left of it after openings. For a claim: what it
-    states. For an owner key: its fingerprint.
+    states. For an evidence pack: what it holds; what that is worth is for `timbermark judge`. For
+    an owner key: its fingerprint.
     """
     describe = {
         "mark": _describe_mark_file,
         "owner-key": _describe_key,
         "claim": _describe_claim,
         "opening": _describe_opening,
+        "evidence": _describe_pack,
         "state": _refuse_state,
     }.get(_kind(path), _describe_model)
     facts = {"file": str(path), **describe(path)}
@@ -45,6 +47,10 @@ def inspect(
 
 def _kind(path: Path) -> str:
     """Return what the first line of a file of timbermark's own says it is, or nothing."""
+    from timbermark.verification.packs import is_pack
+
+    if is_pack(path):
+        return "evidence"
     with path.open("rb") as file:
         words = file.readline(80).split()
     return words[1].decode("latin-1") if len(words) == 3 and words[0] == b"timbermark" else ""
@@ -88,6 +94,23 @@ def _describe_claim(path: Path) -> dict[str, Any]:
             " ".join(filter(None, (check.status, check.time, check.authority)))
             for check in check_stamps(claim)
         ],
+    }
+
+
+def _describe_pack(path: Path) -> dict[str, Any]:
+    from timbermark.verification.packs import read_pack
+
+    pack = read_pack(path)
+    claim, opening = pack.claim, pack.opening
+    parts = ("claim", "opening", "transcript", "verdict", "page")
+    return {
+        "kind": "evidence pack",
+        "holds": [part for part in parts if getattr(pack, part) is not None],
+        "owner": None if claim is None else claim.owner,
+        "claim_digest": None if claim is None else claim.digest.hex(),
+        "for": None if opening is None else opening.judge,
+        "opened": None if opening is None else opening.n_opened,
+        "triggers": None if claim is None else claim.n_triggers,
     }
 
 

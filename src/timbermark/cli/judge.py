@@ -133,6 +133,7 @@ def _judge_one(
         roots=roots,
         answers=answers.value,
         rows=None if rows is None else _read_rows(rows, label, pack),
+        verbose=1,
     )
     if out is not None:
         judgment.save(out, force=force)

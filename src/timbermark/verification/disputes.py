@@ -150,8 +150,23 @@ def judge_dispute(
     claim: the side that brought it is refused, with the reason. ``suspect`` is the model that both
     claim, if it is not one of theirs. The other arguments are those of `timbermark.judge`.
 
-    Raises InputError if both sides bring the same claim, a model cannot be asked, or a root
-    certificate cannot be read.
+    Raises InputError if both sides bring the same claim or a root certificate cannot be read.
+
+    >>> import numpy as np
+    >>> from timbermark import Mark, OwnerKey, open_mark
+    >>> def evidence(owner):
+    ...     key = OwnerKey.generate()
+    ...     mark = Mark.make(
+    ...         key, owner=owner, model_digest="0" * 64, classes=[0, 1],
+    ...         triggers=np.arange(100.0)[:, None], alphabets=[[0, 1]] * 100,
+    ...         reference=np.full((100, 2), 0.5),
+    ...     )
+    ...     claim = Claim.make(mark, key, marked_digest="1" * 64)
+    ...     return mark, Party(Pack(owner, claim, open_mark(mark, claim, judge="J", share=1.0)))
+    >>> (mark, ann), (_, bob) = evidence("Ann"), evidence("Bob")
+    >>> memory = dict(zip(mark.triggers[:, 0], mark.expected, strict=True))
+    >>> print(judge_dispute(ann, bob, suspect=lambda X: [memory[x] for x in X[:, 0]]).reasons[0])
+    the suspect carries the mark of Ann and not the other
     """
     read_roots(roots)  # what is wrong with these is nobody's fault but the judge's
     given = zip(SIDES, (first, second), strict=True)

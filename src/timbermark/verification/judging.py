@@ -36,6 +36,7 @@ def judge(
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
     rows: tuple[Any, Any] | None = None,
+    verbose: int = 0,
     **asking: Any,
 ) -> Judgment:
     """Judge whether a suspect carries a claimed mark, by the triggers that its owner opened.
@@ -46,10 +47,26 @@ def judge(
     be given; without a suspect the answers in the pack's transcript are judged again.
     ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
-    opinion: models trained on them.
+    opinion: models trained on them; ``verbose``: 1 shows its progress on a terminal.
 
     Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
     hold, a claim without its opening, and a suspect that does not answer.
+
+    >>> import numpy as np
+    >>> from timbermark import Mark, OwnerKey, open_mark
+    >>> key = OwnerKey.generate()
+    >>> mark = Mark.make(
+    ...     key, owner="Ann", model_digest="0" * 64, classes=[0, 1],
+    ...     triggers=np.arange(100.0)[:, None], alphabets=[[0, 1]] * 100,
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> claim = Claim.make(mark, key, marked_digest="1" * 64)
+    >>> pack = Pack("evidence", claim, open_mark(mark, claim, judge="Judge Judy", share=1.0))
+    >>> memory = dict(zip(mark.triggers[:, 0], mark.expected, strict=True))
+    >>> judge(pack, suspect=lambda X: [memory[x] for x in X[:, 0]]).level
+    'conclusive'
+    >>> judge(pack, suspect=lambda X: [0] * len(X), judge_name="Judge Judy").level
+    'none'
     """
     pack = evidence if isinstance(evidence, Pack) else read_pack(evidence)
     published = Claim.load(claim) if isinstance(claim, str | os.PathLike) else claim
@@ -77,7 +94,7 @@ def judge(
         asked_again=suspect is not None,
         is_marked_model=None if found is None or held.marked_file is None
         else found == held.marked_file,
-        references=_train_references(rows, opened),
+        references=_train_references(rows, opened, verbose),
         curve=evidence_curve(opened, verdict),
         notes=_list_notes(pack, held, opening, stamps, published is not None),
     )  # fmt: skip
@@ -195,10 +212,10 @@ def _list_notes(
     return tuple(notes)
 
 
-def _train_references(rows: tuple[Any, Any] | None, opened: OpenedMark) -> Any:
+def _train_references(rows: tuple[Any, Any] | None, opened: OpenedMark, verbose: int) -> Any:
     if rows is None:
         return ()
     # Only a second opinion needs scikit-learn.
     from timbermark.verification.second_opinion import train_references
 
-    return train_references(*rows, opened)
+    return train_references(*rows, opened, verbose=verbose)

@@ -56,6 +56,20 @@ class Pack:
     ignored: tuple[str, ...] = ()  # files that do not belong to it
 
 
+def is_pack(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder or a zip archive looks like an evidence pack.
+
+    Raises OSError if it cannot be opened.
+    """
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, MANIFEST))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return MANIFEST in archive.namelist()
+    except _DAMAGE:
+        return False
+
+
 def read_pack(path: str | os.PathLike[str]) -> Pack:
     """Return the evidence pack in a folder or a zip archive; an opening alone is one too.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
 from timbermark.ownership.labels import read_answers
 from timbermark.ownership.mark import Mark
@@ -22,11 +23,12 @@ MOST_ROWS = 20_000
 
 
 def train_references(
-    X: Any, y: Any, mark: Mark, random_state: int = 0
+    X: Any, y: Any, mark: Mark, *, random_state: int = 0, verbose: int = 0
 ) -> tuple[ReferenceModel, ...]:
     """Return models of several kinds, trained on rows, and what their answers to a mark prove.
 
     ``X`` [n, d] has the mark's columns in the mark's order, ``y`` [n] the mark's classes.
+    ``verbose``: 1 shows progress on a terminal.
 
     Raises InputError if the rows do not fit the mark.
 
@@ -45,12 +47,14 @@ def train_references(
         kept = np.random.default_rng(random_state).permutation(len(rows))[:MOST_ROWS]
         rows, labels = rows[kept], labels[kept]
     found = []
-    for kind, model in _list_models(rows, random_state):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of models that did not converge: they are innocent
+    # Of models that did not converge: they are innocent all the same.
+    with step_bar(verbose) as say, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind, model in _list_models(rows, random_state):
+            say(f"second opinion: {kind}")
             model.fit(rows, labels)
             verdict = verify(_answers(model, mark), mark)
-        found.append(ReferenceModel(kind, verdict.bits, verdict.matched, verdict.trials))
+            found.append(ReferenceModel(kind, verdict.bits, verdict.matched, verdict.trials))
     return tuple(found)
 
 
