@@ -96,6 +96,18 @@ def test_one_of_several_roots_is_enough(response, authority, tmp_path):
         assert check_stamps(stamped, roots)[0].counts
 
 
+def test_a_second_stamp_needs_no_root_of_its_own(response, authority, tmp_path):
+    """A judge may trust one of several authorities."""
+    stranger = Authority(tmp_path / "stranger", "Stranger")
+    both = CLAIM.with_stamp(stranger.stamp(make_query(CLAIM))).with_stamp(response)
+    first, second = check_stamps(both, [authority.root])
+    assert (first.status, second.status) == ("not checked", "verified")
+    assert "not valid under the given roots" in first.reason
+    assert first_time([first, second]) == second.time
+    (alone,) = check_stamps(CLAIM.with_stamp(response), [stranger.root], strict=False)
+    assert not alone.counts
+
+
 @pytest.mark.parametrize("days", [(-400, -30), (30, 400)], ids=["expired", "not yet valid"])
 def test_a_certificate_must_be_valid_when_it_stamps(tmp_path, days):
     old = Authority(tmp_path / "old", "Old", days=days)

@@ -221,6 +221,44 @@ def test_a_washed_model_is_decided_by_the_stamps_of_the_models(ann, tmp_path, au
     assert "undecided" in str(without)
 
 
+def test_a_washed_and_marked_suspect_is_not_the_thiefs(ann, tmp_path):
+    """The thief washed her mark out of a copy and put his in, and claims a model of his own."""
+    schemer = build_house(tmp_path / "schemer", "Schemer", staircase(5, shift=0.11), seed=5)
+    washed = embed(staircase(1), schemer.mark)
+    save_ensemble(tmp_path / "suspect.timber", washed)
+    found = judge_dispute(party(ann), party(schemer), suspect=tmp_path / "suspect.timber")
+    inside = {cell.mark_of: cell.level for cell in found.cells if cell.model == "suspect"}
+    assert inside == {"first": "none", "second": "conclusive"}
+    assert found.winner == "first"
+    # Without her model nobody can tell, and the thief is not believed.
+    alone = judge_dispute(Party(ann.evidence), party(schemer), suspect=tmp_path / "suspect.timber")
+    assert alone.kinship == {"suspect | second marked": 0.0}
+    assert alone.winner == "second"  # his mark is there and hers is not: all that was shown
+
+
+def test_a_refused_side_does_not_make_the_other_first(ann, tmp_path):
+    """Evidence that holds but finds nothing proves nothing."""
+    bob = build_house(tmp_path / "bob", "Bob", staircase(3, shift=0.17), seed=4)
+    found = judge_dispute(party(ann, marked=bob.marked), Party(bob.evidence), suspect=ann.unmarked)
+    assert found.winner == "undecided"
+    assert "was found in no model either" in " ".join(found.reasons)
+
+
+@needs_openssl
+def test_an_unknown_authority_refuses_nobody(ann, tmp_path, authority):
+    """The judge trusts the thief's authority only; her stamp does not count, her mark does."""
+    other = Authority(tmp_path / "other", "Other")
+    thief = build_house(tmp_path / "thief", "Thief", ann.trees, seed=7)
+    found = judge_dispute(
+        with_stamp(ann, other.stamp(make_query(ann.claim))),
+        with_stamp(thief, authority.stamp(make_query(thief.claim))),
+        roots=[authority.root],
+    )
+    assert found.winner == "first"
+    assert (found.parties[0].refused, found.parties[0].first_seen) == ("", None)
+    assert found.parties[1].first_seen is not None
+
+
 def test_two_honest_owners_have_nothing_to_dispute(ann, tmp_path):
     bob = build_house(tmp_path / "bob", "Bob", staircase(3, shift=0.17), seed=4)
     found = judge_dispute(party(ann), party(bob))
