@@ -45,14 +45,12 @@ def move_thresholds(stolen: Stolen, thief: Thief, size: float) -> Stolen:
     Needs: file, rows. The thief serves the trees without the library, which other thresholds need
     not concern.
     """
-    e = stolen.file().ensemble
+    e = stolen.trees().ensemble
     if len(e.category_values) or e.n_features != thief.X.shape[1]:
         raise NotOfferedError("some splits are of categories and have no threshold.")
     spread = np.append(np.nanstd(thief.X, axis=0), 0.0)
     noise = thief.rng("thresholds").standard_normal(e.n_nodes)
-    return serve_trees(
-        stolen, replace(e, threshold=e.threshold + size * spread[e.feature] * noise)
-    )
+    return serve_trees(stolen, replace(e, threshold=e.threshold + size * spread[e.feature] * noise))
 
 
 def round_input(stolen: Stolen, thief: Thief, levels: float) -> Stolen:

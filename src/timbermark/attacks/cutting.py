@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.attacks.own_models import n_rounds
-from timbermark.attacks.stolen import LeafValues, Stolen, Thief, library_of, put_values, steal
+from timbermark.attacks.stolen import LeafValues, Stolen, Thief, library_of, steal
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.trees.ensemble import Ensemble
@@ -81,7 +81,7 @@ def prune(stolen: Stolen, thief: Thief, share: float) -> Stolen:
         for child in (left[level], right[level]):
             value[child] = np.where(merged[level, None], value[level], value[child])
             merged[child] |= merged[level]
-    return put_values(foreign, np.where(merged[:, None], value, e.value))
+    return stolen.put(np.where(merged[:, None], value, e.value))
 
 
 def node_means(e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +102,7 @@ def _drop(leaves: LeafValues, dropped: np.ndarray) -> Stolen:
     value = [own.copy() for own in leaves.value]
     for c, own in enumerate(value):
         first = leaves.router.first[c]
-        for t in np.flatnonzero(dropped[: len(leaves.routes.leaf[c])]):
+        for t in np.flatnonzero(dropped[: len(leaves.routes.leaf[c])]).tolist():
             own[first[t] : first[t + 1]] = leaves.given(c, t).mean()
     return leaves.put(value)
 
@@ -110,6 +110,7 @@ def _drop(leaves: LeafValues, dropped: np.ndarray) -> Stolen:
 def _first_rounds(foreign: ForeignModel, kept: int) -> Any:
     """Return the library's own model of the first iterations."""
     native = foreign.native
+    cut: Any
     match library_of(foreign):
         case "lightgbm":
             from lightgbm import Booster

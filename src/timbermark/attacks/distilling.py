@@ -62,5 +62,5 @@ def _train_on_scores(stolen: Stolen, thief: Thief, X: np.ndarray, scores: np.nda
 
 
 def _kind(stolen: Stolen, thief: Thief) -> ForeignModel:
-    kind: ForeignModel = thief.once("kind", stolen.file)
+    kind: ForeignModel = thief.once("kind", stolen.trees)
     return kind

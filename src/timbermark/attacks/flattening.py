@@ -11,7 +11,7 @@ import numpy as np
 from timbermark.attacks.cutting import node_means
 from timbermark.attacks.own_models import new_like
 from timbermark.attacks.refitting import refitted_values
-from timbermark.attacks.stolen import LeafValues, NotOfferedError, Stolen, Thief, put_values
+from timbermark.attacks.stolen import LeafValues, NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget
@@ -31,15 +31,14 @@ def flatten_by_file(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     Needs: file. Edits are cheapest in leaves with little weight, and make them differ from the rest
     of their branch by more than their weight explains.
     """
-    foreign = stolen.file()
-    e = foreign.ensemble
+    e = stolen.trees().ensemble
     leaf = e.left < 0
     mass, mean = node_means(e)
     parent = _parents(e)
     away = np.abs(e.value - mean[parent]).sum(axis=1)
     # A leaf of n rows differs from its parent by chance as 1/√n does.
     odd = away / (np.sqrt(mass) + 1.0)
-    return put_values(foreign, _replaced(e.value, mean[parent], odd, leaf & (parent >= 0), share))
+    return stolen.put(_replaced(e.value, mean[parent], odd, leaf & (parent >= 0), share))
 
 
 def flatten_by_rows(stolen: Stolen, thief: Thief, share: float) -> Stolen:
@@ -69,13 +68,12 @@ def flatten_by_rows(stolen: Stolen, thief: Thief, share: float) -> Stolen:
 def flatten_by_learning(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     """Give the ``share`` of leaves that a trained eye finds edited what it takes for their value.
 
-    Needs: file, rows, labels. The thief trains models of the same kind on parts of their rows, marks
-    them with timbermark, and learns from statistics of every leaf by how much it was edited. The
+    Needs: file, rows, labels. The thief trains models of the same kind on parts of their rows,
+    marks them with timbermark, and learns from statistics of a leaf by how much it was edited. The
     expected edit is taken back.
     """
-    foreign = stolen.file()
+    e = stolen.file().ensemble
     eye = thief.once("eye", lambda: _learn_edits(stolen, thief))
-    e = foreign.ensemble
     leaf = np.flatnonzero(e.left < 0)
     found = _leaf_features(e)
     value = e.value.copy()
@@ -83,7 +81,7 @@ def flatten_by_learning(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     for column in range(value.shape[1]):
         guess[leaf, column] = eye.predict(found[column][leaf]) * _scale(e, column)
     odd = np.abs(guess).sum(axis=1)
-    return put_values(foreign, _replaced(value, value - guess, odd, e.left < 0, share))
+    return stolen.put(_replaced(value, value - guess, odd, e.left < 0, share))
 
 
 def _learn_edits(stolen: Stolen, thief: Thief) -> object:
@@ -117,7 +115,9 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
         raise NotOfferedError(f"no model of the thief's own could be marked: {reason}")
     X, y = np.concatenate(features), np.concatenate(edits)
     some = rng.permutation(len(X))[:_LEARNT_LEAVES]
-    return HistGradientBoostingRegressor(max_iter=100, random_state=thief.seed).fit(X[some], y[some])
+    return HistGradientBoostingRegressor(max_iter=100, random_state=thief.seed).fit(
+        X[some], y[some]
+    )
 
 
 def _leaf_features(e: Ensemble) -> list[np.ndarray]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from timbermark.attacks.own_models import own_model
-from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, put_values
+from timbermark.attacks.own_models import fill_missing, own_model
+from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget
@@ -41,7 +41,7 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
                 found = rehearse(prepared, Budget(), strengths, "mixed", workers)
         except InputError as error:
             raise NotOfferedError(f"the thief's own mark does not fit: {error.message}") from None
-        stolen = put_values(prepared.foreign, found.setting.edit.ensemble.value)
+        stolen = stolen.put(found.setting.edit.ensemble.value)
     return stolen
 
 
@@ -66,8 +66,8 @@ def relabel_outliers(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
     """
     from sklearn.ensemble import IsolationForest
 
-    forest = IsolationForest(random_state=thief.seed).fit(_filled(thief.X))
-    return _relabel(stolen, thief, int(guesses), lambda X: forest.score_samples(_filled(X)))
+    forest = IsolationForest(random_state=thief.seed).fit(fill_missing(thief.X))
+    return _relabel(stolen, thief, int(guesses), lambda X: forest.score_samples(fill_missing(X)))
 
 
 def _relabel(
@@ -92,17 +92,13 @@ def _relabel(
         )
         symbols = np.zeros(len(found), np.int64)
         setting = set_symbols(prepared, found, symbols, _GUESSED_LEAD, workers, _FREE_STRIDE)
-    return put_values(prepared.foreign, setting.edit.ensemble.value)
+    return stolen.put(setting.edit.ensemble.value)
 
 
 def _prepare(stolen: Stolen, thief: Thief, seed: int) -> tuple[Prepared, Workers]:
     """Return the thief's rows in the roles that the owner's had."""
     workers = Workers(count_threads(None))
     try:
-        return prepare(stolen.file(), thief.X, None, None, None, seed, workers), workers
+        return prepare(stolen.trees(), thief.X, None, None, None, seed, workers), workers
     except InputError as error:
         raise NotOfferedError(f"timbermark needs more rows: {error.message}") from None
-
-
-def _filled(X: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(X, nan=-999.0)

@@ -25,7 +25,7 @@ def own_model(stolen: Stolen, thief: Thief) -> Stolen:
     Needs: rows, labels.
     """
     kind: Stolen = thief.once(
-        "own", lambda: train_like(stolen.file(), thief.X, thief.label, thief.seed)
+        "own", lambda: train_like(stolen.trees(), thief.X, thief.label, thief.seed)
     )
     return kind
 
@@ -41,7 +41,7 @@ def other_model(stolen: Stolen, thief: Thief) -> Stolen:
         forest = ExtraTreesClassifier(
             _OTHER_TREES, min_samples_leaf=2, random_state=thief.seed, n_jobs=1
         )
-        return _fit(forest, _filled(thief.X), thief.label, None, stolen.classes, _filled)
+        return _fit(forest, fill_missing(thief.X), thief.label, None, stolen.classes, fill_missing)
 
     other: Stolen = thief.once("other", train)
     return other
@@ -75,7 +75,7 @@ def new_like(foreign: ForeignModel, seed: int) -> Any:
     e = foreign.ensemble
     rounds, leaves, depth = n_rounds(e), max(_most_leaves(e), 2), max(len(inner_levels(e)), 1)
     rate = getattr(foreign.native, "learning_rate", None)
-    known = {"learning_rate": float(rate)} if isinstance(rate, int | float) else {}
+    known: dict[str, Any] = {"learning_rate": float(rate)} if isinstance(rate, int | float) else {}
     # The libraries differ in what they call the same thing, and only here does it matter.
     match library_of(foreign):
         case "xgboost":
@@ -130,9 +130,9 @@ def _most_leaves(e: Ensemble) -> int:
     return int(np.add.reduceat((e.left < 0).astype(np.int64), e.tree_start[:-1]).max())
 
 
-def _filled(X: np.ndarray) -> np.ndarray:
-    # Forests take no missing values; a number that is not in the data says the same.
-    return np.nan_to_num(X, nan=-999.0)
+def fill_missing(X: np.ndarray) -> np.ndarray:
+    """Return rows for models that take no missing values, float64 [n, d]."""
+    return np.asarray(np.nan_to_num(X, nan=-999.0))
 
 
 def _fit(

@@ -1,8 +1,8 @@
 """Refitting leaves: the splits stay, and every leaf learns from the thief's own rows.
 
-LightGBM has ``refit`` and XGBoost the updater ``refresh``. For all others a thief can do the same
-to the file: leaves are Newton steps of the log-loss, and how long these steps were can be told from
-the leaves that are there.
+Leaves are Newton steps of the log-loss, and how long these steps were can be told from the leaves
+that are there, so that a thief can refit the file of any library. LightGBM offers the same as
+``refit`` and XGBoost as the updater ``refresh``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from timbermark.attacks.stolen import (
     Stolen,
     Thief,
     library_of,
-    put_values,
     steal,
 )
 from timbermark.attacks.tuning import tune_model_only, tune_regrown
@@ -36,20 +35,27 @@ _LARGEST_STEP = 3.0
 def refit(stolen: Stolen, thief: Thief, decay: float) -> Stolen:
     """Refit all leaves on the thief's rows and keep a share of ``decay`` of what they were.
 
-    Needs: file, rows, labels. LightGBM and XGBoost do it themselves; with any other model the
-    leaves that no row reaches stay as they are.
+    Needs: file, rows, labels. Leaves that no row of the thief's reaches stay as they are.
     """
-    foreign = stolen.file()
-    library = library_of(foreign)
-    if library == "lightgbm":
-        return _refit_lightgbm(foreign, thief, decay)
-    if library == "xgboost":
-        return _blend(foreign, _refresh_xgboost(foreign, thief), decay)
     leaves = LeafValues.of(stolen, thief.X)
     new = refitted_values(leaves, thief.label)
     return leaves.put(
         [decay * old + (1.0 - decay) * to for old, to in zip(leaves.value, new, strict=True)]
     )
+
+
+def refit_by_library(stolen: Stolen, thief: Thief, decay: float) -> Stolen:
+    """Refit with LightGBM's ``refit`` or XGBoost's ``refresh``; ``decay`` as in `refit`.
+
+    Needs: file, rows, labels.
+    """
+    library = library_of(stolen.trees())
+    if library == "lightgbm":
+        return _refit_lightgbm(stolen.file(), thief, decay)
+    if library == "xgboost":
+        foreign = stolen.file()
+        return _blend(foreign, _refresh_xgboost(foreign, thief), decay)
+    raise NotOfferedError("only LightGBM and XGBoost refit leaves themselves.")
 
 
 def update_leaves(stolen: Stolen, thief: Thief, strength: float) -> Stolen:
@@ -141,7 +147,7 @@ def _refit_lightgbm(foreign: ForeignModel, thief: Thief, decay: float) -> Stolen
     if refitted.shape != foreign.ensemble.value.shape:
         raise NotOfferedError("LightGBM refits only models that use all of their trees.")
     # The trees are the same, so that the wrapper around them can stay what it is.
-    return put_values(foreign, refitted)
+    return steal(foreign).put(refitted)
 
 
 def _refresh_xgboost(foreign: ForeignModel, thief: Thief) -> np.ndarray:
@@ -176,7 +182,7 @@ def xgboost_params(foreign: ForeignModel, booster: Any) -> dict[str, Any]:
 
 
 def _blend(foreign: ForeignModel, refitted: np.ndarray, decay: float) -> Stolen:
-    return put_values(foreign, decay * foreign.ensemble.value + (1.0 - decay) * refitted)
+    return steal(foreign).put(decay * foreign.ensemble.value + (1.0 - decay) * refitted)
 
 
 def _our_model(stolen: Stolen) -> Any:

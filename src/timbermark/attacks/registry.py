@@ -48,6 +48,8 @@ _ASKED = (ANSWERS, ROWS, LABELS)
 ATTACKS: tuple[Attack, ...] = (
     Attack("refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2, 0.0),
            refitting.refit, (0.5, 0.2)),
+    Attack("library-refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2),
+           refitting.refit_by_library),
     Attack("update-leaves", "tune", _ALL, "times the rows are added", (1.0, 5.0),
            refitting.update_leaves, (1.0,)),
     Attack("update-regrown", "tune", _ALL, "of the rows", (1.0,), refitting.update_regrown),
@@ -103,3 +105,99 @@ ATTACKS: tuple[Attack, ...] = (
            dodging.dodge_unsure, (0.05, 0.1)),
 )  # fmt: skip
 """Every attack, in the order in which it is tried."""
+
+
+def find_attacks(wanted: str | Sequence[str]) -> list[tuple[Attack, float]]:
+    """Return attacks with their strengths, in the order in which they are tried.
+
+    ``wanted``: "all", "fast", or names of attacks. A name may end in a strength, as in "refit:0.5",
+    and names joined by "+" are a chain, as in "keep-first:0.5+average-own:0.5"; within a chain a
+    missing strength is the attack's second mildest.
+
+    Raises InputError for a name that is not known.
+
+    >>> [(attack.name, strength) for attack, strength in find_attacks(["majority", "refit:0.5"])]
+    [('majority', 1.0), ('refit', 0.5)]
+    """
+    if isinstance(wanted, str):
+        if wanted == "all":
+            return [(a, s) for a in (*ATTACKS, *CHAINS) for s in a.strengths]
+        if wanted == "fast":
+            return [(a, s) for a in ATTACKS for s in a.fast]
+        wanted = [wanted]
+    found: list[tuple[Attack, float]] = []
+    for word in wanted:
+        if word in ("all", "fast"):
+            found += find_attacks(word)
+        elif "+" in word:
+            chain = make_chain(word)
+            found.append((chain, chain.strengths[0]))
+        else:
+            attack, strength = _find_one(word)
+            found += [(attack, s) for s in (attack.strengths if strength is None else (strength,))]
+    return list(dict.fromkeys(found))
+
+
+def make_chain(words: str) -> Attack:
+    """Return the attack that runs others one after the other; see `find_attacks` for the words.
+
+    >>> make_chain("keep-first:0.5+refit:0.9").needs
+    ('file', 'rows', 'labels')
+    """
+    links: list[tuple[Attack, float]] = []
+    for word in words.split("+"):
+        attack, strength = _find_one(word.strip())
+        usual = attack.strengths[min(1, len(attack.strengths) - 1)]
+        links.append((attack, usual if strength is None else strength))
+
+    def run(stolen: Stolen, thief: Thief, strength: float) -> Stolen:
+        for attack, how in links:
+            stolen = attack.run(stolen, thief, how)
+        return stolen
+
+    needed = {need for attack, _ in links for need in attack.needs}
+    needs = tuple(need for need in (FILE, ANSWERS, ROWS, LABELS) if need in needed)
+    name = "+".join(f"{attack.name}:{how:g}" for attack, how in links)
+    return Attack(name, "chain", needs, "as named", (1.0,), run)
+
+
+def _find_one(word: str) -> tuple[Attack, float | None]:
+    name, _, how = word.partition(":")
+    known = {attack.name: attack for attack in ATTACKS}
+    if name not in known:
+        near = difflib.get_close_matches(name, [*known, "all", "fast"], n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        raise InputError(
+            f"There is no attack called '{name}'.",
+            hint=f"{meant}use all, fast, or some of {', '.join(known)}.",
+        )
+    if not how:
+        return known[name], None
+    try:
+        strength = float(how)
+    except ValueError:
+        strength = float("nan")
+    low, high = min(known[name].strengths), max(known[name].strengths)
+    if not low / 10 <= strength <= 10 * max(high, 1.0) or strength < 0.0:
+        raise InputError(
+            f"'{how}' is no strength of the attack '{name}'.",
+            hint=f"it is a number such as {known[name].strengths[0]:g} "
+            f"({known[name].strength_is}).",
+        )
+    return known[name], strength
+
+
+CHAINS: tuple[Attack, ...] = tuple(
+    make_chain(words)
+    for words in (
+        "refit:0.9+average-own:0.5",
+        "refit:0.5+keep-first:0.75",
+        "keep-first:0.5+average-own:0.5",
+        "leaf-noise:0.25+average-other:0.5",
+        "flatten-rows:0.05+average-own:0.3",
+        "mark-again:1+refit:0.9",
+        "prune:0.25+refit:0.9",
+        "average-own:0.5+round-answers:1",
+    )
+)
+"""Chains of two that belong to ``all``."""

@@ -20,6 +20,8 @@ from timbermark.trees.ensemble import Ensemble
 
 Answer = Callable[[np.ndarray], np.ndarray]
 _ROWS_AT_ONCE = 20_000
+_HELD = 2
+"""Of how many tables it is remembered where their rows end."""
 
 
 class NotOfferedError(TimbermarkError):
@@ -32,22 +34,53 @@ class Stolen:
 
     ``answer``: rows float64 [n, d], as the model takes them, → probabilities float64 [n, K] in the
     order of ``classes``. ``foreign``: its file, None where what answers is no longer one model,
-    such as the average of two.
+    such as the average of two. ``leaves``: leaf values that were put into it, [N, 1 or K]; the
+    library is given them only when an attack needs its own interface.
     """
 
     classes: np.ndarray
     answer: Answer
     foreign: ForeignModel | None = None
+    leaves: np.ndarray | None = None
 
-    def file(self) -> ForeignModel:
-        """Return the opened file. Raises NotOfferedError where there is none."""
+    def trees(self) -> ForeignModel:
+        """Return the model with its trees as they are now; all else is as it was stolen.
+
+        Raises NotOfferedError where there is no file.
+        """
         if self.foreign is None:
             raise NotOfferedError("needs one model file, and what is attacked is not one.")
-        return self.foreign
+        if self.leaves is None:
+            return self.foreign
+        return replace(self.foreign, ensemble=replace(self.foreign.ensemble, value=self.leaves))
+
+    def file(self) -> ForeignModel:
+        """Return the model as its library has it, statistics of splits included.
+
+        Raises NotOfferedError where there is no file.
+        """
+        now = self.trees()
+        if self.leaves is None or self.foreign is None:
+            return now
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return open_model(close_model(self.foreign, now.ensemble))
 
     def served(self, answer: Answer) -> Stolen:
         """Return a service that answers in this model's place: no file is left to edit."""
         return Stolen(self.classes, answer)
+
+    def put(self, value: np.ndarray) -> Stolen:
+        """Return the model with other leaf values, [N, 1 or K] as in its ensemble."""
+        now = self.trees()
+        e = now.ensemble
+        changed = (e.left[:, None] < 0) & (value != e.value)
+        rounded = value.astype(now.leaf_dtype).astype(np.float64)
+        new = np.where(changed, rounded, e.value)
+        assert isinstance(self.answer, _TreeAnswers)  # what has a file answers with its trees
+        router = self.answer.router.around(replace(e, value=new))
+        answer = _TreeAnswers(now, router, self.answer.known)
+        return Stolen(self.classes, answer, self.foreign, new)
 
 
 def steal(model: Any) -> Stolen:
@@ -63,7 +96,8 @@ def steal(model: Any) -> Stolen:
     (2, 3)
     """
     foreign = open_model(model)
-    return Stolen(foreign.classes, _answers_of(foreign, Router(foreign.ensemble)), foreign)
+    answer = _TreeAnswers(foreign, Router(foreign.ensemble), _Known())
+    return Stolen(foreign.classes, answer, foreign)
 
 
 def library_of(foreign: ForeignModel) -> str:
@@ -76,23 +110,45 @@ def library_of(foreign: ForeignModel) -> str:
     return str(getattr(foreign.adapter, "__name__", "timbermark")).rpartition(".")[2]
 
 
-def _answers_of(foreign: ForeignModel, router: Router) -> Answer:
-    def answer(X: np.ndarray) -> np.ndarray:
-        parts = []
-        with Workers(count_threads(None)) as workers:
-            for first in range(0, len(X), _ROWS_AT_ONCE):
-                rows = columns(foreign, X[first : first + _ROWS_AT_ONCE])
-                margins = router.margins(router.route(rows, workers), workers)
-                parts.append(foreign.confidence(margins))
-        return np.concatenate(parts) if parts else np.empty((0, len(foreign.classes)))
+class _Known:
+    """Where rows that are asked again and again end; edits of leaves do not change that."""
 
-    return answer
+    def __init__(self) -> None:
+        self._held: list[tuple[np.ndarray, Routes]] = []
+
+    def route(self, foreign: ForeignModel, router: Router, X: np.ndarray) -> Routes:
+        for rows, routes in self._held:
+            if rows is X:
+                return routes
+        with Workers(count_threads(None)) as workers:
+            routes = router.route(columns(foreign, X), workers)
+        if len(X) <= _ROWS_AT_ONCE:
+            self._held = [*self._held, (X, routes)][-_HELD:]
+        return routes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TreeAnswers:
+    """The answers of trees, by their own margins in float64."""
+
+    foreign: ForeignModel
+    router: Router
+    known: _Known
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        parts = []
+        for first in range(0, len(X), _ROWS_AT_ONCE):
+            rows = X if len(X) <= _ROWS_AT_ONCE else X[first : first + _ROWS_AT_ONCE]
+            routes = self.known.route(self.foreign, self.router, rows)
+            with Workers(count_threads(None)) as workers:
+                parts.append(self.foreign.confidence(self.router.margins(routes, workers)))
+        return np.concatenate(parts) if parts else np.empty((0, len(self.foreign.classes)))
 
 
 def serve_trees(stolen: Stolen, ensemble: Ensemble) -> Stolen:
     """Return a service of other trees than the library could be given back."""
-    foreign = stolen.file()
-    return stolen.served(_answers_of(foreign, Router(ensemble)))
+    foreign = stolen.trees()
+    return stolen.served(_TreeAnswers(foreign, Router(ensemble), _Known()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +188,7 @@ class LeafValues:
     `timbermark.editing.routing.Router`.
     """
 
+    stolen: Stolen
     foreign: ForeignModel
     router: Router
     routes: Routes
@@ -140,12 +197,12 @@ class LeafValues:
     @classmethod
     def of(cls, stolen: Stolen, X: np.ndarray) -> LeafValues:
         """Return the leaves of a stolen file. Raises NotOfferedError where there is none."""
-        foreign = stolen.file()
-        router = Router(foreign.ensemble)
-        with Workers(count_threads(None)) as workers:
-            routes = router.route(columns(foreign, X), workers)
+        foreign = stolen.trees()
+        assert isinstance(stolen.answer, _TreeAnswers)  # what has a file answers with its trees
+        router = stolen.answer.router
+        routes = stolen.answer.known.route(foreign, router, X)
         value = tuple(router.values(c) for c in range(foreign.ensemble.n_outputs))
-        return cls(foreign, router, routes, value)
+        return cls(stolen, foreign, router, routes, value)
 
     def put(self, value: tuple[np.ndarray, ...] | list[np.ndarray]) -> Stolen:
         """Return the model, of the same library, with other leaf values."""
@@ -158,20 +215,9 @@ class LeafValues:
                 where=router.factor[c] != 0.0,
             )  # fmt: skip
             new[router.nodes[c], column] += change
-        return put_values(self.foreign, new)
+        return self.stolen.put(new)
 
     def given(self, c: int, t: int) -> np.ndarray:
         """Return what tree ``t`` of output ``c`` adds to the margins of the thief's rows, [n]."""
         first = int(self.router.first[c][t])
         return np.asarray(self.value[c][first + self.routes.leaf[c][t].astype(np.int64)])
-
-
-def put_values(foreign: ForeignModel, value: np.ndarray) -> Stolen:
-    """Return a model with other leaf values, [N, 1 or K] as in its ensemble; inner nodes stay."""
-    e = foreign.ensemble
-    changed = (e.left[:, None] < 0) & (value != e.value)
-    rounded = value.astype(foreign.leaf_dtype).astype(np.float64)
-    new = np.where(changed, rounded, e.value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return steal(close_model(foreign, replace(e, value=new)))
