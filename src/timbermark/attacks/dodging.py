@@ -64,7 +64,7 @@ def _learn_mixtures(thief: Thief) -> tuple[Any, np.ndarray]:
         mixed = mix_rows(rows, 2 * len(rows), rng).X
         X = np.concatenate([rows, mixed])
         y = np.repeat([0, 1], [len(rows), len(mixed)])
-        return HistGradientBoostingClassifier(max_iter=200, random_state=thief.seed).fit(X, y)
+        return HistGradientBoostingClassifier(max_iter=100, random_state=thief.seed).fit(X, y)
 
     level = np.empty(len(thief.X))
     for seen, held in KFold(_FOLDS, shuffle=True, random_state=thief.seed).split(thief.X):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from timbermark.attacks.cutting import node_means
+from timbermark.attacks.overwriting import WIDE_BUDGET
 from timbermark.attacks.own_models import new_like
 from timbermark.attacks.refitting import refitted_values
 from timbermark.attacks.stolen import LeafValues, NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.marking.budget import Budget
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import list_strengths, rehearse
@@ -100,7 +100,7 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
         with Workers(count_threads(None)) as workers:
             try:
                 ready = prepare(own, thief.X[part], None, None, None, thief.seed, workers)
-                marked = rehearse(ready, Budget(), strengths, "mixed", workers).setting
+                marked = rehearse(ready, WIDE_BUDGET, strengths, "mixed", workers).setting
             except InputError as error:
                 reason = error.message
                 continue

@@ -30,7 +30,8 @@ from timbermark.trees.ensemble import digest
 from timbermark.verification.verifying import verify
 
 _EVALUATION_SHARE = 0.4
-_FEWEST = 100
+FEWEST_ROWS = 100
+"""Rows of the thief's, at least."""
 _INDICATIVE = 20.0
 _CLEAR = 0.002
 """A stolen model that is better than the thief's own by less than this is not worth stealing, and
@@ -78,9 +79,9 @@ def attack(
         raise InputError("The thief's rows have no labels.", hint="give one label per row as y.")
     label = take_labels(y, len(rows), foreign.classes, "thief's labels")
     tested = _take_evaluation(stolen, evaluation)
-    if len(rows) < _FEWEST:
+    if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{len(rows)} rows are too few to attack with.", hint=f"give {_FEWEST} at least."
+            f"{len(rows)} rows are too few to attack with.", hint=f"give {FEWEST_ROWS} at least."
         )
     if tested is None:
         order = np.argsort(row_keys(rows, random_state), kind="stable")
