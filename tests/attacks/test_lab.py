@@ -19,20 +19,23 @@ FREE = tm.Budget(changed=None, drift=None, accuracy=None, auc=None)
 @cache
 def marked():
     X, y = data()
-    return tm.embed(fitted("timbermark"), X[:600], y[:600], key=KEY, owner="Ann", budget=FREE)
+    return tm.embed(
+        fitted("timbermark"), X[:600], y[:600], key=KEY, owner="Ann", budget=FREE, n_triggers=64,
+        lead=0.4,
+    )  # fmt: skip
 
 
-def run(attacks, **options):
+def run(attacks, end=1200, **options):
     X, y = data()
     options.setdefault("evaluation", (X[1200:], y[1200:]))
     made = marked()
-    return tm.attack(made.model, made.mark, X[600:1200], y[600:1200], attacks=attacks, **options)
+    return tm.attack(made.model, made.mark, X[600:end], y[600:end], attacks=attacks, **options)
 
 
 def test_the_untouched_model_is_as_verify_says_and_theft_is_measured_between_both_ends():
     made = marked()
     X, y = data()
-    found = run(["average-own:0.3", "average-own:1", "update-leaves"])
+    found = run(["average-own:0.3", "average-own:1", "update-leaves"], end=720)
     assert found.untouched.score_bits == pytest.approx(tm.verify(made.model, made.mark).bits)
     assert found.untouched.accuracy == pytest.approx(made.model.score(X[1200:], y[1200:]))
     assert found.untouched.theft_kept == 1.0
@@ -183,9 +186,8 @@ def test_the_worst_attack_is_one_that_keeps_half_of_the_theft():
         AttackRow("c", "mix", 1.0, 90.0, 0.0, 0.95, 1.0, 0.0),
         ROWS[2],
     )
-    found = AttackResult(
-        rows, AttackRow("untouched", "none", 0.0, 96.0, 96.0, 0.95, 1.0), 0.8, 9, 9
-    )
+    start = AttackRow("untouched", "none", 0.0, 96.0, 96.0, 0.95, 1.0)
+    found = AttackResult(rows, start, 0.8, 9, 9)
     assert found.worst.attack == "b"
     assert [row["level"] for row in found.to_dict()["rows"]] == [
         "none", "indicative", "conclusive", "",
