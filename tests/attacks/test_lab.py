@@ -9,7 +9,9 @@ import timbermark as tm
 from tests.attacks.models import data, fitted
 from timbermark.attacks import lab
 from timbermark.attacks.forecasting import forecast
+from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.results import AttackResult, AttackRow, read_rows, write_rows
+from timbermark.attacks.stolen import Thief, steal
 from timbermark.errors import FileFormatError, InputError
 
 KEY = tm.OwnerKey.generate()
@@ -73,13 +75,11 @@ def test_without_evaluation_rows_a_part_is_kept_apart():
     assert (found.n_attack, found.n_evaluation) == (360, 240)
 
 
-def test_an_unmarked_model_gains_no_evidence_by_any_attack(monkeypatch):
-    monkeypatch.setattr(lab, "_INDICATIVE", -1.0)
+def test_an_unmarked_model_gains_no_evidence_by_any_attack():
     X, y = data()
-    found = tm.attack(
-        fitted("timbermark"), marked().mark, X[600:1200], y[600:1200],
-        evaluation=(X[1200:], y[1200:]), attacks="fast",
-    )  # fmt: skip
+    thief, tested = Thief(X[600:1200], y[600:1200]), (X[1200:], y[1200:])
+    stolen = steal(fitted("timbermark"))
+    found = lab.run_attacks(stolen, marked().mark, thief, tested, find_attacks("fast"))
     assert all(row.score_bits < 20 for row in found.rows if not row.skipped)
     assert all(row.label_bits < 20 for row in found.rows if not row.skipped)
 
@@ -122,7 +122,7 @@ def test_results_are_taken_up_again(tmp_path, monkeypatch):
     ],
 )
 def test_bad_input_is_refused_before_any_attack(change, said, monkeypatch):
-    monkeypatch.setattr(lab, "_run_all", lambda *given: pytest.fail("an attack was run"))
+    monkeypatch.setattr(lab, "run_attacks", lambda *given: pytest.fail("an attack was run"))
     X, y = data()
     given = {
         "model": marked().model, "mark": marked().mark, "X": X[600:1200], "y": y[600:1200],

@@ -90,32 +90,35 @@ def attack(
         rows, label = rows[order[n:]], label[order[n:]]
     with step_bar(verbose) as say:
         say("asking the marked model")
-        base = _measure(stolen, mark, tested, _is_counted(stolen))
-        if base[0] < _INDICATIVE:
+        bits = _measure(stolen, mark, tested, _is_counted(stolen))[0]
+        if bits < _INDICATIVE:
             raise InputError(
-                f"The mark is not in the model: it leaves {base[0]:.0f} bits of evidence there.",
+                f"The mark is not in the model: it leaves {bits:.0f} bits of evidence there.",
                 hint="give the marked model, not the unmarked one, and its own mark.",
             )
         thief = Thief(rows, label, random_state)
-        thief.once("kind", stolen.trees)
         folder = None if out is None else _Folder.open(Path(out), stolen, mark, thief, tested)
-        say("training the thief's own models")
-        own = _own_accuracy(stolen, thief, tested)
-        return _run_all(stolen, mark, thief, tested, wanted, base, own, folder, say)
+        return run_attacks(stolen, mark, thief, tested, wanted, folder, say)
 
 
-def _run_all(
+def run_attacks(
     stolen: Stolen,
     mark: Mark,
     thief: Thief,
     tested: tuple[np.ndarray, np.ndarray],
-    wanted: list[tuple[Attack, float]],
-    base: tuple[float, float, float],
-    own: float,
-    folder: _Folder | None,
-    say: Callable[[str], None],
+    wanted: Sequence[tuple[Attack, float]],
+    folder: _Folder | None = None,
+    say: Callable[[str], None] = lambda said: None,
 ) -> AttackResult:
+    """Run attacks on a stolen model, marked or not, and measure each.
+
+    ``tested``: rows [n, d] and class numbers [n] that accuracies are measured on.
+    """
+    thief.once("kind", stolen.trees)
     counted = _is_counted(stolen)
+    base = _measure(stolen, mark, tested, counted)
+    say("training the thief's own models")
+    own = _own_accuracy(stolen, thief, tested)
 
     def kept(accuracy: float) -> float | None:
         gap = base[2] - own
