@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.attack import check_attacks, check_forecast, forecast, show_found
+from timbermark.cli.attack_results import check_attacks, check_forecast, forecast, show_found
 from timbermark.cli.outputs import check_ending, check_outputs, write_both
 from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.secrets import new_passphrase, unlock
