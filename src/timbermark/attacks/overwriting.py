@@ -7,6 +7,7 @@ edited. Only the owner's rows and key are unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from timbermark.marking.choosing import Candidates, rank_labels
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.preparing import Prepared, columns, prepare
-from timbermark.marking.rehearsing import list_strengths, rehearse
+from timbermark.marking.rehearsing import Strength, list_strengths, rehearse
 from timbermark.marking.setting import set_symbols
 
 WIDE_BUDGET = Budget(changed=0.03, drift=0.03, accuracy=None, auc=None)
@@ -27,7 +28,6 @@ WIDE_BUDGET = Budget(changed=0.03, drift=0.03, accuracy=None, auc=None)
 _POOL_PER_GUESS = 4
 _GUESSED_LEAD = 0.5
 _FREE_STRIDE = float("inf")
-"""A thief does not mind gains that look odd."""
 
 
 def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
@@ -37,7 +37,7 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
     """
     for number in range(round(times)):
         prepared, workers = _prepare(stolen, thief, thief.seed + 1 + number)
-        strengths = list_strengths(len(stolen.classes), "auto", "auto", "auto", weak=True)
+        strengths = free_strengths(len(stolen.classes))
         try:
             with workers:
                 found = rehearse(prepared, WIDE_BUDGET, strengths, "mixed", workers)
@@ -45,6 +45,16 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
             raise NotOfferedError(f"the thief's own mark does not fit: {error.message}") from None
         stolen = stolen.put(found.setting.edit.ensemble.value)
     return stolen
+
+
+def free_strengths(n_classes: int) -> tuple[Strength, ...]:
+    """Return what a thief tries, the strongest first: gains that look odd are no concern of theirs.
+
+    >>> free_strengths(4)[0]
+    Strength(k=128, q=4, lead=3.0, stride=inf)
+    """
+    usual = list_strengths(n_classes, "auto", "auto", "auto", weak=True)
+    return tuple(dict.fromkeys(replace(strength, stride=_FREE_STRIDE) for strength in usual))
 
 
 def relabel_unsure(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
