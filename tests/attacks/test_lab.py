@@ -7,6 +7,7 @@ import pytest
 
 import timbermark as tm
 from tests.attacks.models import data, fitted
+from tests.marking.models import new_model
 from timbermark.attacks import lab
 from timbermark.attacks.forecasting import forecast
 from timbermark.attacks.registry import find_attacks
@@ -82,6 +83,31 @@ def test_an_unmarked_model_gains_no_evidence_by_any_attack():
     found = lab.run_attacks(stolen, marked().mark, thief, tested, find_attacks("fast"))
     assert all(row.score_bits < 20 for row in found.rows if not row.skipped)
     assert all(row.label_bits < 20 for row in found.rows if not row.skipped)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_a_file_is_attacked_like_the_model_it_holds(tmp_path, library):
+    """LightGBM's file does not hold labels: they are those of the mark."""
+    X, y = data()
+    names = np.array(["a", "b", "c", "d"]) if library == "lightgbm" else np.arange(4)
+    model = new_model(library, 20).fit(X[:600], names[y[:600]])
+    made = tm.embed(
+        model, X[:600], key=KEY, owner="Ann", budget=FREE, n_triggers=64, lead=0.4, alphabet=4
+    )
+    path = tmp_path / ("model.txt" if library == "lightgbm" else "model.json")
+    tm.save(made.model, path)
+    given = X[600:900], names[y[600:900]]
+    words = ["keep-first:0.5", "refit:0.5", "library-refit:0.5", "add-trees:0.1", "round-answers:1"]
+    one, two = (
+        tm.attack(m, made.mark, *given, attacks=words, evaluation=(X[1200:], names[y[1200:]]))
+        for m in (made.model, path)
+    )
+    assert one.untouched.score_bits > 64
+    for here, there in zip((one.untouched, *one.rows), (two.untouched, *two.rows), strict=True):
+        assert there.skipped == here.skipped == ""
+        assert there.score_bits == pytest.approx(here.score_bits, abs=3.0)
+        assert there.label_bits == pytest.approx(here.label_bits, abs=6.0)
+        assert there.accuracy == pytest.approx(here.accuracy, abs=0.01)
 
 
 def test_results_are_taken_up_again(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, steal
 from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
+from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_labels, take_pair, take_rows
 from timbermark.marking.mixing import row_keys
 from timbermark.ownership.mark import Mark
@@ -77,8 +78,9 @@ def attack(
     rows = take_rows(foreign, X, "thief's rows")
     if y is None:
         raise InputError("The thief's rows have no labels.", hint="give one label per row as y.")
-    label = take_labels(y, len(rows), foreign.classes, "thief's labels")
-    tested = _take_evaluation(stolen, evaluation)
+    known = known_labels(foreign, mark)
+    label = take_labels(y, len(rows), known, "thief's labels")
+    tested = _take_evaluation(foreign, known, evaluation)
     if len(rows) < FEWEST_ROWS:
         raise InputError(
             f"{len(rows)} rows are too few to attack with.", hint=f"give {FEWEST_ROWS} at least."
@@ -157,6 +159,13 @@ def run_attacks(
     return result
 
 
+def known_labels(foreign: ForeignModel, mark: Mark) -> np.ndarray:
+    """Return a model's labels by class number; a bare booster's are those of the mark."""
+    if foreign.kind == "Booster" and len(mark.classes) == len(foreign.classes):
+        return np.array(mark.classes)
+    return foreign.classes
+
+
 def _is_counted(stolen: Stolen) -> bool:
     """Return whether labels are class numbers only, as in a booster that lost its labels."""
     return stolen.trees().kind == "Booster"
@@ -187,14 +196,16 @@ def _own_accuracy(stolen: Stolen, thief: Thief, tested: tuple[np.ndarray, np.nda
     return max(float((m.answer(tested[0]).argmax(axis=1) == tested[1]).mean()) for m in made)
 
 
-def _take_evaluation(stolen: Stolen, given: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _take_evaluation(
+    foreign: ForeignModel, known: np.ndarray, given: Any
+) -> tuple[np.ndarray, np.ndarray] | None:
     if given is None:
         return None
     rows, labels = take_pair(given, "evaluation")
     if labels is None:
         raise InputError("The evaluation rows have no labels.", hint="evaluation=(X, y).")
-    X = take_rows(stolen.trees(), rows, "evaluation rows")
-    return X, take_labels(labels, len(X), stolen.classes, "evaluation labels")
+    X = take_rows(foreign, rows, "evaluation rows")
+    return X, take_labels(labels, len(X), known, "evaluation labels")
 
 
 class _Folder:

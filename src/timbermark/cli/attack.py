@@ -45,6 +45,7 @@ def attack(
     alone would give.
     """
     from timbermark.attacks.lab import attack as run
+    from timbermark.attacks.lab import known_labels
     from timbermark.attacks.registry import find_attacks
     from timbermark.cli.tables import check_width, read_labels, read_table
     from timbermark.marking.models import open_model
@@ -66,7 +67,7 @@ def attack(
             )
         if opened.feature_names is None:
             check_width(opened, table)
-        tables.append((table.X, read_labels(table.labels, opened.classes)))
+        tables.append((table.X, read_labels(table.labels, known_labels(opened, secret))))
     found = run(
         opened, secret, *tables[0], attacks=wanted, evaluation=tables[1], out=out,
         random_state=seed, verbose=1,
