@@ -35,7 +35,8 @@ COUNTED_SETS = ("pendigits", "letter", "avila", "optdigits", "census")
 COUNTED_LIBRARIES = ("lightgbm", "xgboost", "histogram", "timbermark")
 ENDINGS = {"lightgbm": "txt", "xgboost": "ubj", "catboost": "cbm", "timbermark": "timber"}
 MORE_ROWS = ("distil-scores:1", "distil-labels:1")
-ENOUGH, FEW, KEPT = 64.0, 20.0, 0.5
+ENOUGH, KEPT = 64.0, 0.5
+CHAINED = ("chain",)
 
 
 def run(name, library, seed, wanted, work):
@@ -103,7 +104,9 @@ def taken(records, names, sets=None, libraries=None, least=KEPT):
         if (sets is None or record["set"] in sets)
         and (libraries is None or record["library"] in libraries)
         for row in record["rows"]
-        if row["attack"] in names and row["score_bits"] is not None and worth(row) >= least
+        if (row["family"] if names == CHAINED else row["attack"]) in names
+        and row["score_bits"] is not None
+        and worth(row) >= least
     ]
 
 
@@ -121,7 +124,7 @@ def summarize(records):
     print(f"{len(records)} runs, {len(failed)} without a mark\n")
     copies = {a.name for a in ATTACKS if a.family == "copy"}
     plain = {a.name for a in ATTACKS} - copies
-    chains = {a.name for a in CHAINS}
+    chains = CHAINED
     counted = {"sets": COUNTED_SETS, "libraries": COUNTED_LIBRARIES}
     single, double = taken(records, plain, **counted), taken(records, chains, **counted)
     print("| what | with 64 bits or more |\n|---|---|")
@@ -168,8 +171,9 @@ def summarize(records):
     for name in ("distil-scores", "distil-labels"):
         rows = [r for record in records for r in record["more_rows"] if r["attack"] == name]
         means = [np.median([r[w] for r in rows]) for w in ("score_bits", "label_bits")]
-        kept = np.median([worth(r) for r in rows])
-        print(f"| {name} | {len(rows)} | {kept:.2f} | {means[0]:.0f} | {means[1]:.0f} |")
+        stolen = [r["theft_kept"] for r in rows if r["theft_kept"] is not None]
+        kept = f"{np.median(stolen):.2f} in {len(stolen)}" if stolen else "nothing to steal"
+        print(f"| {name} | {len(rows)} | {kept} | {means[0]:.0f} | {means[1]:.0f} |")
     for record in failed:
         print(f"\n{record['set']}, {record['library']}, seed {record['seed']}: {record['error']}")
 
@@ -198,18 +202,19 @@ def main():
     records = []
     if given.out.exists():
         records = [json.loads(line) for line in given.out.read_text().splitlines()]
-    done = {(r["set"], r["library"], r["seed"]) for r in records}
+    asked = "+".join(wanted) if isinstance(wanted, list) else wanted
+    done = {(r["set"], r["library"], r["seed"], r["attacks"]) for r in records}
     for seed in () if given.summary else range(given.seeds):
         for name in sets:
             for library in libraries:
-                if (name, library, seed) in done:
+                if (name, library, seed, asked) in done:
                     continue
-                record = run(name, library, seed, wanted, given.work)
+                record = {"attacks": asked, **run(name, library, seed, wanted, given.work)}
                 records.append(record)
                 with given.out.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                 print(f"{name}, {library}, seed {seed}: done", file=sys.stderr, flush=True)
-    summarize(records)
+    summarize([r for r in records if r["attacks"] == asked])
 
 
 if __name__ == "__main__":
