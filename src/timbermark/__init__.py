@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark import errors
+    from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
@@ -39,6 +40,7 @@ __all__ = [
     "Party",
     "TimberClassifier",
     "__version__",
+    "attack",
     "claim",
     "embed",
     "errors",
@@ -59,6 +61,7 @@ _HOME = {
     "OwnerKey": "timbermark.ownership.keys",
     "Party": "timbermark.verification.disputes",
     "TimberClassifier": "timbermark.estimator",
+    "attack": "timbermark.attacks.lab",
     "claim": "timbermark.verification.models",
     "embed": "timbermark.marking.embedding",
     "judge": "timbermark.verification.judging",
