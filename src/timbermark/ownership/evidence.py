@@ -132,7 +132,9 @@ def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -
     if not answered.any():
         return 0.0
     centre = grid.mean(axis=1, keepdims=True)
-    offset = np.clip((y[:, np.newaxis] - centre) / step, -_FARTHEST, _FARTHEST)[answered]
+    # Clipped before the division, which could overflow.
+    away = np.clip(y[:, np.newaxis] - centre, -_FARTHEST * step, _FARTHEST * step)
+    offset = (away / step)[answered]
     squares = (offset - ((grid - centre) / step)[answered]) ** 2
     forms = np.stack([-squares / (2.0 * width**2) for width in LEVEL_WIDTHS])
     return mixture_bits(forms, chosen[answered])
