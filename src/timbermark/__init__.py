@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark import errors
-    from timbermark.estimator import TimberClassifier
+    from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
@@ -30,6 +30,7 @@ __all__ = [
     "Mark",
     "OwnerKey",
     "TimberClassifier",
+    "TimberRegressor",
     "__version__",
     "embed",
     "errors",
@@ -44,6 +45,7 @@ _HOME = {
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
+    "TimberRegressor": "timbermark.estimator",
     "embed": "timbermark.marking.embedding",
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",
