@@ -153,7 +153,7 @@ class TimberRegressor(RegressorMixin, TimberEstimator):
     """Gradient-boosted trees for numbers (squared error) that can learn new rows in place.
 
     Parameters are those of :class:`TimberClassifier`, without its preset; ``split_sampling`` is 0.3
-    by default (``./dev bench fit numbers``: 1 % less error on diamonds than 0.1, in the same time).
+    by default, chosen on diamonds: 540.6 RMSE, 546.0 with 0.1 (docs/engine.md).
     ``tolerance`` of :meth:`update` is in the unit of the target.
 
     Predictions begin at the mean of the target and residuals are kept in fixed point, as fine as
