@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from timbermark import errors
     from timbermark.attacks.lab import attack
-    from timbermark.estimator import TimberClassifier
+    from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
@@ -39,6 +39,7 @@ __all__ = [
     "OwnerKey",
     "Party",
     "TimberClassifier",
+    "TimberRegressor",
     "__version__",
     "attack",
     "claim",
@@ -61,6 +62,7 @@ _HOME = {
     "OwnerKey": "timbermark.ownership.keys",
     "Party": "timbermark.verification.disputes",
     "TimberClassifier": "timbermark.estimator",
+    "TimberRegressor": "timbermark.estimator",
     "attack": "timbermark.attacks.lab",
     "claim": "timbermark.verification.models",
     "embed": "timbermark.marking.embedding",

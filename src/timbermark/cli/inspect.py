@@ -12,6 +12,7 @@ from timbermark.cli.app import app
 from timbermark.cli.printing import show_facts, show_json
 from timbermark.cli.secrets import VARIABLE, try_to_unlock
 from timbermark.errors import InputError
+from timbermark.files import container_kind
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
@@ -46,14 +47,10 @@ def inspect(
 
 
 def _kind(path: Path) -> str:
-    """Return what the first line of a file of timbermark's own says it is, or nothing."""
+    """Return what a file of timbermark's own says it is, or an evidence pack; else nothing."""
     from timbermark.verification.packs import is_pack
 
-    if is_pack(path):
-        return "evidence"
-    with path.open("rb") as file:
-        words = file.readline(80).split()
-    return words[1].decode("latin-1") if len(words) == 3 and words[0] == b"timbermark" else ""
+    return "evidence" if is_pack(path) else container_kind(path)
 
 
 def _describe_mark_file(path: Path) -> dict[str, Any]:
