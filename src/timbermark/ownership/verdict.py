@@ -119,7 +119,7 @@ class Verdict:
     answered: int  # triggers that the suspect answered
     q: int  # labels in each alphabet
     matched: int | None  # answers that are the label their symbol asks for, if labels are known
-    outside: int = 0  # labels outside their alphabet
+    outside: int = 0  # labels outside their alphabet, which do not count
     unknown: int = 0  # of these, answers that are no class of the mark at all
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
     reading: str = ""  # how answers were read, where it is not obvious
