@@ -54,9 +54,9 @@ def judge(
     the evidence that allows for it. ``shown`` [k] are the answers as the suspect gave them, for the
     table.
 
-    A label outside the trigger's alphabet does not count: it speaks for no symbol. A trigger without
-    an answer counts as a trial without a match where labels were asked for all at once, because
-    whoever asks could leave answers out, and not at all otherwise.
+    A label outside the trigger's alphabet does not count: it speaks for no symbol. A trigger
+    without an answer counts as a trial without a match where labels were asked for all at once,
+    because whoever asks could leave answers out, and not at all otherwise.
 
     Raises InputError if no trigger was answered or no answer is a class of the mark.
 
