@@ -174,7 +174,7 @@ def summarize_innocents(records):
     totals = {"whole": len(sets["whole"]), "redrawn": n_redrawn}
     rows, sound = [], True
     for place, bits in enumerate(BITS):
-        row = [bits, 2.0**-bits]
+        row = [bits, f"{2.0**-bits:.5f}"]
         for part in ("whole", "redrawn"):
             for kind in range(len(KINDS)):
                 count = counts[part][kind][place]
