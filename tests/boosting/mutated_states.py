@@ -16,7 +16,7 @@ import numpy as np
 from timbermark.boosting import updating
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import fit_ensemble
-from timbermark.boosting.state_file import load_state, save_state
+from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.boosting.updating import update_ensemble
 from timbermark.errors import FileFormatError, StateError
 from timbermark.files import read_container, write_container
@@ -26,14 +26,19 @@ EXTREMES = (-(2**62), -(2**31), -4, -3, -2, -1, 0, 1, 2, 3, 7, 50, 255, 1000, 2*
 META = (None, True, False, -1, 0, 1, 2, 3, 1.5, -0.5, 1e300, 2**40, 2**70, "1", [], {}, "x" * 64)
 
 
+def other(label, n_classes):
+    """Labels that the rows did not have; numbers where there are no classes."""
+    return (label + 1) % n_classes if n_classes else 0.5 * label
+
+
 def make_state(n_classes, rng, workers):
     X = rng.integers(0, 6, (40, 2)).astype(float)
     X[rng.random(X.shape) < 0.1] = np.nan
-    label = rng.integers(0, n_classes, 40)
+    label = rng.integers(0, n_classes, 40) if n_classes else rng.normal(size=40)
     params = TrainParams(max_iter=2, max_leaf_nodes=5, min_samples_leaf=2, split_sampling=0.5)
     ensemble, state = fit_ensemble(X, label, None, n_classes, params, workers)
     ensemble, state = update_ensemble(
-        ensemble, state, X[:1], (label[:1] + 1) % n_classes, None, workers, patience=0.0,
+        ensemble, state, X[:1], other(label[:1], n_classes), None, workers, patience=0.0,
         tolerance=0.0,
     )  # fmt: skip
     return ensemble, state, X, label
@@ -81,7 +86,7 @@ def update(ensemble, path, X, label, n_classes, workers):
         state.check(ensemble)
     except (FileFormatError, StateError):
         return False
-    fresh = X[2:4], (label[2:4] + 1) % n_classes, None
+    fresh = X[2:4], other(label[2:4], n_classes), None
     for patience, tolerance in ((0.0, 0.0), (0.1, float("inf")), (0.1, 0.5)):
         updated, after = update_ensemble(
             ensemble, state, *fresh, workers, patience=patience, tolerance=tolerance
@@ -100,12 +105,12 @@ def main(n, seed):
     refused, updated = 0, 0
     with Workers(1) as workers, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
-        for n_classes in (2, 3):
+        for n_classes in (0, 2, 3):
             ensemble, state, X, label = make_state(n_classes, rng, workers)
             save_state(path, state)
-            version, meta, arrays = read_container(path, "state", 1)
+            version, meta, arrays = read_container(path, "state", FORMAT_VERSION)
             assert update(ensemble, path, X, label, n_classes, workers)
-            for number in range(n // 2):
+            for number in range(n // 3):
                 write_container(path, "state", version, *mutate(meta, arrays, rng))
                 try:
                     done = update(ensemble, path, X, label, n_classes, workers)

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import fit_ensemble
-from timbermark.boosting.state_file import load_state, save_state
+from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.errors import FileFormatError, StateError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.workers import Workers
@@ -28,7 +28,7 @@ def parts(tmp_path_factory):
     with Workers(1) as workers:
         ensemble, state = fit_ensemble(X, label, None, 3, PARAMS, workers)
     save_state(path, state)
-    return ensemble, state, *read_container(path, "state", 1)
+    return ensemble, state, *read_container(path, "state", FORMAT_VERSION)
 
 
 def changed(parts, tmp_path, meta=None, **arrays):

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import Scale, TrainingData, check_scale, count_fits
+from timbermark.boosting.data import TrainingData
 from timbermark.boosting.forest import Forest
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Residuals, Scale, check_scale, fits_scale
 from timbermark.errors import FileFormatError, InputError
 from timbermark.kernels.layout import NODE, UNKNOWN
 
@@ -83,11 +84,24 @@ def read_params(given: Any) -> TrainParams:
 
 def read_scale(given: Any) -> Scale:
     """Return the scale of sums from plain values. Raises FileFormatError."""
-    expect(isinstance(given, dict) and set(given) == {"bits", "shift"}, "its scale")
+    # Version 1 knew no regression.
+    names = {"bits", "shift"}
+    expect(isinstance(given, dict) and set(given) in (names, names | {"residuals"}), "its scale")
     bits, shift = given["bits"], given["shift"]
     expect(type(bits) is int and type(shift) is int, "its scale")
     expect(0 < bits <= 20 and 0 < shift <= 54, "its scale")
-    return Scale(bits, shift)
+    return Scale(bits, shift, _read_residuals(given.get("residuals")))
+
+
+def _read_residuals(given: Any) -> Residuals | None:
+    if given is None:
+        return None
+    expect(isinstance(given, dict) and set(given) == {"start", "bits", "top"}, "its residuals")
+    start, bits, top = given["start"], given["bits"], given["top"]
+    expect(type(bits) is int and type(top) is int, "its residuals")
+    expect(abs(bits) <= 1000 and 0 < top <= 24, "its residuals")
+    expect(type(start) in (int, float) and math.isfinite(start), "its start")
+    return Residuals(float(start), bits, top)
 
 
 def read_count(given: Any, least: int, what: str) -> int:
@@ -124,7 +138,9 @@ def check_bins(bins: Bins) -> None:
 def check_rows(data: TrainingData, scale: Scale) -> None:
     """Check codes, labels and weights of rows, and that their sums fit the scale."""
     expect((data.codes <= data.bins.n_thresholds + 1).all(), "its codes")
-    expect(((data.label >= 0) & (data.label < data.n_classes)).all(), "its labels")
+    if data.n_classes:
+        expect(((data.label >= 0) & (data.label < data.n_classes)).all(), "its labels")
+    expect(np.isfinite(data.label).all(), "its labels")
     expect((np.isfinite(data.weight) & (data.weight > 0)).all(), "its weights")
     try:
         check_scale(scale, data)
@@ -134,9 +150,11 @@ def check_rows(data: TrainingData, scale: Scale) -> None:
 
 def check_total(scale: Scale, data: TrainingData, added: TrainingData) -> None:
     """Check that no sum over the rows can overflow."""
-    expect(data.n_rows > 0 and count_fits(scale, data, added), "its number of rows")
+    expect(data.n_rows > 0 and fits_scale(scale, data, added), "its number of rows")
     total = int(np.ceil(data.weight.sum(dtype=np.float64))).bit_length()
-    expect(scale.bits + scale.shift + total <= _WORD_BITS, "its weights")
+    # The hessians of regression are one.
+    room = _WORD_BITS if data.n_classes else _WORD_BITS - 2
+    expect(scale.bits + scale.shift + total <= room, "its weights")
 
 
 def check_sizes(n_nodes: np.ndarray, params: TrainParams, n_outputs: int) -> None:

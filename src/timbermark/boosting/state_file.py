@@ -15,18 +15,19 @@ import numpy as np
 
 from timbermark.boosting import state_checks as checks
 from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import Scale, TrainingData
+from timbermark.boosting.data import TrainingData, label_dtype
 from timbermark.boosting.fitting import Trained, leaf_dtype
 from timbermark.boosting.forest import Forest, empty_forest
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Scale
 from timbermark.boosting.state import State, fits_in_memory
 from timbermark.errors import FileFormatError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.layout import NODE
 
 KIND = "state"
-FORMAT_VERSION = 1
-"""Raised whenever a file written by the new code cannot be read by the old."""
+FORMAT_VERSION = 2
+"""Raised whenever a file written by the new code cannot be read by the old. 1: classes only."""
 
 _NODE_FIELDS = [name for name in NODE.names or () if name != "unused"]
 _HINT = "save the state again, or rebuild it from the training data."
@@ -85,7 +86,9 @@ def load_state(path: str | Path) -> State:
 
 def _build(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> State:
     params, scale = checks.read_params(meta["params"]), checks.read_scale(meta["scale"])
-    n_classes = checks.read_count(meta["n_classes"], 2, "its number of classes")
+    n_classes = checks.read_count(meta["n_classes"], 0, "its number of classes")
+    checks.expect(n_classes != 1, "its number of classes")
+    checks.expect((n_classes == 0) == (scale.residuals is not None), "its scale")
     values = checks.read_array(arrays, "bin_values", np.float64, (None,))
     bins = Bins(values, checks.read_array(arrays, "bin_starts", np.int64, (None,)))
     checks.check_bins(bins)
@@ -168,7 +171,7 @@ def _read_data(
 ) -> TrainingData:
     shape = (None, bins.n_features)
     codes = checks.read_array(arrays, f"{prefix}_codes", bins.code_dtype, shape)
-    label = checks.read_array(arrays, f"{prefix}_label", np.int32, (len(codes),))
+    label = checks.read_array(arrays, f"{prefix}_label", label_dtype(n_classes), (len(codes),))
     weight = checks.read_array(arrays, f"{prefix}_weight", np.float32, (len(codes),))
     columns = np.ascontiguousarray(codes.T)
     data = TrainingData(bins, codes, columns, label, weight, n_classes)
