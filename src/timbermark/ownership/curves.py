@@ -46,10 +46,12 @@ def evidence_curve(mark: Mark, verdict: Verdict) -> tuple[tuple[int, float], ...
             assert transcript.labels is not None
             labels = transcript.labels[asked]
             matched = int((labels == mark.expected_numbers[asked]).sum())
+            # A label outside its alphabet says nothing about the symbol.
+            inside = int((labels[:, np.newaxis] == mark.alphabets[asked]).any(axis=1).sum())
             if transcript.one_by_one:
-                answered = int((labels != UNANSWERED).sum())
-                bits = sequential_evidence(matched, answered, mark.q)
+                bits = sequential_evidence(matched, inside, mark.q)
             else:
-                bits = evidence_bits(matched, n, mark.q)
+                trials = inside + int((labels == UNANSWERED).sum())
+                bits = evidence_bits(matched, trials, mark.q) if trials else 0.0
         points.append((int(n), bits - price))
     return tuple(points)
