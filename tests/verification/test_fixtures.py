@@ -11,16 +11,16 @@ from timbermark.verification.packs import read_pack
 
 FOLDER = Path(__file__).parent / "fixtures"
 PACK, ROOT = FOLDER / "evidence-v1.zip", (FOLDER / "root-v1.pem").read_bytes()
-CLAIM = "bf5be1c3978da985a81bf30164f1be0ca6d340839139a3496795eb803fc85d96"
-OPENING = "c6ed479e65688ad087b045fcddf0deb76e7498148fcc27ddbbfdf716623927eb"
+CLAIM = "f3b9f6efe25f9561b34352c139cec5b7f5a9672eed26742e1a7362c230c432c8"
+OPENING = "90c6d96c1f4951aae49ad0f979878cd09519ecd945d1cae0f4113f5aaa69d7e9"
 
 
 def test_a_pack_of_format_1_is_judged(real_scrypt):
     found = judge(PACK, judge_name="Judge Judy", roots=[ROOT])
     assert found.claim.digest.hex() == CLAIM
     assert found.opening.digest.hex() == OPENING
-    assert found.first_seen == "2026-11-16T14:06:55Z"
-    assert (found.verdict.bits, found.verdict.matched, found.level) == (84.101, 48, "conclusive")
+    assert found.first_seen == "2026-11-16T14:54:32Z"
+    assert (found.verdict.bits, found.verdict.matched, found.level) == (84.382, 48, "conclusive")
     assert judge(PACK).stamps[0].status == "not checked"
 
 
