@@ -8,13 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-LIMIT = 4
-
 
 class ModelServer:
-    """Answers rows with ``answer(rows)``; ``misbehave(number)`` names what goes wrong with a request.
+    """Answers rows with ``answer(rows)``.
 
-    ``asked`` counts the rows of all requests that reached the model, ``requests`` everything.
+    ``misbehave(number)`` names what goes wrong with a request, if anything does. ``asked``
+    counts the rows of all requests that reached the model, ``requests`` everything.
     """
 
     def __init__(self, answer, misbehave=None, delay=0.0, token=None, context=None):
@@ -26,6 +25,9 @@ class ModelServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Headers and body in one packet, or else the next acknowledgement is waited for.
+            wbufsize = -1
+            disable_nagle_algorithm = True
 
             def do_POST(self):
                 server.handle(self)

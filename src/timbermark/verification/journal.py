@@ -120,6 +120,10 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write."""
         self._file.close()
 
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:

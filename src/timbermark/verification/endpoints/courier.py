@@ -35,6 +35,9 @@ class _Notes:
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class Courier:
     """Sends what it is told to send; see `serve`."""
@@ -42,12 +45,12 @@ class Courier:
     def __init__(self, setting: Mapping[str, Any]) -> None:
         self._setting = setting
         self._dialect = open_dialect(setting["protocol"], setting["options"])
+        self._client = open_client(setting["cafile"])
         self._journal: Journal | _Notes = _Notes()
         if setting["journal"] is not None:
             self._journal = Journal(setting["journal"], setting["start"], setting["patience"])
         # That of the first run, so that what is asked again after a crash has the same key.
         self._run = self._journal.history.start.get("run", setting["start"]["run"])
-        self._client = open_client(setting["cafile"])
 
     def history(self) -> dict[str, Any]:
         """Return what the journal holds."""
@@ -78,6 +81,11 @@ class Courier:
         self._journal.add({"answers": [first, answers]})
         return answers
 
+    async def close(self) -> None:
+        """Give connection and journal free."""
+        await self._client.aclose()
+        self._journal.close()
+
     def note(self, record: Mapping[str, Any]) -> None:
         """Write a record that needs no question."""
         self._journal.add(record)
@@ -85,29 +93,34 @@ class Courier:
 
 def serve(lines: IO[str], reply: Callable[[Mapping[str, Any]], None]) -> None:
     """Work for one run: the first line is the setting, each further one asks for something."""
+    try:
+        courier = Courier(json.loads(lines.readline()))
+    except (TimbermarkError, OSError) as error:
+        reply(_show(error))
+        return
     loop = asyncio.new_event_loop()
     try:
-        try:
-            courier = Courier(json.loads(lines.readline()))
-        except (TimbermarkError, OSError) as error:
-            reply(_show(error))
-            return
         reply(courier.history())
         for line in lines:
-            job = json.loads(line)
-            try:
-                if "record" in job:
-                    courier.note(job["record"])
-                    reply({})
-                else:
-                    answers = courier.ask(job["first"], job["n"], job["body"])
-                    reply({"answers": loop.run_until_complete(answers)})
-            except FailureError as error:
-                reply({"failure": error.failure.to_dict()})
-            except (TimbermarkError, OSError) as error:
-                reply(_show(error))
+            reply(_work(courier, loop, json.loads(line)))
     finally:
+        loop.run_until_complete(courier.close())
         loop.close()
+
+
+def _work(
+    courier: Courier, loop: asyncio.AbstractEventLoop, job: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        if "record" in job:
+            courier.note(job["record"])
+            return {}
+        answers = courier.ask(job["first"], job["n"], job["body"])
+        return {"answers": loop.run_until_complete(answers)}
+    except FailureError as error:
+        return {"failure": error.failure.to_dict()}
+    except (TimbermarkError, OSError) as error:
+        return _show(error)
 
 
 def _show(error: TimbermarkError | OSError) -> dict[str, Any]:

@@ -68,8 +68,7 @@ class Delivery:
 
     def _exchange(self, said: Any) -> dict[str, Any]:
         self._say(said)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._hear()
         if not line:
             raise InputError(
                 "The process that sends the questions was ended.",
@@ -88,6 +87,10 @@ class Delivery:
         with suppress(BrokenPipeError):  # the missing reply tells
             self._process.stdin.write(json.dumps(said) + "\n")
             self._process.stdin.flush()
+
+    def _hear(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
     def _close(self, wait: bool) -> None:
         for pipe in (self._process.stdin, self._process.stdout):

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
+from timbermark.errors import InputError
 from timbermark.verification.endpoints.protocols.contract import Dialect, ReplyError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ MAX_REPLY = 16 << 20
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({400, 422})
 _LONGEST_EXCERPT = 200
+_LATER = "try again later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,13 @@ def open_client(cafile: str | None) -> httpx.AsyncClient:
     """Return a client that checks certificates, against ``cafile`` if there is one."""
     import httpx
 
-    context = ssl.create_default_context(cafile=cafile)
+    try:
+        context = ssl.create_default_context(cafile=cafile)
+    except OSError as error:  # of which every error of TLS is one, too
+        raise InputError(
+            f"{cafile} holds no certificates that can be used ({error.strerror or error}).",
+            hint="give a PEM file.",
+        ) from None
     return httpx.AsyncClient(
         verify=context, follow_redirects=False, timeout=None, limits=httpx.Limits(max_connections=1)
     )
@@ -155,7 +163,7 @@ def _check_status(response: httpx.Response, reply: bytes) -> None:
             "give the right ones, as a token or as headers.",
         )
     if code in _AGAIN:
-        _fail("again", said + detail, "", wait=_read_wait(response.headers.get("retry-after")))
+        _fail("again", said + detail, _LATER, wait=_read_wait(response.headers.get("retry-after")))
     if code in _REFUSED:
         _fail("refused", said + detail, "does it take such rows, with these columns and types?")
     if code == 413:
@@ -182,7 +190,7 @@ def _explain(error: httpx.TransportError) -> NoReturn:
         _fail("again", f"cannot be reached ({said}).", "check the address and the network.")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
         _fail("final", f"cannot be asked ({said}).", "check the address and the proxy.")
-    _fail("again", f"broke off in the middle of an answer ({said}).", "")
+    _fail("again", f"broke off in the middle of an answer ({said}).", _LATER)
 
 
 def _read_wait(text: str | None) -> float | None:
