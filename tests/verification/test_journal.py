@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timbermark.errors import FileFormatError, InputError
-from timbermark.verification.journal import FIRST_LINE, Journal, read_journal
+from timbermark.verification.journal import FIRST_LINE, Journal, _line, read_journal
 
 START = {"mark_digest": "aa", "suspect": "http://host", "questions": "bb", "owner": "Ann"}
 RECORDS = [
@@ -105,6 +105,26 @@ def test_the_journal_of_another_inquiry_is_refused_and_untouched(tmp_path, name)
     assert caught.value.hint
     assert path.read_bytes() == whole
     Journal(path, {**START, "owner": "other name for a file"}).__exit__()
+
+
+def test_records_that_nobody_writes_are_refused(tmp_path):
+    path = tmp_path / "journal"
+    for record in (
+        {"refused": [0, 10**12]},
+        {"skipped": [0, -1]},
+        {"asking": [0, 1.5]},
+        {"asking": [5, 1]},
+        {"asking": 5},
+        {"answers": [0, "abc"]},
+        {"start": {}},
+        {"other": 1},
+        {"asking": [0, 1], "failed": [0, 1]},
+    ):
+        path.unlink(missing_ok=True)
+        with Journal(path, START) as journal:
+            journal._write(_line(journal._check, record)[1])
+        with pytest.raises(FileFormatError, match="damaged"):
+            read_journal(path)
 
 
 def test_one_process_writes_at_a_time(tmp_path):

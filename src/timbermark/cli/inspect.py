@@ -88,6 +88,7 @@ def _describe_key(path: Path) -> dict[str, Any]:
 
 
 def _describe_journal(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.judging import printable
     from timbermark.verification.journal import read_journal
 
     history = read_journal(path)
@@ -96,7 +97,8 @@ def _describe_journal(path: Path) -> dict[str, Any]:
     names = ("owner", "mark_id", "mark_digest", "model_digest", "suspect", "protocol", "created")
     return {
         "kind": "journal",
-        **{name: start.get(name) for name in names},
+        # Anybody can write a journal, so its texts are not trusted with a terminal.
+        **{name: printable(str(start.get(name, ""))[:300]) for name in names},
         "questions": start.get("n_questions"),
         "triggers": start.get("n_triggers"),
         "asked": len(history.answers),

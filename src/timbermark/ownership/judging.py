@@ -94,9 +94,9 @@ def judge(
         created=mark.created,
         mark_digest=mark.digest.hex(),
         model_digest=mark.model_digest,
-        suspect=_printable(inquiry.suspect),
+        suspect=printable(inquiry.suspect),
         suspect_digest=inquiry.suspect_digest,
-        asked_through=_printable(inquiry.asked_through),
+        asked_through=printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
         prices=(*prices, *inquiry.prices),
@@ -196,8 +196,12 @@ def _warnings(counts: _Counts, mark: Mark, asked: int | None) -> list[str]:
     return found
 
 
-def _printable(text: str) -> str:
-    """Return a text from outside, such as the name of a file, fit for any terminal."""
+def printable(text: str) -> str:
+    """Return a text from outside, such as the name of a file, fit for any terminal.
+
+    >>> printable("a\\x1b[31m")
+    'a�[31m'
+    """
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

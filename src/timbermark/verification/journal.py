@@ -26,6 +26,7 @@ _KIND = b"timbermark journal "
 _CHECK_DIGITS = 32
 _MAX_SIZE = 1 << 30
 _PAUSE = 0.05
+_MOST_AT_ONCE = 10_000
 _AGAIN = "restore it from a backup, or begin a new one with another name."
 # What must be the same when a run is resumed, and how it is called.
 _SAME = {
@@ -57,16 +58,19 @@ class History:
             first, what = value
             if first != len(self.answers):
                 raise ValueError("a record is out of turn")
-            if kind == "asking":
-                self.under_way = (first, int(what))
-                return
             if kind == "answers":
+                if not isinstance(what, list):
+                    raise ValueError("answers are no list")
                 self.first = self.first or len(self.answers) + len(what)
-                self.answers += list(what)
-            elif kind != "failed":
-                self.answers += [None] * int(what)
-                self.refused += int(what) if kind == "refused" else 0
-            self.under_way = None
+                self.answers += what
+                self.under_way = None
+                return
+            if type(what) is not int or not 0 < what <= _MOST_AT_ONCE:
+                raise ValueError("a record counts what nobody asks")
+            self.under_way = (first, what) if kind == "asking" else None
+            if kind in ("refused", "skipped"):
+                self.answers += [None] * what
+                self.refused += what if kind == "refused" else 0
         else:
             raise ValueError(f"a record of the unknown kind {kind!r:.20}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from timbermark.errors import InputError
 from timbermark.ownership.mark import Mark
@@ -61,6 +61,10 @@ def verify(
     if not isinstance(mark, Mark):
         raise InputError(
             f"{type(mark).__name__} is not a mark.", hint="load one with Mark.load(path)."
+        )
+    if answers not in get_args(AnswersWanted):
+        raise InputError(
+            f"answers={answers!r} is not known.", hint=f"use one of {get_args(AnswersWanted)}."
         )
     opened = open_suspect(suspect)
     given: dict[str, Any] = {

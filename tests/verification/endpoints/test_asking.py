@@ -242,6 +242,24 @@ def test_class_numbers_and_maps_have_their_price():
         assert verdict.prices[0].bits == pytest.approx(np.log2(720))
 
 
+def test_an_order_of_classes_by_hand_has_its_price_and_names_have_none():
+    model = scored(MARK)
+    backwards = [str(c) for c in MARK.classes][::-1]
+    with ModelServer(model) as server:
+        free = tm.verify(tm.Endpoint(server.url(), batch=64), MARK, stop_at="off")
+        own = tm.Endpoint(server.url(), batch=64, classes=MARK.classes)
+        assert tm.verify(own, MARK, stop_at="off").bits == free.bits
+        server.answer = lambda rows: model(rows)[:, ::-1]
+        turned = tm.Endpoint(server.url(), batch=64, classes=backwards)
+        verdict = tm.verify(turned, MARK, stop_at="off")
+        assert verdict.bits == pytest.approx(free.bits - np.log2(720), abs=0.002)
+        server.answer = lambda rows: [
+            dict(zip(backwards, row[::-1], strict=True)) for row in model(rows).tolist()
+        ]
+        named = tm.verify(tm.Endpoint(server.url(), batch=64), MARK, stop_at="off")
+        assert (named.bits, named.prices) == (free.bits, ())
+
+
 def test_the_order_of_columns_is_the_servers_and_has_its_price(tmp_path):
     small = make_mark(k=128, d=3)
     model = learnt(small)

@@ -97,6 +97,8 @@ def settle_reading(
             settled = "probabilities" if _are_probabilities(given) else "margins"
         else:
             prices = (Price("a scale of scores chosen by hand", 1.0),)
+        if classes is not None and not isinstance(first, dict):
+            prices += _price_of_order(classes, mark)
         named = tuple(first) if isinstance(first, dict) else classes
         return Reading(
             "scores",
@@ -185,6 +187,15 @@ def _numbers(answer: Any, reading: Reading, mark: Mark) -> list[float] | None:
     # The margin of the first class is 0.
     second = numbers[0]
     return [1.0 - second if reading.scale == "probabilities" else 0.0, second]
+
+
+def _price_of_order(classes: Sequence[Any], mark: Mark) -> tuple[Price, ...]:
+    """Return what an order of classes given by hand costs: nothing if it is the mark's."""
+    numbers = read_answers(list(classes), mark.classes)
+    if numbers.tolist() == list(range(len(mark.classes))):
+        return ()
+    bits = price_of_label_map(len(mark.classes)).bits
+    return (Price(f"an order of {len(mark.classes)} classes given by hand", bits),)
 
 
 def _are_probabilities(answers: Sequence[Any]) -> bool:

@@ -96,8 +96,8 @@ def follow(value: Any, steps: Sequence[str]) -> Any:
 def list_replies(value: Any, n: int) -> list[Any]:
     """Return n answers out of a list of n.
 
-    >>> list_replies([["0.25", 0.75], {"a": 1}], 2)
-    [['0.25', 0.75], {'a': 1}]
+    >>> list_replies([[0.25, 0.75], {"label": "a"}], 2)
+    [[0.25, 0.75], 'a']
     """
     if not isinstance(value, list):
         raise ReplyError(f"the answers are no list, but {_name(value)}")
@@ -109,7 +109,7 @@ def list_replies(value: Any, n: int) -> list[Any]:
 def _answer(item: Any) -> Any:
     """Return one answer in its simplest form; what is no number of JSON is no answer."""
     if isinstance(item, list | dict) and len(item) == 1:
-        return _answer(next(iter(item.values())) if isinstance(item, dict) else item[0])
+        item = next(iter(item.values())) if isinstance(item, dict) else item[0]
     if isinstance(item, dict):
         return {str(name): _score(value) for name, value in item.items()}
     if isinstance(item, list):
