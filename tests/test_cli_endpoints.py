@@ -44,7 +44,7 @@ def test_an_endpoint_from_the_command_line(mark, tmp_path, capsys, monkeypatch):
     (tmp_path / "headers").write_text("X-Api-Key: header-secret\n\n")
     journal = tmp_path / "journal"
     flags = ["--journal", journal, "--token-env", "MY_TOKEN", "--headers-file",
-             tmp_path / "headers", "--batch", 4, "--decoys", 0.5, "--rate", 60000]  # fmt: skip
+             tmp_path / "headers", "--batch", 4, "--decoys", 2, "--rate", 60000]  # fmt: skip
     with ModelServer(learnt(MARK), token="open-sesame") as server:
         assert verify(server.url(), mark, *flags, "--json") == 0
         facts = json.loads(capsys.readouterr().out)

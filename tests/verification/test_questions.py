@@ -9,14 +9,14 @@ from timbermark.verification.questions import DECOY, make_questions, question_id
 
 def test_every_trigger_is_asked_once_among_decoys():
     mark = make_mark(k=50)
-    asked = make_questions(mark, decoys=1.5)
-    assert len(asked) == 125
+    asked = make_questions(mark, decoys=2)
+    assert len(asked) == 150
     triggers = [t for t in asked.triggers if t != DECOY]
     assert sorted(triggers) == list(range(50))
     rows = list_rows(mark.columns)
     for trigger, row in zip(asked.triggers, asked.rows, strict=True):
         assert (row in rows) == (trigger != DECOY)
-    assert len(set(asked.ids)) == 125
+    assert len(set(asked.ids)) == 150
 
 
 def test_the_order_is_keyed_and_does_not_depend_on_the_decoys():
@@ -66,7 +66,7 @@ def test_rows_go_out_in_the_columns_of_the_suspect():
         assert isinstance(sent[0], int)
 
 
-@pytest.mark.parametrize("decoys", [-1, 101, float("nan"), "2", True, None])
+@pytest.mark.parametrize("decoys", [-1, 101, 1.5, float("nan"), "2", True, None])
 def test_a_wrong_number_of_decoys_is_refused(decoys):
     with pytest.raises(InputError, match="decoys"):
         make_questions(make_mark(), decoys)

@@ -18,9 +18,9 @@ from timbermark.cli.secrets import unlock
 def questions(
     mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
-    decoys: Annotated[float, typer.Option(help="Decoys for each trigger.")] = 1.0,
+    decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
-        Path | None, typer.Option(help="Rows to make decoys from, CSV or Parquet.")
+        Path | None, typer.Option(help="Rows whose values decoys take, CSV or Parquet.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="The suspect's columns in its order, with commas.")

@@ -119,9 +119,9 @@ def verify(
     ] = None,
     batch: Annotated[int | None, _asking(help="Questions in each request.  [1]")] = None,
     rate: Annotated[float | None, _asking(help="Questions per minute, at most.")] = None,
-    decoys: Annotated[float | None, _asking(help="Decoys for each trigger.  [1]")] = None,
+    decoys: Annotated[int | None, _asking(help="Decoys for each trigger.  [1]")] = None,
     decoys_from: Annotated[
-        Path | None, _asking(help="Rows to make decoys from, CSV or Parquet.")
+        Path | None, _asking(help="Rows whose values decoys take, CSV or Parquet.")
     ] = None,
     stop_at: Annotated[
         str | None, _asking(help="Bits that are enough; off asks everything.  [64]")

@@ -1,9 +1,14 @@
 """Decoys: rows of the triggers' kind that carry no symbol, so that a server cannot tell triggers.
 
-A decoy takes each value from one of two rows. Made from a table that the owner gives, all its
-values occur there, as those of a mixed trigger do. Made from the triggers themselves, values of
-columns with many values are moved towards a neighbour, in the same precision, or else every value
-of a decoy would stand in a trigger too. Everything follows from the secret of the mark.
+A trigger and its decoys are a family. A row in their middle, which is never asked, is the trigger
+with a few values drawn anew; each decoy is that row with a few values drawn anew. Seen from the
+middle all members of the family are made alike, so that none of them looks more like the trigger
+than the others; and as few values differ, a model is about as sure of all of them.
+
+New values come from the same column of other triggers, or of a table that the owner gives. Those
+of triggers are moved towards a neighbour, in the same precision, where a column has many values:
+copied, they would tell the rows that they were copied from. Everything follows from the secret of
+the mark.
 """
 
 from __future__ import annotations
@@ -24,14 +29,20 @@ _TRIES = 20
 _FEW_VALUES = 16
 _MOST_DECIMALS = 8
 _WHOLE = 2.0**64
+# Share of the values that are drawn anew in each of the two steps, and at least how many of them.
+# `./dev bench endpoint decoys` chose them: a forest tells triggers from decoys by their values no
+# better than chance, and the model's own confidence hardly; it tells mixtures of two rows well.
+_RENEWED = 0.06
+_FEWEST_RENEWED = 2.0
 
 
-def make_decoys(mark: Mark, n: int, table: Any = None) -> list[list[Any]]:
-    """Return up to ``n`` rows of the triggers' kind, none of them a trigger, all distinct.
+def make_decoys(mark: Mark, each: int, table: Any = None) -> list[list[Any] | None]:
+    """Return ``each`` decoys for every trigger: first one for each, then a second one, and so on.
 
-    ``table``: rows [m, d] to mix instead of the triggers, a matrix in the mark's order of features
-    or a data frame with their names. Values are Python numbers, texts, or None if missing. There
-    are fewer than ``n`` where so few rows differ from each other.
+    ``table``: rows [m, d] to take values from instead of the triggers, a matrix in the mark's order
+    of features or a data frame with their names. Values are Python numbers, texts, or None if
+    missing. All decoys are distinct, and none is a trigger; None stands for a decoy that could not
+    be made because there are too few such rows.
 
     Raises InputError if the table has other columns than the mark.
 
@@ -41,24 +52,29 @@ def make_decoys(mark: Mark, n: int, table: Any = None) -> list[list[Any]]:
     ...     triggers=[[0.5, "red"], [2.0, "blue"]], alphabets=[[0, 1]] * 2,
     ...     reference=[[0.9, 0.1]] * 2,
     ... )
-    >>> sorted(make_decoys(mark, 9)) == [[0.5, "blue"], [2.0, "red"]]
-    True
+    >>> sorted(row for row in make_decoys(mark, 3) if row)
+    [[0.5, 'blue'], [2.0, 'red']]
     """
-    if n <= 0:
+    if each <= 0:
         return []
     columns = mark.columns if table is None else _read_table(mark, table)
     sources = [_Source(column, moves=table is None) for column in columns]
-    taken = {_key(row) for row in list_rows(mark.columns)}
-    decoys: list[list[Any]] = []
-    for number in range(n):
+    triggers = list_rows(mark.columns)
+    taken = {tuple(row) for row in triggers}
+    share = min(1.0, max(_RENEWED, _FEWEST_RENEWED / len(sources)))
+    middles = [_renew(mark, b"m", i, row, sources, share) for i, row in enumerate(triggers)]
+    decoys: list[list[Any] | None] = []
+    for number in range(each * len(triggers)):
+        found = None
         for attempt in range(_TRIES):
-            row = _mix(mark, sources, number, attempt)
-            if _key(row) not in taken:
-                taken.add(_key(row))
-                decoys.append(row)
+            middle = middles[number % len(triggers)]
+            more = min(1.0, share * (1 + attempt))
+            row = _renew(mark, b"d%d" % attempt, number, middle, sources, more)
+            if tuple(row) not in taken:
+                taken.add(tuple(row))
+                found = row
                 break
-        else:
-            break
+        decoys.append(found)
     return decoys
 
 
@@ -91,8 +107,9 @@ class _Source:
             self.grid, self.decimals = distinct, _decimals(distinct)
             self.single = bool((distinct.astype(np.float32) == distinct).all())
 
-    def draw(self, place: int, share: float) -> Any:
-        value = self.values[place]
+    def draw(self, number: int, share: float) -> Any:
+        """Return a value that ``number`` selects; ``share`` of the way to the next one."""
+        value = self.values[number % len(self.values)]
         if self.grid is None or value is None:
             return value
         at = int(np.searchsorted(self.grid, value))
@@ -103,15 +120,17 @@ class _Source:
         return float(np.float32(moved)) if self.single else float(moved)
 
 
-def _mix(mark: Mark, sources: list[_Source], number: int, attempt: int) -> list[Any]:
-    n_rows = len(sources[0].values)
-    start = _DOMAIN + mark.secret + mark.digest + number.to_bytes(8) + attempt.to_bytes(8)
-    draws = np.frombuffer(hashlib.shake_256(start).digest(16 + 16 * len(sources)), "<u8").tolist()
-    first = draws[0] % n_rows
-    second = (first + 1 + draws[1] % max(1, n_rows - 1)) % n_rows
+def _renew(
+    mark: Mark, kind: bytes, number: int, row: list[Any], sources: list[_Source], share: float
+) -> list[Any]:
+    """Return a row in which a share of the values is drawn anew."""
+    start = _DOMAIN + mark.secret + mark.digest + kind + number.to_bytes(8)
+    draws = np.frombuffer(hashlib.shake_256(start).digest(24 * len(sources)), "<u8")
     return [
-        source.draw(second if draws[2 + 2 * j] & 1 else first, draws[3 + 2 * j] / _WHOLE)
-        for j, source in enumerate(sources)
+        source.draw(which, along / _WHOLE) if chance / _WHOLE < share else value
+        for value, source, (chance, which, along) in zip(
+            row, sources, draws.reshape(-1, 3).tolist(), strict=True
+        )
     ]
 
 
@@ -154,7 +173,3 @@ def _read_column(cells: AnyArray, texts: bool) -> Column:
         ) from None
     column[~np.isfinite(column)] = np.nan
     return np.asarray(column)
-
-
-def _key(row: list[Any]) -> tuple[Any, ...]:
-    return tuple(row)

@@ -45,7 +45,7 @@ def write_questions(
     mark: Mark,
     path: str | os.PathLike[str],
     *,
-    decoys: float = 1.0,
+    decoys: int = 1,
     decoys_from: Any = None,
     columns: Sequence[str] | None = None,
 ) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from timbermark.ownership.mark import Mark
 from timbermark.verification.decoys import list_rows, make_decoys
 
 DECOY = -1
-MOST_DECOYS = 100.0
+MOST_DECOYS = 100
 """Decoys for each trigger."""
 _ID_DOMAIN = b"timbermark/question/1"
 _DIGEST_DOMAIN = b"timbermark/questions/1"
@@ -47,13 +46,13 @@ class Questions:
         return seen.hexdigest()
 
 
-def make_questions(mark: Mark, decoys: float = 1.0, table: Any = None) -> Questions:
+def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     """Return the triggers among ``decoys`` decoys for each of them, in keyed order.
 
-    ``table``: rows to make decoys from, instead of the triggers. One mark always gives the same
-    questions. A question has the same id and triggers have the same order whatever the decoys.
+    ``table``: rows to take the values of decoys from, instead of the triggers. One mark always
+    gives the same questions, and triggers have the same ids and order whatever the decoys.
 
-    Raises InputError if ``decoys`` is not from 0 to 100 or the table does not fit.
+    Raises InputError if ``decoys`` is no whole number from 0 to 100 or the table does not fit.
 
     >>> from timbermark.ownership import OwnerKey
     >>> mark = Mark.make(
@@ -66,9 +65,9 @@ def make_questions(mark: Mark, decoys: float = 1.0, table: Any = None) -> Questi
     """
     check_decoys(decoys)
     rows = list_rows(mark.columns)
-    made = make_decoys(mark, math.ceil(decoys * len(rows)), table)
+    made = make_decoys(mark, decoys, table)
     listed = [(question_id(mark, "trigger", i), i, row) for i, row in enumerate(rows)]
-    listed += [(question_id(mark, "decoy", i), DECOY, row) for i, row in enumerate(made)]
+    listed += [(question_id(mark, "decoy", i), DECOY, row) for i, row in enumerate(made) if row]
     listed.sort(key=lambda question: question[0])
     ids, triggers, asked = zip(*listed, strict=True)
     return Questions(ids, triggers, asked, tuple(_is_whole(column) for column in mark.columns))
@@ -77,15 +76,12 @@ def make_questions(mark: Mark, decoys: float = 1.0, table: Any = None) -> Questi
 def check_decoys(decoys: Any) -> None:
     """Raise InputError unless ``decoys`` is a number of decoys for each trigger.
 
-    >>> check_decoys(2.5)
+    >>> check_decoys(2)
     """
-    if (
-        isinstance(decoys, bool)
-        or not isinstance(decoys, int | float)
-        or not 0 <= decoys <= MOST_DECOYS
-    ):
+    # A trigger without a decoy of its own would stand out from the families of the others.
+    if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
         raise InputError(
-            f"decoys={decoys!r} is no number from 0 to {MOST_DECOYS:g}.",
+            f"decoys={decoys!r} is no whole number from 0 to {MOST_DECOYS}.",
             hint="1 asks as many decoys as triggers, 0 none.",
         )
 

@@ -24,7 +24,7 @@ def verify(
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
     journal: str | os.PathLike[str] | None = None,
-    decoys: float | None = None,
+    decoys: int | None = None,
     decoys_from: Any = None,
     stop_at: float | Literal["auto", "off"] | None = None,
     in_doubt: Literal["ask", "skip"] | None = None,
@@ -40,11 +40,11 @@ def verify(
 
     The rest is for endpoints, which are asked one question after the other. ``journal`` is a file
     that keeps every answer and resumes an interrupted run. ``decoys`` is the number of decoys for
-    each trigger (default 1), made from the triggers or from the rows ``decoys_from``. ``stop_at``
-    is the evidence in bits at which asking stops (default 64, "off" asks everything); it also
-    stops where that is hardly in reach. ``in_doubt`` says whether questions that were under way
-    when a run crashed are asked again ("ask") or left out ("skip"). ``progress`` shows a bar on a
-    terminal.
+    each trigger (default 1), with values of other triggers or of the rows ``decoys_from``.
+    ``stop_at`` is the evidence in bits at which asking stops (default 64, "off" asks everything);
+    it also stops where that is hardly in reach. ``in_doubt`` says whether questions that were under
+    way when a run crashed are asked again ("ask") or left out ("skip"). ``progress`` shows a bar on
+    a terminal.
 
     Raises InputError where it cannot be asked, FileFormatError for a file that is no model.
 

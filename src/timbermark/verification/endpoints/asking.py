@@ -45,7 +45,7 @@ from timbermark.verification.questions import DECOY, Questions, make_questions, 
 InDoubt: TypeAlias = Literal["ask", "skip"]
 Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
 
-DEFAULT_DECOYS = 1.0
+DEFAULT_DECOYS = 1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _LONGEST_WAIT = 900.0
 _FEW_REFUSALS = 8
@@ -58,8 +58,8 @@ class Asking:
     """How an endpoint is asked, beside what the endpoint itself says."""
 
     journal: str | os.PathLike[str] | None = None  # keeps every answer; an old one is resumed
-    decoys: float = DEFAULT_DECOYS  # for each trigger
-    decoys_from: Any = None  # rows to make decoys from
+    decoys: int = DEFAULT_DECOYS  # for each trigger
+    decoys_from: Any = None  # rows whose values decoys take
     stop_at: float | Literal["auto", "off"] = "auto"  # bits; auto: 64 if the mark can reach that
     in_doubt: InDoubt = "ask"  # what becomes of questions that may have been asked before a crash
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
