@@ -7,8 +7,6 @@ from pathlib import Path
 
 import joblib
 
-warnings.simplefilter("ignore")
-
 RUNTIMES = {
     "xgboost": ("mlserver_xgboost.XGBoostModel", "model.json"),
     "lightgbm": ("mlserver_lightgbm.LightGBMModel", "model.bst"),
@@ -43,6 +41,7 @@ def save_for_mlserver(models, folder):
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")
     target = Path(sys.argv[1])
     given = joblib.load(target / "models.joblib")
     save_for_mlflow(given, target)

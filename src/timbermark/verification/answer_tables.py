@@ -185,12 +185,13 @@ def _judge_scores(
     placed[places] = read
     answered = {int(t) for t in np.flatnonzero(~np.isnan(placed).any(axis=1))}
     stopped = _are_first(answered, mark)
-    prices: tuple[Price, ...] = ()
+    # By the rule a single column holds labels.
+    prices: tuple[Price, ...] = (price_of_kind(),) if len(columns) == 1 else ()
     if answered and not stopped:
         last = max(_order(mark).index(trigger) for trigger in answered) + 1
         left_out = last - len(answered)
         ways = math.log2(math.comb(last, left_out))
-        prices = (Price(f"{left_out} of {last} answers left out", ways),)
+        prices += (Price(f"{left_out} of {last} answers left out", ways),)
     inquiry = _inquiry(
         table, reading=reading, prices=prices, asked=len(answered) if stopped else None
     )

@@ -95,7 +95,7 @@ def test_raw_scores_and_single_scores_are_read():
         server.answer = second
         single = tm.Endpoint(server.url(), batch=20)
         again = tm.verify(single, two, stop_at="off", answers="scores")
-        assert again.bits == verdict.bits
+        assert again.bits == verdict.bits - 1
         assert "second class" in again.reading
 
 

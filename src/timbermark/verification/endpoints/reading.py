@@ -17,7 +17,7 @@ from timbermark.errors import InputError
 from timbermark.ownership.labels import UNANSWERED, Label, read_answers, translate_answers
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.scores import ScoreScale, read_scores
-from timbermark.ownership.verdict import Price, price_of_label_map
+from timbermark.ownership.verdict import Price, price_of_kind, price_of_label_map
 from timbermark.ownership.verifying import AnswersWanted
 
 _HIGHEST_PROBABILITY = 1.0 + 1e-5
@@ -99,6 +99,8 @@ def settle_reading(
             prices = (Price("a scale of scores chosen by hand", 1.0),)
         if classes is not None and not isinstance(first, dict):
             prices += _price_of_order(classes, mark)
+        if not isinstance(first, list | dict):
+            prices += (price_of_kind(),)  # by the rule it would be a label
         named = tuple(first) if isinstance(first, dict) else classes
         return Reading(
             "scores",
