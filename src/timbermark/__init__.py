@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark import errors
-    from timbermark.estimator import TimberClassifier
+    from timbermark.attacks.lab import attack
+    from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
@@ -32,7 +33,9 @@ __all__ = [
     "Mark",
     "OwnerKey",
     "TimberClassifier",
+    "TimberRegressor",
     "__version__",
+    "attack",
     "embed",
     "errors",
     "load",
@@ -47,6 +50,8 @@ _HOME = {
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
+    "attack": "timbermark.attacks.lab",
+    "TimberRegressor": "timbermark.estimator",
     "embed": "timbermark.marking.embedding",
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",

@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import Scale, TrainingData
+from timbermark.boosting.data import TrainingData, count_outputs, label_dtype
 from timbermark.boosting.fitting import Trained, leaf_dtype
 from timbermark.boosting.forest import Forest, empty_forest
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Residuals, Scale
 from timbermark.boosting.state import State
 from timbermark.errors import FileFormatError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.layout import NODE
 
 KIND = "state"
-FORMAT_VERSION = 1
-"""Raised whenever a file written by the new code cannot be read by the old."""
+FORMAT_VERSION = 2
+"""Raised whenever a file written by the new code cannot be read by the old. 1: classes only."""
 
 _NODE_FIELDS = [name for name in NODE.names or () if name != "unused"]
 _HINT = "save the state again, or rebuild it from the training data."
@@ -79,12 +80,12 @@ def load_state(path: str | Path) -> State:
 
 
 def _build(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> State:
-    params, scale = TrainParams(**meta["params"]), Scale(**meta["scale"])
+    params, scale = TrainParams(**meta["params"]), _read_scale(meta["scale"])
     n_classes = int(meta["n_classes"])
-    n_outputs = 1 if n_classes == 2 else n_classes
-    _expect(n_classes >= 2, "fewer than two classes")
+    n_outputs = count_outputs(n_classes)
+    _expect(n_classes == 0 or n_classes >= 2, "its number of classes")
+    _expect((n_classes == 0) == (scale.residuals is not None), "its scale")
     _expect(2 <= params.max_leaf_nodes <= 65_536 and params.max_iter >= 1, "its parameters")
-    _expect(0 < scale.bits <= 20 and 0 < scale.shift <= 54, "its scale")
     bins = Bins(_array(arrays, "bin_values", np.float64), _array(arrays, "bin_starts", np.int64))
     _expect(
         len(bins.starts) >= 2
@@ -99,6 +100,17 @@ def _build(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> State:
     forest = _read_forest(arrays, params, n_outputs, bins)
     trained = _read_sums(meta, arrays, params, scale, data, forest)
     return State(params, scale, data, trained, added, str(meta["model"]))
+
+
+def _read_scale(meta: dict[str, Any]) -> Scale:
+    given = meta.get("residuals")
+    residuals = None if given is None else Residuals(**given)
+    scale = Scale(int(meta["bits"]), int(meta["shift"]), residuals)
+    _expect(0 < scale.bits <= 20 and 0 < scale.shift <= 54, "its scale")
+    if residuals is not None:
+        _expect(abs(residuals.bits) <= 1000 and 0 < residuals.top <= 24, "its scale")
+        _expect(bool(np.isfinite(residuals.start)), "its start")
+    return scale
 
 
 def _read_forest(
@@ -179,11 +191,12 @@ def _read_data(
     prefix: str, arrays: dict[str, np.ndarray], bins: Bins, n_classes: int
 ) -> TrainingData:
     codes = _array(arrays, f"{prefix}_codes", bins.code_dtype)
-    label = _array(arrays, f"{prefix}_label", np.int32)
+    label = _array(arrays, f"{prefix}_label", label_dtype(n_classes))
     weight = _array(arrays, f"{prefix}_weight", np.float32)
     _expect(codes.shape == (len(label), bins.n_features) and len(weight) == len(label), "its rows")
     _expect(bool((codes <= bins.n_thresholds + 1).all()), "its codes")
-    _expect(bool(((label >= 0) & (label < n_classes)).all()), "its labels")
+    known = (label >= 0) & (label < n_classes) if n_classes else np.isfinite(label)
+    _expect(bool(known.all()), "its labels")
     _expect(bool((np.isfinite(weight) & (weight > 0)).all()), "its weights")
     return TrainingData(bins, codes, np.ascontiguousarray(codes.T), label, weight, n_classes)
 

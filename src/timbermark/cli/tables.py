@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.files.tables import check_names, is_parquet, open_csv, open_parquet
+
+if TYPE_CHECKING:
+    from timbermark.libraries.contract import ForeignModel
 
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
 _WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
@@ -39,6 +42,18 @@ def read_table(path: Path, features: Sequence[str] | None, label: str | None) ->
         return _read_parquet(path, features, label)
     with open_csv(path) as lines:
         return _parse_csv(path, lines, features, label)
+
+
+def check_width(model: ForeignModel, table: Table) -> None:
+    """Raise InputError if a model without feature names does not take a table's columns."""
+    try:
+        model.rows(table.X[:1])
+    except InputError as error:
+        raise InputError(
+            f"{table.path} does not fit the model. {error.message}",
+            hint="the model has no feature names: give its features in their order, and name the "
+            "label column with --label.",
+        ) from None
 
 
 def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:

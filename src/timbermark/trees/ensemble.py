@@ -40,11 +40,12 @@ from timbermark.dtypes import (
 )
 from timbermark.errors import InputError
 
-Objective: TypeAlias = Literal["softmax", "logistic", "sigmoid"]
+Objective: TypeAlias = Literal["softmax", "logistic", "sigmoid", "identity"]
 Side: TypeAlias = Literal["left", "right"]
 FloatType: TypeAlias = Literal["f4", "f8"]
 
-OBJECTIVES: tuple[Objective, ...] = ("softmax", "logistic", "sigmoid")
+OBJECTIVES: tuple[Objective, ...] = ("softmax", "logistic", "sigmoid", "identity")
+SINGLE_OUTPUT: tuple[Objective, ...] = ("logistic", "identity")
 SIDES: tuple[Side, ...] = ("left", "right")
 FLOAT_TYPES: tuple[FloatType, ...] = ("f4", "f8")
 
@@ -89,8 +90,8 @@ class Ensemble:
     """
 
     n_features: int
-    n_outputs: int  # K: 1 for two classes with one logistic margin, else one per class
-    objective: Objective  # sigmoid: one against all, a plain logistic function per class
+    n_outputs: int  # K: 1 for regression and for two classes (one margin), else one per class
+    objective: Objective  # sigmoid: one against all; identity: regression, the margin is the answer
     tree_start: Offsets  # [T + 1] where each tree's nodes begin
     tree_output: NodeIndices  # [T] which output a tree adds to; -1: leaf vectors add to all
     tree_weight: Reals  # [T] what its leaves are multiplied by
@@ -137,8 +138,11 @@ class Ensemble:
 
     @property
     def n_classes(self) -> int:
-        """The number of classes that labels come from: 2 for one logistic margin."""
-        return 2 if self.objective == "logistic" else self.n_outputs
+        """The number of classes that labels come from: 2 for one logistic margin.
+
+        0 for regression: answers are numbers, not labels.
+        """
+        return {"logistic": 2, "identity": 0}.get(self.objective, self.n_outputs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ensemble) and equal(self, other)
