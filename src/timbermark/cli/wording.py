@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from timbermark.cli.secrets import VARIABLE
 
@@ -12,6 +13,16 @@ _FLAGS = {
     "alphabet": "--alphabet",
     "lead": "--lead",
     "answers": "--answers",
+    "protocol": "--protocol",
+    "decoys": "--decoys",
+    "stop_at": "--stop-at",
+    "in_doubt": "--in-doubt",
+    "batch": "--batch",
+    "rate": "--rate",
+    "timeout": "--timeout",
+    "retries": "--retries",
+    "scale": "--scale",
+    "cafile": "--cafile",
 }
 _LIMITS = {
     "changed": "--max-changed",
@@ -26,7 +37,13 @@ _LIMIT = re.compile(rf"The budget's ({'|'.join(_LIMITS)})=(.*?) must be None or"
 _USED = re.compile(rf"times the budget for ({'|'.join(_LIMITS)}) \(([^)]*)\)")
 _NOTHING = re.compile(rf"No mark fits a budget of 0 for ({'|'.join(_LIMITS)})\.")
 _ALLOW = re.compile(r"allow (\S+) for it")
-_PHRASES = (
+
+
+def _as_flag(match: re.Match[str]) -> str:
+    return f"--{match[1].replace('_', '-')} is for endpoints"
+
+
+_PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"'auto'", "auto"),
     (r"allow a weak mark", "allow a weak mark with --weak"),
     (r"ask for (\d+) or more", r"use --n-triggers \1 or more"),
@@ -39,6 +56,12 @@ _PHRASES = (
     (r"\bOwner is not a name", "--owner is not a name"),
     (r"or force=True to replace it", "or use --force to replace it"),
     (r"or ask to overwrite it", "or use --force to overwrite it"),
+    (r"as a token or as headers", "with --token-env, --token-file or --headers-file"),
+    (r"\b(journal|decoys|decoys_from|stop_at|in_doubt) is for endpoints", _as_flag),
+    (r"give a path to the", "give with --answer a path to the"),
+    (r"A path to the answers can be given,", "A path to the answers can be given with --answer,"),
+    (r"ask fewer questions at once", "ask fewer questions at once with --batch"),
+    (r"give a body with", "give --body with"),
     (r"give its passphrase\.", f"set {VARIABLE}, or answer the question on a terminal."),
 )
 

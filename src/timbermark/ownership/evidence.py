@@ -54,17 +54,32 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     >>> scores_evidence(np.full((100, 2), np.nan), mark)
     0.0
     """
+    gains = scores_gains(scores, mark)
+    return _mean_bits(gains.sum(axis=1)) if gains.shape[1] else 0.0
+
+
+def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
+    """Return log q·w_i(s_i) of each form and each trigger that was answered, float64 [108, n].
+
+    The arguments are those of `scores_evidence`; n counts the rows without NaN, in their order.
+
+    >>> from timbermark.ownership import Mark, OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=[[0.5], [1.5]], alphabets=[[0, 1]] * 2, reference=[[0.5, 0.5]] * 2,
+    ... )
+    >>> scores_gains([[0.9, 0.1], [np.nan, 0.1]], mark).shape
+    (108, 1)
+    """
     given = _read_scores(scores, (mark.n_triggers, len(mark.classes)))
     answered = np.flatnonzero(~np.isnan(given).any(axis=1))
-    if not answered.size:
-        return 0.0
-    logarithms = np.zeros(N_FORMS)
     rows = max(1, _AT_ONCE // len(mark.classes))
-    for first in range(0, len(answered), rows):
-        part = answered[first : first + rows]
-        forms = score_forms(given[part], mark.reference[part], mark.alphabets[part])
-        logarithms += _products(forms, mark.symbols[part])
-    return _mean_bits(logarithms)
+    parts = [answered[first : first + rows] for first in range(0, len(answered), rows)]
+    gains = [
+        _gains(score_forms(given[i], mark.reference[i], mark.alphabets[i]), mark.symbols[i])
+        for i in parts
+    ]
+    return np.hstack(gains) if gains else np.zeros((N_FORMS, 0))
 
 
 def sequential_evidence(matched: int, answered: int, q: int) -> float:
@@ -90,11 +105,22 @@ def sequential_evidence(matched: int, answered: int, q: int) -> float:
             f"matched={matched} of answered={answered} with q={q} is impossible.",
             hint="count the matches again; an alphabet has 2 or 4 labels.",
         )
+    gain, loss = labels_gains(q)
+    return _mean_bits(matched * gain + (answered - matched) * loss)
+
+
+def labels_gains(q: int) -> tuple[Reals, Reals]:
+    """Return what a match and what any other label add to log E, for each rate, float64 [64] each.
+
+    >>> gain, loss = labels_gains(4)
+    >>> bool((gain > 0).all() and (loss < 0).all())
+    True
+    """
     parts = (np.arange(N_MATCH_RATES) + 0.5) / N_MATCH_RATES
     angles = parts * math.acos(math.sqrt(1.0 / q))
     gain = 2.0 * np.log(np.cos(angles)) + math.log(q)
     loss = 2.0 * np.log(np.sin(angles)) + math.log(q / (q - 1.0))
-    return _mean_bits(matched * gain + (answered - matched) * loss)
+    return gain, loss
 
 
 def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -> float:
@@ -153,7 +179,7 @@ def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
     >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
     1.17
     """
-    return _mean_bits(_products(forms, symbols))
+    return _mean_bits(_gains(forms, symbols).sum(axis=1))
 
 
 def softmax(margins: ArrayLike) -> Reals:
@@ -187,12 +213,11 @@ def _read_scores(scores: ArrayLike, shape: tuple[int, int]) -> Reals:
     return given
 
 
-def _products(forms: AnyArray, symbols: AnyArray) -> AnyArray:
-    """Return log Π q·w_i(s_i) for each form, [m]."""
+def _gains(forms: AnyArray, symbols: AnyArray) -> Reals:
+    """Return log q·w_i(s_i), float64 [m, k], of what `mixture_bits` takes."""
     weights = forms - _log_sum(forms)[..., np.newaxis]
     chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
-    total: AnyArray = chosen[..., 0].sum(axis=1) + len(symbols) * math.log(forms.shape[2])
-    return total
+    return np.asarray(chosen[..., 0] + math.log(forms.shape[2]))
 
 
 def _log_sum(values: AnyArray) -> AnyArray:

@@ -35,6 +35,7 @@ class Inquiry:
     reading: str = ""  # how answers were read, where it is not obvious
     prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
     warnings: tuple[str, ...] = ()
+    asked: int | None = None  # triggers that were asked, where asking stopped before the last
 
 
 def judge(
@@ -95,9 +96,9 @@ def judge(
         created=mark.created,
         mark_digest=mark.digest.hex(),
         model_digest=mark.model_digest,
-        suspect=_printable(inquiry.suspect),
+        suspect=printable(inquiry.suspect),
         suspect_digest=inquiry.suspect_digest,
-        asked_through=_printable(inquiry.asked_through),
+        asked_through=printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
         prices=(*prices, *inquiry.prices),
@@ -109,7 +110,7 @@ def judge(
         unknown=counts.unknown,
         columns=inquiry.columns,
         reading=inquiry.reading,
-        warnings=(*inquiry.warnings, *_warnings(counts, mark)),
+        warnings=(*inquiry.warnings, *_warnings(counts, mark, inquiry.asked)),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=_table(numbers, shown, mark),
@@ -176,7 +177,7 @@ def _refuse_misread(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Ma
         )
 
 
-def _warnings(counts: _Counts, mark: Mark) -> list[str]:
+def _warnings(counts: _Counts, mark: Mark, asked: int | None) -> list[str]:
     found = []
     trials = counts.answered
     if counts.matched * mark.q < trials and (
@@ -191,13 +192,18 @@ def _warnings(counts: _Counts, mark: Mark) -> list[str]:
         found.append(
             f"{counts.unknown} answers are no class of the mark: check what the labels mean."
         )
-    if trials < mark.n_triggers:
-        found.append(f"{mark.n_triggers - trials} of {mark.n_triggers} triggers got no answer.")
+    asked = mark.n_triggers if asked is None else asked
+    if trials < asked:
+        found.append(f"{asked - trials} of {asked} triggers got no answer.")
     return found
 
 
-def _printable(text: str) -> str:
-    """Return a text from outside, such as the name of a file, fit for any terminal."""
+def printable(text: str) -> str:
+    """Return a text from outside, such as the name of a file, fit for any terminal.
+
+    >>> printable("a\\x1b[31m")
+    'a�[31m'
+    """
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

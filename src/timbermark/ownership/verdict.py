@@ -231,9 +231,11 @@ class Verdict:
             f"{self.chance}",
         ]
         if self.matched is not None:
+            # Where asking may stop at any moment, triggers without an answer do not count.
+            trials = self.trials if self.kind == "labels" else self.answered
             lines.append(
-                f"  matches:  {self.matched} of {self.trials} labels, chance gives about "
-                f"{self.trials / self.q:.0f}"
+                f"  matches:  {self.matched} of {trials} labels, chance gives about "
+                f"{trials / self.q:.0f}"
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
         lines.append(f"  meaning:  {self.meaning}")

@@ -78,7 +78,7 @@ def verify(
     # Everything that can be refused is refused before the symbols are derived.
     columns = _match_columns(opened, mark, feature_names)
     kind, chosen = _choose_kind(opened, answers)
-    translation = _check_label_map(label_map, mark)
+    translation = check_label_map(label_map, mark)
     asked = {
         "either": opened.answer_either,
         "scores": opened.answer_scores,
@@ -196,7 +196,12 @@ def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[P
     )
 
 
-def _check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+    """Return a map from a suspect's labels to classes of the mark. Raises InputError if it is none.
+
+    >>> check_label_map(None, mark=None) is None
+    True
+    """
     if given is None:
         return None
     if not isinstance(given, Mapping) or not given:
