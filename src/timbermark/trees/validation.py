@@ -75,9 +75,9 @@ def _check_scalars(e: Ensemble) -> None:
     ):
         _require(getattr(e, name) in choices, f"{name}={getattr(e, name)!r} is none of {choices}")
     _require(
-        (e.n_outputs == 1) == (e.objective == "logistic"),
+        (e.n_outputs == 1) == (e.objective == "logistic" or e.gives_numbers),
         f"n_outputs={e.n_outputs} does not go with the objective {e.objective}, "
-        "only logistic has a single output",
+        "only numbers and logistic have a single output",
     )
     _require(
         isinstance(e.scale, float) and math.isfinite(e.scale), f"scale={e.scale!r} must be finite"
