@@ -7,13 +7,13 @@ from typing import Any
 
 from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.marking.budget import Budget
-from timbermark.marking.costs import Cost
+from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.embedding import check_choices
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
 from timbermark.marking.setting import report_cost
+from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed
 
 
@@ -62,6 +62,7 @@ def plan(
     X: Any,
     y: Any = None,
     *,
+    groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -88,8 +89,9 @@ def plan(
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
         foreign = open_model(model)
+        check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         cost = report_cost(prepared, found.setting, workers)
     last = found.attempts[-1]
