@@ -61,43 +61,72 @@ def number_bytes(x):
     return NAN if x is None or x != x else struct.pack("<d", 0.0 if x == 0 else x)
 
 
-def column_value(column):
-    if any(isinstance(x, str) for x in column):
-        return [x if isinstance(x, str) else None for x in column]
-    return b"".join(map(number_bytes, column))
+def is_text(column):
+    return any(isinstance(x, str) for x in column)
 
 
-def digest(mark):
-    """``mark`` as in the test vectors: hexadecimal id, columns as lists, null if missing."""
-    alphabets, reference = mark["alphabets"], mark["reference"]
+def sha256(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def salts(secret, k):
+    stream = hashlib.shake_256(b"timbermark/salts/2" + secret).digest(32 * k)
+    return [stream[32 * i : 32 * i + 32] for i in range(k)]
+
+
+def leaf(mark, place, salt):
+    columns, reference = mark["columns"], mark["reference"][place]
     record = {
-        **{word: mark[word] for word in WORDS},
-        "mark_id": bytes.fromhex(mark["mark_id"]),
-        "q": len(alphabets[0]),
-        "shape": [len(alphabets), len(mark["columns"]), len(mark["classes"])],
-        "columns": [column_value(column) for column in mark["columns"]],
-        "alphabets": b"".join(struct.pack("<i", c) for row in alphabets for c in row),
-        "reference": b"".join(
-            struct.pack("<d", min(max(r, 1e-6), 1.0)) for row in reference for r in row
-        ),
+        "place": place,
+        "salt": salt,
+        "numbers": b"".join(number_bytes(c[place]) for c in columns if not is_text(c)),
+        "texts": [c[place] if isinstance(c[place], str) else None for c in columns if is_text(c)],
+        "alphabet": struct.pack(f"<{len(mark['alphabets'][0])}i", *mark["alphabets"][place]),
+        "reference": b"".join(struct.pack("<d", min(max(r, 1e-6), 1.0)) for r in reference),
     }
-    return hashlib.sha256(b"timbermark/mark-digest/2" + encoding(record)).digest()
+    return sha256(b"\x00", encoding(record))
 
 
-def seed(secret, digest, n=65536):
-    return Scrypt(salt=digest, length=32, n=n, r=8, p=1).derive(secret)
+def root(leaves):
+    """The Merkle tree hash of RFC 9162, by its recursive definition."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    return sha256(b"\x01", root(leaves[:half]), root(leaves[half:]))
 
 
-def symbols(seed, digest, k, q):
-    stream = hashlib.shake_256(b"timbermark/symbols/2" + seed + digest).digest(k)
-    if q == 2:
-        return [stream[i // 8] >> i % 8 & 1 for i in range(k)]
-    return [stream[i // 4] >> 2 * (i % 4) & 3 for i in range(k)]
+def digest(mark, secret):
+    """``mark`` as in the test vectors: hexadecimal id, columns as lists, null if missing."""
+    k = len(mark["alphabets"])
+    head = {
+        **{word: mark[word] for word in WORDS if word != "about"},
+        "mark_id": bytes.fromhex(mark["mark_id"]),
+        "secret_digest": sha256(b"timbermark/secret/2", secret),
+        "columns": ["texts" if is_text(column) else "numbers" for column in mark["columns"]],
+        "q": len(mark["alphabets"][0]),
+        "n_triggers": k,
+        "about_digest": sha256(b"timbermark/about/2", secret, encoding(mark["about"])),
+        "root": root([leaf(mark, i, salt) for i, salt in enumerate(salts(secret, k))]),
+    }
+    return sha256(b"timbermark/mark-digest/2", encoding(head))
 
 
-def order(seed, digest, k):
-    stream = hashlib.shake_256(b"timbermark/order/2" + seed + digest).digest(8 * k)
-    return sorted(range(k), key=struct.unpack(f"<{k}Q", stream).__getitem__)
+def seed(digest, n=65536):
+    return Scrypt(salt=b"timbermark/seed/2", length=32, n=n, r=8, p=1).derive(digest)
+
+
+def stream(seed, place, salt):
+    start = b"timbermark/symbol/2" + seed + size(place) + salt
+    return hashlib.shake_256(start).digest(9)
+
+
+def symbols(seed, salts, q):
+    return [stream(seed, i, salt)[0] % q for i, salt in enumerate(salts)]
+
+
+def order(seed, salts):
+    keys = [struct.unpack("<Q", stream(seed, i, salt)[1:])[0] for i, salt in enumerate(salts)]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def labels_bits(matched, k, q):

@@ -26,6 +26,7 @@ from timbermark.ownership import mark as mark_module
 from timbermark.ownership.columns import split_columns
 from timbermark.ownership.encoding import encode, thaw
 from timbermark.ownership.labels import UNANSWERED
+from timbermark.ownership.records import derive_salts
 
 PAGE = (ROOT / "docs" / "mark-format.md").read_text()
 VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
@@ -73,16 +74,23 @@ def test_vectors_of_the_keys():
 @pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
 def test_vectors_of_the_symbols(vector, real_scrypt):
     secret = bytes.fromhex(VECTORS["mark_secret"])
-    digest = independent.digest(vector)
+    digest = independent.digest(vector, secret)
     k, q = np.shape(vector["alphabets"])
+    salts = independent.salts(secret, k)
+    leaves = [independent.leaf(vector, i, salt) for i, salt in enumerate(salts)]
+    assert [salt.hex() for salt in salts] == vector["salts"]
+    assert [leaf.hex() for leaf in leaves] == vector["leaves"]
+    assert independent.root(leaves).hex() == vector["root"]
     assert digest.hex() == vector["digest"]
-    seed = independent.seed(secret, digest)
+    seed = independent.seed(digest)
     assert seed.hex() == vector["seed"]
-    assert independent.symbols(seed, digest, k, q) == vector["symbols"]
-    assert independent.order(seed, digest, k) == vector["order"]
+    assert independent.symbols(seed, salts, q) == vector["symbols"]
+    assert independent.order(seed, salts) == vector["order"]
     mark = as_mark(vector, secret)
+    assert (mark.salts, mark.leaves) == (tuple(salts), tuple(leaves))
+    assert mark.head.root.hex() == vector["root"]
     assert mark.digest == digest
-    assert derive_seed(secret, digest) == seed
+    assert derive_seed(digest) == seed
     assert mark.symbols.tolist() == vector["symbols"]
     assert mark.order.tolist() == vector["order"]
     assert list(mark.expected) == vector["expected"]
@@ -120,12 +128,12 @@ def test_vector_of_the_encoding():
 
 @given(marks())
 def test_any_mark_gives_the_symbols_of_the_independent_verifier(mark):
-    digest = independent.digest(as_vector(mark))
-    k, q = mark.n_triggers, mark.q
+    digest = independent.digest(as_vector(mark), mark.secret)
     assert mark.digest == digest
-    seed = independent.seed(mark.secret, digest, n=2)
-    assert mark.symbols.tolist() == independent.symbols(seed, digest, k, q)
-    assert mark.order.tolist() == independent.order(seed, digest, k)
+    seed = independent.seed(digest, n=2)
+    salts = independent.salts(mark.secret, mark.n_triggers)
+    assert mark.symbols.tolist() == independent.symbols(seed, salts, mark.q)
+    assert mark.order.tolist() == independent.order(seed, salts)
 
 
 def test_symbols_are_derived_once(monkeypatch):
@@ -141,34 +149,63 @@ def test_symbols_are_derived_once(monkeypatch):
     assert len(calls) == 2
 
 
-@given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 4]), st.integers(1, 200))
-def test_more_triggers_only_append_symbols(secret, q, k):
-    long = derive_symbols(secret, bytes(32), 200, q)
-    assert long.max() < q
-    np.testing.assert_array_equal(derive_symbols(secret, bytes(32), k, q), long[:k])
+def drawn(seed, k, q, salts=None):
+    return derive_symbols(seed, range(k), salts or derive_salts(seed, k), q)
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 4]), st.data())
+def test_a_symbol_needs_no_salt_but_its_own(seed, q, data):
+    """So that some triggers can be shown and checked without the others."""
+    salts = derive_salts(bytes(32), 40)
+    every = derive_symbols(seed, range(40), salts, q)
+    assert every.max() < q
+    part = data.draw(st.lists(st.integers(0, 39), min_size=1, unique=True))
+    alone = derive_symbols(seed, part, [salts[i] for i in part], q)
+    np.testing.assert_array_equal(alone, every[part])
+    order = query_order(seed, range(40), salts).tolist()
+    again = [part[i] for i in query_order(seed, part, [salts[i] for i in part])]
+    assert again == [i for i in order if i in part]
+
+
+def test_no_salt_follows_from_the_others():
+    """Each is its own part of the stream; all are different."""
+    salts = derive_salts(bytes(32), 1000)
+    assert len(set(salts)) == 1000
+    assert derive_salts(bytes(32), 7) == salts[:7]
+    assert not set(salts) & set(derive_salts(bytes(31) + b"\1", 1000))
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 300))
-def test_the_order_is_a_permutation(secret, k):
-    assert sorted(query_order(secret, bytes(32), k)) == list(range(k))
+def test_the_order_is_a_permutation(seed, k):
+    assert sorted(query_order(seed, range(k), derive_salts(bytes(32), k))) == list(range(k))
 
 
-def test_symbols_are_uniform_over_secrets():
-    """Single symbols, and pairs of neighbours, over many secrets."""
+@pytest.mark.parametrize("what", ["seed", "salts"])
+def test_symbols_are_uniform_over_seeds_and_over_salts(what):
+    """Single symbols, and pairs of neighbours."""
     rng = np.random.default_rng(7)
+    salts = derive_salts(bytes(32), 64)
     for q in (2, 4):
-        drawn = np.array([derive_symbols(rng.bytes(32), bytes(32), 64, q) for _ in range(2000)])
-        singles = np.array([np.bincount(column, minlength=q) for column in drawn.T])
-        pairs = np.bincount((drawn[:, ::2] * q + drawn[:, 1::2]).ravel(), minlength=q * q)
+        found = np.array(
+            [
+                drawn(rng.bytes(32), 64, q, salts)
+                if what == "seed"
+                else drawn(bytes(32), 64, q, derive_salts(rng.bytes(32), 64))
+                for _ in range(1000)
+            ]
+        )
+        singles = np.array([np.bincount(column, minlength=q) for column in found.T])
+        pairs = np.bincount((found[:, ::2] * q + found[:, 1::2]).ravel(), minlength=q * q)
         for seen, freedom in ((singles, 64 * (q - 1)), (pairs, q * q - 1)):
             expected = seen.sum() / seen.size
             statistic = ((seen - expected) ** 2 / expected).sum()
             assert 1e-6 < chi2.sf(statistic, freedom) < 1 - 1e-6
 
 
-def test_orders_are_uniform_over_secrets():
+def test_orders_are_uniform_over_seeds():
     rng = np.random.default_rng(8)
-    first = [query_order(rng.bytes(32), bytes(32), 16)[0] for _ in range(4000)]
+    salts = derive_salts(bytes(32), 16)
+    first = [query_order(rng.bytes(32), range(16), salts)[0] for _ in range(4000)]
     seen = np.bincount(first, minlength=16)
     assert chi2.sf(((seen - 250) ** 2 / 250).sum(), 15) > 1e-6
 
@@ -176,10 +213,11 @@ def test_orders_are_uniform_over_secrets():
 def test_order_and_symbols_have_nothing_in_common():
     rng = np.random.default_rng(9)
     agree = 0
+    salts = derive_salts(bytes(32), 64)
     for _ in range(500):
-        secret = rng.bytes(32)
-        place = np.argsort(query_order(secret, bytes(32), 64))
-        agree += np.sum((place >= 32) == derive_symbols(secret, bytes(32), 64, 2))
+        seed = rng.bytes(32)
+        place = np.argsort(query_order(seed, range(64), salts))
+        agree += np.sum((place >= 32) == drawn(seed, 64, 2, salts))
     assert abs(agree / 32000 - 0.5) < 0.02
 
 
@@ -248,17 +286,17 @@ def test_every_bit_of_the_secret_counts():
 @pytest.mark.parametrize("q", [0, 1, 3, 8])
 def test_other_alphabets_are_refused(q):
     with pytest.raises(InputError, match=f"q={q}"):
-        derive_symbols(bytes(32), bytes(32), 4, q)
+        derive_symbols(bytes(32), [0], [bytes(32)], q)
 
 
 def test_lengths_are_fixed():
-    for secret, digest in ((bytes(31), bytes(33)), (bytes(33), bytes(31)), (b"", bytes(64))):
+    for seed, salt in ((bytes(31), bytes(32)), (bytes(32), bytes(33)), (b"", bytes(64))):
         with pytest.raises(InputError, match="32 bytes each"):
-            derive_symbols(secret, digest, 4, 2)
+            derive_symbols(seed, [0], [salt], 2)
         with pytest.raises(InputError, match="32 bytes each"):
-            derive_seed(secret, digest)
-        with pytest.raises(InputError, match="32 bytes each"):
-            query_order(secret, digest, 4)
+            query_order(seed, [0], [salt])
+    with pytest.raises(InputError, match="32 bytes each"):
+        derive_seed(bytes(31))
 
 
 def test_a_lack_of_memory_is_a_sentence(monkeypatch):
@@ -271,6 +309,6 @@ def test_a_lack_of_memory_is_a_sentence(monkeypatch):
 
     monkeypatch.setattr("cryptography.hazmat.primitives.kdf.scrypt.Scrypt", Scrypt)
     with pytest.raises(InputError, match="MiB of memory, too much here"):
-        derive_seed(bytes(32), bytes(32))
+        derive_seed(bytes(32))
     with pytest.raises(InputError, match="MiB of memory, too much here"):
         make_mark().to_bytes("right")

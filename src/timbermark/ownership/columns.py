@@ -81,16 +81,13 @@ def join_columns(columns: Sequence[Column]) -> AnyArray:
     return rows
 
 
-def encode_columns(columns: Sequence[Column]) -> list[bytes | list[str | None]]:
-    """Return what is hashed of the columns: bytes of numbers, lists of texts.
+def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return "numbers" or "texts" for each column.
 
-    >>> encode_columns(freeze_columns([[0.0, 2.0], ["a", None]]))[1]
-    ['a', None]
+    >>> kinds_of_columns(freeze_columns([[0.0, 2.0], ["a", None]]))
+    ('numbers', 'texts')
     """
-    return [
-        column.astype("<f8").tobytes() if isinstance(column, np.ndarray) else list(column)
-        for column in columns
-    ]
+    return tuple("numbers" if isinstance(column, np.ndarray) else "texts" for column in columns)
 
 
 def numeric_matrix(columns: Sequence[Column]) -> Rows:

@@ -18,25 +18,28 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import mark_checks
 from timbermark.ownership.columns import (
     Column,
-    encode_columns,
     freeze_columns,
     join_columns,
+    kinds_of_columns,
     split_columns,
 )
 from timbermark.ownership.encoding import Plain, encode, freeze
+from timbermark.ownership.head import Head
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
 from timbermark.ownership.labels import Label, check_classes
 from timbermark.ownership.mark_file import (
-    WORDS,
     check_fits,
     mark_to_bytes,
     not_sound,
     read_mark,
 )
+from timbermark.ownership.merkle import hash_leaf, merkle_root
+from timbermark.ownership.records import derive_salts, encode_records
 from timbermark.ownership.sealing import save_sealed, warn_if_readable
 from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
 
-_DIGEST_DOMAIN = b"timbermark/mark-digest/2"
+_SECRET_DOMAIN = b"timbermark/secret/2"
+_ABOUT_DOMAIN = b"timbermark/about/2"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -224,19 +227,57 @@ class Mark:
         return join_columns(self.columns)
 
     @property
+    def salts(self) -> tuple[bytes, ...]:
+        """The secret salt of each trigger, 32 bytes."""
+        if "salts" not in self._derived:
+            self._derived["salts"] = tuple(derive_salts(self.secret, self.n_triggers))
+        salts: tuple[bytes, ...] = self._derived["salts"]
+        return salts
+
+    @property
+    def leaves(self) -> tuple[bytes, ...]:
+        """The hash of each trigger's record: the leaves of the mark's Merkle tree."""
+        if "leaves" not in self._derived:
+            records = encode_records(
+                range(self.n_triggers), self.salts, self.columns, self.alphabets, self.reference
+            )
+            self._derived["leaves"] = tuple(map(hash_leaf, records))
+        leaves: tuple[bytes, ...] = self._derived["leaves"]
+        return leaves
+
+    @property
+    def head(self) -> Head:
+        """What the digest is made of: all but the triggers, which the Merkle root stands for.
+
+        Whoever sees it learns nothing about the secret, the triggers or ``about``.
+        """
+        if "head" not in self._derived:
+            about = _ABOUT_DOMAIN + self.secret + encode(self.about)
+            self._derived["head"] = Head(
+                protocol=self.protocol,
+                mark_id=self.mark_id,
+                secret_digest=hashlib.sha256(_SECRET_DOMAIN + self.secret).digest(),
+                owner=self.owner,
+                model_digest=self.model_digest,
+                feature_names=self.feature_names,
+                columns=kinds_of_columns(self.columns),
+                classes=self.classes,
+                answers=self.answers,
+                q=self.q,
+                n_triggers=self.n_triggers,
+                draws=self.draws,
+                created=self.created,
+                about_digest=hashlib.sha256(about).digest(),
+                root=merkle_root(self.leaves),
+            )
+        head: Head = self._derived["head"]
+        return head
+
+    @property
     def digest(self) -> bytes:
-        """The SHA-256 of everything but the secret, in the encoding of docs/mark-format.md."""
+        """The SHA-256 that commits to all of the mark; see docs/mark-format.md."""
         if "digest" not in self._derived:
-            record = {
-                **{word: getattr(self, word) for word in WORDS},
-                "mark_id": self.mark_id,
-                "q": self.q,
-                "shape": [self.n_triggers, self.n_features, len(self.classes)],
-                "columns": encode_columns(self.columns),
-                "alphabets": self.alphabets.astype("<i4").tobytes(),
-                "reference": self.reference.astype("<f8").tobytes(),
-            }
-            self._derived["digest"] = hashlib.sha256(_DIGEST_DOMAIN + encode(record)).digest()
+            self._derived["digest"] = self.head.digest
         value: bytes = self._derived["digest"]
         return value
 
@@ -244,7 +285,7 @@ class Mark:
     def symbols(self) -> SmallKinds:
         """Which label of its alphabet each trigger carries, uint8 [k]; 0 is keep."""
         if "symbols" not in self._derived:
-            drawn = derive_symbols(self._seed, self.digest, self.n_triggers, self.q)
+            drawn = derive_symbols(self._seed, range(self.n_triggers), self.salts, self.q)
             drawn.flags.writeable = False
             self._derived["symbols"] = drawn
         symbols: SmallKinds = self._derived["symbols"]
@@ -253,12 +294,12 @@ class Mark:
     @property
     def order(self) -> NDArray[np.int64]:
         """The order in which the triggers are asked, a permutation, int64 [k]."""
-        return query_order(self._seed, self.digest, self.n_triggers)
+        return query_order(self._seed, range(self.n_triggers), self.salts)
 
     @property
     def _seed(self) -> bytes:
         if "seed" not in self._derived:
-            self._derived["seed"] = derive_seed(self.secret, self.digest)
+            self._derived["seed"] = derive_seed(self.digest)
         seed: bytes = self._derived["seed"]
         return seed
 

@@ -1,45 +1,56 @@
-"""Symbols derived from a secret: nobody can choose them, everybody who has the mark can check them.
+"""Symbols derived from salts: nobody can choose them, who is shown a trigger can check its own.
 
-The mark's secret (32 bytes) and the digest of everything else in the mark (32 bytes) go through
-scrypt, which takes a fraction of a second and 64 MiB of memory. Whoever searches for a secret or
-for triggers that fit a foreign model pays that for every trial. docs/mark-format.md has test
+The digest of a mark commits to every trigger with its salt. It goes through scrypt, which takes a
+fraction of a second and 64 MiB of memory; the result, the seed, and a trigger's salt give the
+symbol. Whoever changes anything to make symbols fit a foreign model, be it a single salt, gets
+another digest, and pays scrypt for every such trial. docs/mark-format.md has the argument and test
 vectors.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from timbermark.dtypes import SmallKinds
+from timbermark.dtypes import SMALL_KIND, SmallKinds
 from timbermark.errors import InputError
 
 ALPHABET_SIZES = (2, 4)
 # 0.2 s and 64 MiB on a machine of 2024: little for a verifier who derives a seed once, 2^19 times
 # the price of the hash alone for a forger who derives one for each trial.
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 16, 8, 1
-_SYMBOLS_DOMAIN = b"timbermark/symbols/2"
-_ORDER_DOMAIN = b"timbermark/order/2"
+_SEED_DOMAIN = b"timbermark/seed/2"
+_TRIGGER_DOMAIN = b"timbermark/symbol/2"
 _BYTES = 32
+_ORDER_BYTES = 8
 
 
-def derive_seed(secret: bytes, digest: bytes) -> bytes:
-    """Return the 32 bytes that symbols and order derive from: scrypt(secret, salt = digest).
+def derive_seed(digest: bytes) -> bytes:
+    """Return the 32 bytes that symbols and order derive from: scrypt of a mark's digest.
 
     n is 2^16, r is 8, p is 1 (RFC 7914). It takes about 0.2 seconds.
 
-    Raises InputError if the secret or the digest is not 32 bytes, or if there is too little memory.
+    Raises InputError if the digest is not 32 bytes, or if there is too little memory.
 
-    >>> derive_seed(bytes(32), bytes(32)).hex()[:16]
-    '06241dd56edb3f65'
+    >>> derive_seed(bytes(32)).hex()[:16]
+    '09dc6ab60062c995'
     """
-    _check_lengths(secret, digest)
+    return stretch(_SEED_DOMAIN, digest)
+
+
+def stretch(domain: bytes, digest: bytes) -> bytes:
+    """Return scrypt(digest, salt = domain), 32 bytes: what every trial of a forger must pay.
+
+    Raises InputError if the digest is not 32 bytes, or if there is too little memory.
+    """
+    _check_length(digest)
     # Only this pays for the import, not the loading of a mark.
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-    scrypt = Scrypt(salt=digest, length=_BYTES, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P)
+    scrypt = Scrypt(salt=domain, length=_BYTES, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P)
     try:
-        return scrypt.derive(secret)
+        return scrypt.derive(digest)
     except MemoryError:
         raise InputError(
             f"The symbols take {128 * SCRYPT_N * SCRYPT_R >> 20} MiB of memory, too much here.",
@@ -47,54 +58,58 @@ def derive_seed(secret: bytes, digest: bytes) -> bytes:
         ) from None
 
 
-def derive_symbols(seed: bytes, digest: bytes, n_triggers: int, q: int) -> SmallKinds:
-    """Return which label of its alphabet each trigger carries, uint8 [n_triggers] from 0 to q - 1.
+def derive_symbols(
+    seed: bytes, places: Sequence[int], salts: Sequence[bytes], q: int
+) -> SmallKinds:
+    """Return which label of its alphabet each trigger carries, uint8 [n] from 0 to q - 1.
 
-    They are the bits of SHAKE-256("timbermark/symbols/2" ‖ seed ‖ digest), log₂ q for each trigger,
-    the lowest bits of a byte first. ``seed`` comes from `derive_seed`.
+    ``places`` are the triggers' places in the mark. A symbol is the lowest log₂ q bits of the first
+    byte of SHAKE-256("timbermark/symbol/2" ‖ seed ‖ place ‖ salt). ``seed`` comes from
+    `derive_seed`.
 
-    Raises InputError if q is neither 2 nor 4, or the seed or the digest is not 32 bytes.
+    Raises InputError if q is neither 2 nor 4, or the seed or a salt is not 32 bytes.
 
-    >>> derive_symbols(bytes(32), bytes(32), 8, 4)
-    array([0, 0, 1, 3, 2, 2, 3, 2], dtype=uint8)
+    >>> derive_symbols(bytes(32), range(8), [bytes(32)] * 8, 4)
+    array([0, 3, 0, 2, 1, 2, 3, 1], dtype=uint8)
     """
     if q not in ALPHABET_SIZES:
         raise InputError(f"q={q!r} is no size of an alphabet.", hint="use 2 or 4.")
-    width = q.bit_length() - 1
-    n_bytes = -(-n_triggers * width // 8)
-    data = np.frombuffer(_draw(_SYMBOLS_DOMAIN, seed, digest, n_bytes), np.uint8)
-    bits = np.unpackbits(data, count=n_triggers * width, bitorder="little")
-    symbols: SmallKinds = np.packbits(
-        bits.reshape(n_triggers, width), axis=1, bitorder="little"
-    ).reshape(n_triggers)
-    return symbols
+    drawn = [stream[0] & (q - 1) for stream in _draw(seed, places, salts)]
+    return np.array(drawn, dtype=SMALL_KIND)
 
 
-def query_order(seed: bytes, digest: bytes, n_triggers: int) -> NDArray[np.int64]:
-    """Return the order in which the triggers are asked, a permutation, int64 [n_triggers].
+def query_order(seed: bytes, places: Sequence[int], salts: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return the order in which n triggers are asked, a permutation, int64 [n].
 
-    They are sorted by the 64-bit little-endian numbers of SHAKE-256("timbermark/order/2" ‖ seed ‖
-    digest), so that a suspect learns nothing from the order, and the same mark is always asked in
-    the same way.
+    They are sorted by the 64-bit little-endian numbers that follow the first byte in the stream of
+    `derive_symbols`, so that a suspect learns nothing from the order, and the same triggers are
+    always asked in the same way.
 
-    Raises InputError if the seed or the digest is not 32 bytes.
+    Raises InputError if the seed or a salt is not 32 bytes.
 
-    >>> query_order(bytes(32), bytes(32), 5)
-    array([3, 2, 1, 0, 4])
+    >>> query_order(bytes(32), range(5), [bytes(32)] * 5)
+    array([1, 2, 0, 4, 3])
     """
-    keys = np.frombuffer(_draw(_ORDER_DOMAIN, seed, digest, 8 * n_triggers), "<u8")
-    return np.argsort(keys, kind="stable").astype(np.int64)
+    keys = [int.from_bytes(stream[1:], "little") for stream in _draw(seed, places, salts)]
+    return np.argsort(np.array(keys, dtype=np.uint64), kind="stable").astype(np.int64)
 
 
-def _draw(domain: bytes, seed: bytes, digest: bytes, n_bytes: int) -> bytes:
-    _check_lengths(seed, digest)
-    return hashlib.shake_256(domain + seed + digest).digest(n_bytes)
+def _draw(seed: bytes, places: Sequence[int], salts: Sequence[bytes]) -> list[bytes]:
+    for part in (seed, *salts):
+        _check_length(part)
+    start = hashlib.shake_256(_TRIGGER_DOMAIN + seed)
+    streams = []
+    for place, salt in zip(places, salts, strict=True):
+        state = start.copy()
+        state.update(int(place).to_bytes(8, "little") + salt)
+        streams.append(state.digest(1 + _ORDER_BYTES))
+    return streams
 
 
-def _check_lengths(secret: bytes, digest: bytes) -> None:
+def _check_length(part: bytes) -> None:
     # Fixed lengths, or else the end of one could be taken for the beginning of the other.
-    if len(secret) != _BYTES or len(digest) != _BYTES:
+    if len(part) != _BYTES:
         raise InputError(
-            f"A secret, a seed and a digest are {_BYTES} bytes each.",
+            f"A seed, a salt and a digest are {_BYTES} bytes each.",
             hint="take them from a Mark.",
         )
