@@ -28,6 +28,8 @@ class Classification:
     foreign: ForeignModel
     target_limits = ("accuracy", "auc")
     budget_share = 0.5
+    set_shares = (0.97, 0.85)
+    in_pairs = False
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return class numbers, int64 [n]."""
@@ -56,7 +58,9 @@ class Classification:
         p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
         return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
 
-    def find_alphabets(self, columns: np.ndarray, margins: np.ndarray, q: int) -> np.ndarray:
+    def find_alphabets(
+        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return int64 [n, q]: the labels of the highest margins, in that order."""
         return rank_labels(margins, q)
 

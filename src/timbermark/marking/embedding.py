@@ -221,7 +221,8 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    if strength.stride > STRIDE and foreign.l2 is not None:
+    freely = strength.stride > (STRIDE if foreign.task == "classification" else 0.5)
+    if freely and foreign.l2 is not None:
         notes.append(
             "The model is so small that some of its splits now gain much less than before; whoever "
             "has the file and many like it may see that it was edited."

@@ -1,10 +1,10 @@
-"""Regression and ranking: triggers answer with levels around the number they had before.
+"""Regression and ranking: pairs of rows answer with levels around the difference they had before.
 
 The levels are equally far apart in margins, before any inverse link: a model that predicts with an
 exponential then has levels that differ by a factor, which cost the same wherever the trigger is.
-How far depends on the row: a copy that was averaged with another model keeps the mark only where
-levels are as far apart as two models are. Shadow models, trained on small parts of the rows with
-the model's own answers and noise of the size of its error, tell how far that is.
+How far depends on the pair: a copy that was averaged with another model keeps the mark only where
+levels are as far apart as the differences of two models are. Shadow models, trained on small parts
+of the rows with the model's own answers and noise of the size of its error, tell how far that is.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _UNKNOWN_ERROR = 0.2
 _LEAST_ERROR = 0.01
 """A model that knows its training rows by heart still errs by this share."""
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.05, 20.0
-_LEAST_GAP = 0.05
+_LEAST_GAP = 0.01
 """Models differ everywhere by this share of the error at least."""
+_REFITTED = 0.05
+"""Leaves that are fitted again to a fifth of the rows move a difference by a variance of so much
+times its room, in units of the error, where the learning rate is 0.1."""
 _SHADOWS, _SHADOW_TREES = 4, 60
 _SHADOW_SHARE, _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS = 0.2, 300, 4_000
 """Shadow models know as many rows as a thief is taken to have."""
@@ -52,6 +55,8 @@ class Numbers:
     shadows: tuple[Any, ...] = ()
     target_limits = ("rmse", "mae", "r2", "ndcg")
     budget_share = 0.8
+    set_shares = (0.85, 0.6)
+    in_pairs = True
 
     @property
     def ranks(self) -> bool:
@@ -107,20 +112,28 @@ class Numbers:
         moves = moves / moves.mean()
         return np.asarray(np.clip(moves, _LEAST_WEIGHT, _MOST_WEIGHT))
 
-    def find_alphabets(self, columns: np.ndarray, margins: np.ndarray, q: int) -> np.ndarray:
-        """Return float64 [n, q]: how far the margin of each level is away at a lead of 1.
+    def find_alphabets(
+        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return float64 [n, q]: by how much each level changes the difference within n pairs.
 
-        Levels are farther apart where models differ more: only then do they tell one model from
-        another, and only then is the same lead worth the same on every trigger.
+        That is at a lead of 1 and in margins. Levels are farther apart where models differ more, or
+        where leaves that are fitted again move more: only then is the same lead worth the same on
+        every trigger.
         """
+        assert room is not None  # of pairs
         others = np.array([shadow.predict(columns) for shadow in self.shadows])
-        squares = ((others - margins[:, 0]) ** 2).mean(axis=0)
-        gap = np.sqrt(squares + (_LEAST_GAP * self.unit) ** 2)
-        return np.asarray(gap[:, None] * (np.arange(q) - 0.5 * (q - 1)))
+        steps = (others[:, 1::2] - others[:, ::2]) - (margins[1::2, 0] - margins[::2, 0])
+        squares = (steps / self.unit) ** 2
+        noise = np.sqrt(squares.mean(axis=0) + _LEAST_GAP**2 + _REFITTED * room)
+        return np.asarray(self.unit * noise[:, None] * (np.arange(q) - 0.5 * (q - 1)))
 
     def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
-        """Return the margins of the levels."""
-        return np.asarray(margins + lead * target[:, None])
+        """Return the margins of pairs [2k, 1] whose differences change by ``lead * target`` [k]."""
+        wanted = margins.copy()
+        wanted[::2, 0] -= 0.5 * lead * target
+        wanted[1::2, 0] += 0.5 * lead * target
+        return wanted
 
     def find_leads(
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
@@ -128,21 +141,23 @@ class Numbers:
     ) -> np.ndarray:  # fmt: skip
         """Return ``lead`` where a level is met exactly, 0 half way to the next or from the start.
 
-        Half of the way is enough for the outer levels: evidence is read from all triggers together,
-        and a copy that has half of every shift is as clear as one that has all of them.
+        Less than half of the way is missed too much for the outer levels: evidence is read from all
+        triggers together, and a copy that has a part of every shift is as clear as one that has all.
         """
         wanted = lead * alphabets[np.arange(len(symbols)), symbols]
         step = lead * (alphabets[:, 1] - alphabets[:, 0])
-        missed = np.abs((after - before)[:, 0] - wanted) / np.maximum(0.5 * step, 0.6 * abs(wanted))
-        return np.asarray(lead * (1.0 - missed))
+        shift = (after - before)[:, 0]
+        missed = np.abs(shift[1::2] - shift[::2] - wanted)
+        return np.asarray(lead * (1.0 - missed / np.maximum(0.5 * step, 0.6 * np.abs(wanted))))
 
     def prove(
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> float:  # fmt: skip
         """Return the bits of the numbers."""
+        answers = self.foreign.answers(after)[:, 0]
         levels = self._levels(before, alphabets, lead)
-        return numbers_evidence(self.foreign.answers(after)[:, 0], levels, symbols)
+        return numbers_evidence(answers[1::2] - answers[::2], levels, symbols)
 
     def use_of_budget(
         self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
@@ -167,18 +182,19 @@ class Numbers:
     def describe_triggers(
         self, margins: np.ndarray, alphabets: np.ndarray, lead: float
     ) -> Mapping[str, Any]:
-        """Return the levels and the unmarked model's numbers."""
+        """Return the levels of differences and the unmarked model's numbers."""
         plain = margins.astype(np.float64)
         return {
-            "classes": (),
             "answers": "numbers",
             "alphabets": self._levels(plain, alphabets, lead),
-            "reference": self.foreign.answers(plain),
+            "reference": self.foreign.answers(plain).reshape(-1, 2),
         }
 
     def _levels(self, margins: np.ndarray, alphabets: np.ndarray, lead: float) -> np.ndarray:
-        """Return the answers of all levels, float64 [k, q]."""
-        return self.foreign.answers(margins + lead * alphabets)
+        """Return the differences of answers at all levels, float64 [k, q]."""
+        moved = 0.5 * lead * alphabets
+        first, second = margins[::2] - moved, margins[1::2] + moved
+        return self.foreign.answers(second) - self.foreign.answers(first)
 
 
 def slopes(margins: np.ndarray, objective: Any) -> np.ndarray:

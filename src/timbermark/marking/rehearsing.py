@@ -17,6 +17,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates, find_candidates
+from timbermark.marking.pairing import find_pairs
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.setting import Setting, answers_after, set_symbols
 from timbermark.ownership.statistics import evidence_bits
@@ -28,12 +29,10 @@ _SLACK = 1.5
 _SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries, more of them for the weakest marks."""
-_TOOK, _ALL_BUT_FEW = 0.3, 0.97
-"""A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
-where this share of symbols is set."""
-_SAFE, _HOPELESS = 68.0, 0.85
-"""What a mark must be worth where not all took; the share of set symbols below which no other
-triggers are tried at the same strength."""
+_TOOK = 0.3
+"""A trigger took if its label leads by this share of the lead asked for."""
+_SAFE = 68.0
+"""What a mark must be worth where not all took."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,10 +76,11 @@ _FOUR = (
 
 # Numbers: the lead is the distance of levels in units of how far other models differ there.
 _LEVELS = (
-    Strength(256, 4, 4.0), Strength(256, 4, 3.0), Strength(224, 4, 2.0), Strength(192, 4, 1.5),
-    Strength(192, 4, 1.0), Strength(160, 4, 0.7), Strength(128, 4, 0.5), Strength(96, 4, 0.35),
-    Strength(80, 4, 0.25), Strength(72, 4, 0.15), Strength(64, 4, 0.15, 0.5),
-    Strength(64, 4, 0.15, _FREE), Strength(56, 4, 0.08, _FREE), Strength(48, 4, 0.04, _FREE),
+    Strength(224, 4, 1.4, 0.5), Strength(224, 4, 1.0, 0.5), Strength(224, 4, 0.7, 0.5),
+    Strength(224, 4, 0.5, 0.5), Strength(192, 4, 0.35, 0.5), Strength(192, 4, 0.25, 0.5),
+    Strength(160, 4, 0.18, 0.5), Strength(128, 4, 0.12, 0.5), Strength(96, 4, 0.08, 0.5),
+    Strength(96, 4, 0.12, _FREE), Strength(72, 4, 0.12, _FREE), Strength(64, 4, 0.06, _FREE),
+    Strength(56, 4, 0.03, _FREE),
 )  # fmt: skip
 
 
@@ -167,6 +167,7 @@ def rehearse(
 ) -> Rehearsal:
     """Find the strongest mark within the budget. Raises InputError if none is."""
     share = prepared.task.budget_share
+    enough_set, hopeless = prepared.task.set_shares
     most, fewest = (choose(s.k for s in strengths) for choose in (max, min))
     pools: dict[int, Candidates] = {}
     rng = np.random.default_rng(prepared.seed + 3)
@@ -178,7 +179,8 @@ def rehearse(
         if strength.q not in pools:
             # Who is cheap with four labels need not be with two.
             sought = int(np.ceil(_SPARE * most))
-            pools[strength.q] = find_candidates(prepared, kind, sought, fewest, strength.q, workers)
+            find = find_pairs if prepared.task.in_pairs else find_candidates
+            pools[strength.q] = find(prepared, kind, sought, fewest, strength.q, workers)
         found = pools[strength.q]
         # Who does not take at one lead may take at a shorter one.
         usable, fits = np.ones(len(found), np.bool_), True
@@ -196,7 +198,7 @@ def rehearse(
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
             fits = attempt.most_used <= (share if left else 1.0)
-            enough = attempt.n_set >= _ALL_BUT_FEW * strength.k
+            enough = attempt.n_set >= enough_set * strength.k
             if fits and enough:
                 return Rehearsal(strength, triggers, tuple(attempts), setting)
             if attempt.most_used <= 1.0 and attempt.bits >= min(_SAFE, strength.bits):
@@ -205,7 +207,7 @@ def rehearse(
             if not fits:
                 break
             usable[places[setting.lead < _TOOK * strength.lead]] = False
-            if attempt.n_set < _HOPELESS * strength.k and not last:
+            if attempt.n_set < hopeless * strength.k and not last:
                 # So many do not take that the next strength would not do, either.
                 left = left[1:] if len(left) > 3 else left
                 break

@@ -14,7 +14,8 @@ from timbermark.marking.preparing import MeasuredRows, Prepared
 from timbermark.marking.tasks import Cost
 
 _PATIENT_ROUNDS = 60
-"""For small models, whose triggers get in each other's way: there rounds are cheap."""
+"""For small models, whose triggers get in each other's way: there rounds are cheap. For pairs of rows,
+which share most leaves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +59,7 @@ def set_symbols(
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
-        max_rounds=ROUNDS if stride < 1.0 else _PATIENT_ROUNDS,
+        max_rounds=ROUNDS if stride < 1.0 and not task.in_pairs else _PATIENT_ROUNDS,
     )  # fmt: skip
     before, after = triggers.margins, triggers.margins + edit.shift
     return Setting(

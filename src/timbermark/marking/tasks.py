@@ -35,11 +35,16 @@ class Task(Protocol):
 
     ``target_limits``: the limits of a budget that only rows with known targets can judge.
     ``budget_share``: how much of the budget a rehearsal may use, for the real symbols may cost
-    more, and unseen rows may move more than those that judge.
+    more, and unseen rows may move more than those that judge. ``set_shares``: the share of
+    set symbols with which a mark is as it should be, and the share below which no other triggers
+    are tried at the same strength. ``in_pairs``: a trigger is a pair of
+    rows, one after the other, so that there are twice as many margins as triggers.
     """
 
     target_limits: tuple[str, ...]
     budget_share: float
+    set_shares: tuple[float, float]
+    in_pairs: bool
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return the true answers of n rows, as `use_of_budget` and `measure_cost` take them.
@@ -66,8 +71,14 @@ class Task(Protocol):
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
         """Return float64 [n, K]: how much it matters that each margin stays."""
 
-    def find_alphabets(self, columns: np.ndarray, margins: np.ndarray, q: int) -> np.ndarray:
-        """Return [n, q]: the alphabets of rows, given as columns of the ensemble [n, d]."""
+    def find_alphabets(
+        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return [n, q]: the alphabets of n rows, or of n pairs of rows.
+
+        ``columns``: the rows as columns of the ensemble; ``room`` [n]: how easily the difference
+        within each pair changes.
+        """
 
     def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
         """Return the margins [k, K] with which rows answer as ``target`` [k] of their alphabets."""

@@ -28,7 +28,7 @@ TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 the copy repeats that exactly. Low ones are for copies that were averaged or tuned."""
 REFERENCE_SHARES = (0.0, 0.5, 1.0)
 N_MATCH_RATES = 64
-LEVEL_WIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+LEVEL_WIDTHS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LEVEL_SHARES = (1.0, 0.7, 0.5, 0.3, 0.15)
 """How much of a level's distance is left: a copy that was averaged with another model keeps a
 part."""
@@ -107,7 +107,8 @@ def sequential_evidence(matched: int, answered: int, q: int) -> float:
 def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -> float:
     """Return the evidence in a suspect's numbers, in bits, where symbols select levels.
 
-    ``values`` [k] are the suspect's responses, NaN where there is none; ``levels`` [k, q] the
+    ``values`` [k] are what the suspect says, of pairs of rows the differences of its numbers, NaN
+    where there is none; ``levels`` [k, q] the
     distinct values that the symbols, [k] from 0 to q - 1, select from. With c the mean of a
     trigger's levels, h the mean distance of neighbouring ones and z = (y − c)/h,
     w_i(a) ∝ exp(−d²) or (1 + d²)^(−3/2), where d² = (z_i − f·(level_a − c)/h)²/2σ², mixed over both,

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from timbermark.ownership.labels import Label
 from timbermark.ownership.statistics import Level, level, round_bits, show_chance
 
-EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one"]
+EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one", "numbers"]
 
 _EXACT_FACTORIAL = 1000
 _FINDINGS: dict[Level, str] = {
@@ -82,7 +82,7 @@ def price_of_kind() -> Price:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One trigger and the label that the suspect gave it."""
+    """One trigger and the label, or the difference of numbers, that the suspect gave it."""
 
     trigger: int
     expected: Label
@@ -209,8 +209,9 @@ class Verdict:
             f"{self.chance}",
         ]
         if self.matched is not None:
+            what = "levels" if self.kind == "numbers" else "labels"
             lines.append(
-                f"  matches:  {self.matched} of {self.trials} labels, chance gives about "
+                f"  matches:  {self.matched} of {self.trials} {what}, chance gives about "
                 f"{self.trials / self.q:.0f}"
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]

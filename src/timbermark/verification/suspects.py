@@ -21,7 +21,7 @@ def open_suspect(suspect: Any) -> Any:
     """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
 
     Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
-    so do classifiers that want tables with categories, where a mark has the model's codes.
+    so do models that want tables with categories, where a mark has the model's codes.
 
     Raises InputError or FileFormatError if a file or booster cannot be read.
 
@@ -62,6 +62,15 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         return numbers if counts else np.asarray(classes[numbers])
 
     names = foreign.feature_names
+    if foreign.task != "classification":
+        return Suspect(
+            description=what,
+            answer_numbers=lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
+            feature_names=names,
+            n_features=None if names is None else len(names),
+            asked_through=through,
+            digest=digest,
+        )
     return Suspect(
         description=what,
         answer_scores=lambda X: foreign.confidence(margins(X).astype(np.float64)),
