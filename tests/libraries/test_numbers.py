@@ -156,7 +156,7 @@ class TestRefusals:
             CatBoostRegressor(loss_function="RMSEWithUncertainty", **quiet).fit(X, y),
             MultiOutputRegressor(XGBRegressor(n_estimators=3)).fit(X, both),
         ):
-            with pytest.raises(InputError, match="several|at once") as caught:
+            with pytest.raises(InputError, match=r"several|at once") as caught:
                 libraries.open(model)
             assert caught.value.hint
 

@@ -11,7 +11,8 @@ from timbermark.editing import edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking import rehearsing
 from timbermark.marking.budget import Budget
-from timbermark.marking.choosing import find_candidates, rank_labels
+from timbermark.marking.choosing import find_candidates
+from timbermark.marking.classification import rank_labels
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse

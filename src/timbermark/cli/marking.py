@@ -327,9 +327,12 @@ def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
 
 def _not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
     """Return the limits that are set but had no labels to be judged by."""
-    names = ["accuracy", "auc"] if len(made.cost.classes) == 2 else ["accuracy"]
     used = made.attempts[-1].use
-    return [name for name in names if getattr(budget, name) is not None and name not in used]
+    return [
+        name
+        for name in made.cost.target_limits
+        if getattr(budget, name) is not None and name not in used
+    ]
 
 
 def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:

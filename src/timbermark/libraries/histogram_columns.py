@@ -78,7 +78,11 @@ def check_columns(model: Any) -> None:
         if not known:
             refuse_form(type(model).__name__, "its columns are prepared in another way")
     if not np.array_equal(mapper.is_categorical_, flags):
-        refuse_form(type(model).__name__, "its trees see other category features than its columns are")
+        refuse_form(
+            type(model).__name__, "its trees see other category features than its columns are"
+        )
     for feature, categories in enumerate(categories_of(model)):
         if not np.array_equal(mapper.bin_thresholds_[feature], np.arange(len(categories))):
-            refuse_form(type(model).__name__, f"its trees know other categories of column {feature}")
+            refuse_form(
+                type(model).__name__, f"its trees know other categories of column {feature}"
+            )

@@ -98,9 +98,7 @@ class Classification:
         unseen: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> costs.Cost:  # fmt: skip
         """Return the cost in labels and probabilities."""
-        return costs.measure_cost(
-            before, after, target, self.foreign.classes, measured_on, unseen
-        )
+        return costs.measure_cost(before, after, target, self.foreign.classes, measured_on, unseen)
 
     def describe_triggers(
         self, margins: np.ndarray, alphabets: np.ndarray, lead: float

@@ -63,6 +63,11 @@ class Cost:
             return None
         return self.before.accuracy - self.after.accuracy
 
+    @property
+    def target_limits(self) -> tuple[str, ...]:
+        """The limits that need labels."""
+        return ("accuracy", "auc") if len(self.classes) == 2 else ("accuracy",)
+
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the table: name, before, after."""
         a, b = self.before, self.after

@@ -49,6 +49,12 @@ class NumberCost:
     move: float
     largest: float
     order: float
+    ranks: bool
+
+    @property
+    def target_limits(self) -> tuple[str, ...]:
+        """The limits that need targets."""
+        return ("ndcg",) if self.ranks else ("rmse", "mae", "r2")
 
     @property
     def rmse_growth(self) -> float | None:
@@ -126,6 +132,7 @@ def measure_cost(
         move=float(moved.mean()),
         largest=float(moved.max()),
         order=rank_correlation(before, after),
+        ranks=ranks,
     )
 
 

@@ -140,9 +140,7 @@ def prepare(
     judged = judging if judging_labels is None else judging_labels
     return Prepared(
         foreign=foreign,
-        task=task.calibrate(
-            judged.margins, judged.target, seen[:n_real], margins[:n_real], seed
-        ),
+        task=task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed),
         router=router,
         source=given.rows[rest] if given.source is None else given.source,
         holding=routes,

@@ -34,7 +34,7 @@ _LEAST_GAP = 0.01
 _REFITTED = 0.05
 """Leaves that are fitted again to a fifth of the rows move a difference by a variance of so much
 times its room, in units of the error, where the learning rate is 0.1."""
-_SHADOWS, _SHADOW_TREES = 4, 60
+_SHADOWS, _SHADOW_TREES = 6, 60
 _SHADOW_SHARE, _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS = 0.2, 300, 4_000
 """Shadow models know as many rows as a thief is taken to have."""
 
@@ -216,7 +216,7 @@ def fit_shadows(
 
     >>> X = np.arange(80.0)[:, None]
     >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))
-    4
+    6
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 

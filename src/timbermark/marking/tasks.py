@@ -23,6 +23,10 @@ class Cost(Protocol):
     def n_rows(self) -> int:
         """The number of rows that tell what changed."""
 
+    @property
+    def target_limits(self) -> tuple[str, ...]:
+        """The limits of a budget that need rows with known targets."""
+
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the table: name, before, after."""
 
@@ -31,20 +35,29 @@ class Cost(Protocol):
 
 
 class Task(Protocol):
-    """The answers of one model. Margins are [n, K], answers [n, classes] or, of numbers, [n, 1].
+    """The answers of one model. Margins are [n, K], answers [n, classes] or, of numbers, [n, 1]."""
 
-    ``target_limits``: the limits of a budget that only rows with known targets can judge.
-    ``budget_share``: how much of the budget a rehearsal may use, for the real symbols may cost
-    more, and unseen rows may move more than those that judge. ``set_shares``: the share of
-    set symbols with which a mark is as it should be, and the share below which no other triggers
-    are tried at the same strength. ``in_pairs``: a trigger is a pair of
-    rows, one after the other, so that there are twice as many margins as triggers.
-    """
+    @property
+    def target_limits(self) -> tuple[str, ...]:
+        """The limits of a budget that only rows with known targets can judge."""
 
-    target_limits: tuple[str, ...]
-    budget_share: float
-    set_shares: tuple[float, float]
-    in_pairs: bool
+    @property
+    def budget_share(self) -> float:
+        """How much of the budget a rehearsal may use.
+
+        The real symbols may cost more, and unseen rows may move more than those that judge.
+        """
+
+    @property
+    def set_shares(self) -> tuple[float, float]:
+        """The share of set symbols with which a mark is as it should be, and a hopeless one.
+
+        Below the latter no other triggers are tried at the same strength.
+        """
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether a trigger is a pair of rows, one after the other: twice as many rows."""
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return the true answers of n rows, as `use_of_budget` and `measure_cost` take them.
@@ -122,12 +135,3 @@ def task_of(foreign: ForeignModel) -> Task:
     from timbermark.marking.regression import Numbers
 
     return Numbers(foreign)
-
-
-def name_answers(task: str) -> str:
-    """Return what the answers of a task are called in sentences.
-
-    >>> name_answers("classification"), name_answers("ranking")
-    ('labels', 'numbers')
-    """
-    return "labels" if task == "classification" else "numbers"

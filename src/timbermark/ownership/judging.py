@@ -107,7 +107,7 @@ def judge(
 
 
 def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:
-    pairs = compare_pairs(numbers, mark.alphabets, mark.symbols)
+    pairs = compare_pairs(numbers, mark.levels, mark.symbols)
     answered = int(pairs.answered.sum())
     if not answered:
         raise InputError(
@@ -132,7 +132,7 @@ def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:
         )
         for trigger, said in enumerate(pairs.difference.tolist())
     )
-    bits = numbers_evidence(pairs.difference, mark.alphabets, mark.symbols)
+    bits = numbers_evidence(pairs.difference, mark.levels, mark.symbols)
     counts = _Counts(answered, int(pairs.matched.sum()), 0, 0)
     return _verdict(mark, inquiry, "numbers", bits, counts, warnings, table)
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from timbermark.dtypes import AnyArray, ClassIndices, Reals, Rows, SmallKinds
+from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices, Reals, Rows, SmallKinds
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import mark_checks
 from timbermark.ownership.columns import (
@@ -344,14 +344,21 @@ class Mark:
     @property
     def expected_numbers(self) -> ClassIndices:
         """The class number that each symbol asks for, int32 [k]."""
-        asked: ClassIndices = self.alphabets[np.arange(self.n_triggers), self.symbols]
-        return asked
+        asked = self.alphabets[np.arange(self.n_triggers), self.symbols]
+        return np.asarray(asked, CLASS_INDEX)
+
+    @property
+    def levels(self) -> Reals:
+        """The alphabets of a mark of numbers, float64 [k, q]. Raises InputError for other marks."""
+        if not self.in_pairs:
+            raise InputError("The mark is one of classes.", hint="use mark.alphabets.")
+        return np.asarray(self.alphabets, np.float64)
 
     @property
     def expected_levels(self) -> Reals:
         """The difference that each symbol asks for where answers are numbers, float64 [k]."""
-        levels: Reals = self.alphabets[np.arange(self.n_triggers), self.symbols]
-        return levels
+        asked: Reals = self.levels[np.arange(self.n_triggers), self.symbols]
+        return asked
 
     @property
     def expected(self) -> tuple[Label, ...]:

@@ -44,7 +44,7 @@ def verify(
     ``predict_proba`` or ``predict``, the path of a timbermark model file, or a `Suspect`. Scores
     are used where the suspect offers them, otherwise labels; a function's answer of shape [k, K] is
     scores in the order of the mark's classes. ``answers`` asks for one kind; choosing another than
-    the rule costs 1 bit. A mark of numbers asks for numbers [2k], pairs of rows far from each other.
+    the rule costs 1 bit. A mark of numbers asks for numbers [2k], as a regressor's predict gives.
 
     If mark and suspect both name their features, columns are matched by name and nothing overrides
     that. ``feature_names``, the mark's names in the order of the suspect's columns, are for a

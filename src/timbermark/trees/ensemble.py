@@ -40,9 +40,7 @@ from timbermark.dtypes import (
 )
 from timbermark.errors import InputError
 
-Objective: TypeAlias = Literal[
-    "softmax", "logistic", "sigmoid", "identity", "exponential", "expit"
-]
+Objective: TypeAlias = Literal["softmax", "logistic", "sigmoid", "identity", "exponential", "expit"]
 Side: TypeAlias = Literal["left", "right"]
 FloatType: TypeAlias = Literal["f4", "f8"]
 

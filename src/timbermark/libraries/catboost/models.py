@@ -353,7 +353,8 @@ def _estimators(model: Any) -> set[str]:
 
 def _find_objective(contents: Contents, model: Any) -> Objective:
     loss = str(find_loss(contents))
-    objectives = {**_OBJECTIVES, **_REGRESSION, **dict.fromkeys(_RANKING, "identity")}
+    ranking: dict[str, Objective] = dict.fromkeys(_RANKING, "identity")
+    objectives = {**_OBJECTIVES, **_REGRESSION, **ranking}
     objective = objectives.get(loss)
     many = contents.trees["ApproxDimension"] > 1
     if loss in _SURVIVAL:

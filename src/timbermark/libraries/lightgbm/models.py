@@ -314,9 +314,7 @@ def _notes(
             "iterations predict, the others stay as they are."
         )
     if frame.average_output:
-        notes.append(
-            "A random forest: its margins are sums, but its answers come from means."
-        )
+        notes.append("A random forest: its margins are sums, but its answers come from means.")
     elif frame.sigmoid != 1:
         notes.append(
             f"Its probabilities are those of margins times sigmoid={frame.sigmoid:g}; "

@@ -283,7 +283,8 @@ def _library(purpose: str) -> ModuleType:
 def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
     if isinstance(model, xgb.Booster):
         return model
-    if not isinstance(model, tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())):
+    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())
+    if not any(isinstance(model, kind) for kind in known):
         raise InputError(
             f"A {type(model).__name__} is not a model of XGBoost that can be read.",
             hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
