@@ -58,7 +58,7 @@ def category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tup
 
 def check_columns(model: Any) -> None:
     """Raise InputError unless the columns that the trees see are those that `columns_of` says."""
-    n_features, mapper = model.n_features_in_, model._bin_mapper
+    n_features, mapper, kind = model.n_features_in_, model._bin_mapper, type(model).__name__
     flags = np.zeros(n_features, dtype=bool)
     if model._preprocessor is not None:
         flags[: np.count_nonzero(model.is_categorical_)] = True
@@ -76,13 +76,9 @@ def check_columns(model: Any) -> None:
             and numbers.func.func.__name__ == "check_array"
         )
         if not known:
-            refuse_form(type(model).__name__, "its columns are prepared in another way")
+            refuse_form(kind, "its columns are prepared in another way")
     if not np.array_equal(mapper.is_categorical_, flags):
-        refuse_form(
-            type(model).__name__, "its trees see other category features than its columns are"
-        )
+        refuse_form(kind, "its trees see other category features than its columns are")
     for feature, categories in enumerate(categories_of(model)):
         if not np.array_equal(mapper.bin_thresholds_[feature], np.arange(len(categories))):
-            refuse_form(
-                type(model).__name__, f"its trees know other categories of column {feature}"
-            )
+            refuse_form(kind, f"its trees know other categories of column {feature}")

@@ -19,9 +19,9 @@ LIMITS = {
 class Budget:
     """Limits on what marking may change, each None where it is no limit.
 
-    For classifiers: ``changed``: the share of rows whose label changes; ``drift``: the mean over rows of the largest
-    change of a probability; ``accuracy``: the share of accuracy lost (0.005 is half a point);
-    ``auc``: the area under the ROC curve lost, for two classes. A model that errs less often than
+    For classifiers: ``changed``: the share of rows whose label changes; ``drift``: the mean over
+    rows of the largest change of a probability; ``accuracy``: the share of accuracy lost (0.005 is
+    half a point); ``auc``: the area under the ROC curve lost, for two classes. A model that errs less often than
     the limits on labels allow is held to its own rate of errors.
 
     For regressors and rankers: ``move``: the mean change of a number, and ``largest``: the largest

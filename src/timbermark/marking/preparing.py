@@ -159,7 +159,7 @@ def prepare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Given:
-    """``rows`` hold the model; ``source``: separate candidates; ``validation``: rows and targets."""
+    """``rows`` hold the model; ``source``: other candidates; ``validation``: rows and targets."""
 
     rows: np.ndarray
     target: np.ndarray | None

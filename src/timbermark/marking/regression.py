@@ -139,10 +139,10 @@ class Numbers:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> np.ndarray:  # fmt: skip
-        """Return ``lead`` where a level is met exactly, 0 half way to the next or from the start.
+        """Return ``lead`` where a level is met exactly, 0 half way to the next one.
 
-        Less than half of the way is missed too much for the outer levels: evidence is read from all
-        triggers together, and a copy that has a part of every shift is as clear as one that has all.
+        To outer levels 0.4 of the way is enough: evidence is read from all triggers together, and a
+        copy that has the same part of every change is as clear as one that has all of them.
         """
         wanted = lead * alphabets[np.arange(len(symbols)), symbols]
         step = lead * (alphabets[:, 1] - alphabets[:, 0])

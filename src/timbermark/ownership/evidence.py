@@ -65,7 +65,7 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     answered = np.flatnonzero(~np.isnan(given).any(axis=1))
     if not answered.size:
         return 0.0
-    alphabets = mark.alphabets[answered]
+    alphabets = np.asarray(mark.alphabets[answered], np.intp)
     p = np.take_along_axis(given[answered], alphabets, axis=1)
     r = np.take_along_axis(mark.reference[answered], alphabets, axis=1)
     log_p, log_r = _floored_log(p), _floored_log(r)
@@ -111,8 +111,8 @@ def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -
     where there is none; ``levels`` [k, q] the
     distinct values that the symbols, [k] from 0 to q - 1, select from. With c the mean of a
     trigger's levels, h the mean distance of neighbouring ones and z = (y − c)/h,
-    w_i(a) ∝ exp(−d²) or (1 + d²)^(−3/2), where d² = (z_i − f·(level_a − c)/h)²/2σ², mixed over both,
-    over σ in `LEVEL_WIDTHS`, f in `LEVEL_SHARES`, and two readings of y: as it is, and on the scale
+    w_i(a) ∝ exp(−d²) or (1 + d²)^(−3/2), d² = (z_i − f·(level_a − c)/h)²/2σ², mixed over both, over
+    σ in `LEVEL_WIDTHS`, f in `LEVEL_SHARES`, and two readings of y: as it is, and on the scale
     of the levels, to which the line y = α + β·c takes it that fits all answers best. No reading
     knows a symbol. The second form is for copies that differ much on a few triggers. A value more
     than 10^6·h from c counts as at that distance.

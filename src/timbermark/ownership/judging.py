@@ -58,8 +58,8 @@ def judge(
     rows that were not answered. ``labels`` [k] are class numbers, UNKNOWN for an answer that is no
     class, UNANSWERED for none; ``one_by_one`` says that asking could stop at any moment, and takes
     the evidence that allows for it. ``numbers`` [2k] are answers to the rows of a mark of numbers,
-    in the mark's order, NaN where there is none. ``shown`` [k] are the answers as the suspect gave them, for the
-    table.
+    in the mark's order, NaN where there is none. ``shown`` [k] are the answers as the suspect gave
+    them, for the table.
 
     A trigger without an answer counts as a trial without a match where labels were asked for all at
     once, and not at all otherwise.

@@ -214,7 +214,7 @@ def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
     name, *options = line.split(" ")
     if name == "regression" and "sqrt" in options:
         raise FileFormatError(
-            "This LightGBM model was trained with reg_sqrt: it answers with squares of its margins.",
+            "This LightGBM model has reg_sqrt: it answers with squares of its margins.",
             hint="train it on the square root of the target, without reg_sqrt.",
         )
     if name not in known:

@@ -85,8 +85,9 @@ def open_file(path: PathLike) -> ForeignModel:
 
     The content decides whether it is JSON or UBJ. XGBoost is given a document written anew from
     what was found sound. It is an ``XGBRegressor`` or ``XGBRanker`` where the objective is theirs.
-    The model is a ``Booster`` only where ``XGBClassifier.predict`` gives no labels, that is for ``binary:logitraw`` and for ``multi:softprob`` with two classes, or where a
-    ``Booster`` wrote it with a ``best_iteration`` that it does not care about itself.
+    The model is a ``Booster`` only where ``XGBClassifier.predict`` gives no labels, that is for
+    ``binary:logitraw`` and for ``multi:softprob`` with two classes, or where a ``Booster`` wrote it
+    with a ``best_iteration`` that it does not care about itself.
 
     Raises FileFormatError if the file is damaged, of an unknown layout or a newer version than the
     installed one, or of no supported objective; OSError if it cannot be opened;
