@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -395,6 +396,27 @@ def test_a_model_that_cannot_be_written_takes_its_mark_back(house, tmp_path, cap
     assert main([*words, "--force"]) == 2
     assert (tmp_path / "mark").read_text() == "the mark before"
     assert left(tmp_path) == ["mark"]
+
+
+def test_a_run_that_is_told_to_end_while_it_writes_leaves_nothing(house, tmp_path, monkeypatch):
+    save = timbermark.save
+
+    def save_and_be_ended(model, path, **given):
+        save(model, path, **given)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("timbermark.marking.models.save", save_and_be_ended)
+    assert main([*arguments(house, tmp_path), *NO_LIMITS]) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_lost_at_the_last_moment_takes_the_mark_back(house, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pathlib.Path.replace", refuse)
+    assert main([*arguments(house, tmp_path), *NO_LIMITS]) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bug_while_marking_leaves_nothing(house, tmp_path, capsys, monkeypatch):

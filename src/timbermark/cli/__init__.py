@@ -4,9 +4,12 @@ Results go to stdout; notes, progress and errors go to stderr. `EXIT_CODES` is w
 """
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from timbermark.errors import TimbermarkError
 
@@ -32,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from timbermark.cli.wording import use_flags
 
     try:
-        app(args=argv, prog_name="timbermark")
+        with _tidy_end():
+            app(args=argv, prog_name="timbermark")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except TimbermarkError as error:
@@ -49,6 +53,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _report_bug(error)
     return DONE
+
+
+@contextmanager
+def _tidy_end() -> Iterator[None]:
+    """Let a process that is told to end remove its unfinished files first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse(code: int, message: str, hint: str) -> int:

@@ -65,19 +65,29 @@ def check_ending(model: ForeignModel, out: Path) -> None:
 def write_both(
     result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
 ) -> None:
-    """Write the mark and the model, or neither: a model without its mark would prove nothing."""
+    """Write the mark and the model, or neither: a model without its mark would prove nothing.
+
+    The model is written and checked under another name first, so that whoever is killed before
+    the last moment leaves nothing behind, and whoever is killed in it has lost nothing.
+    """
     from timbermark.marking.models import save
 
-    old = mark.read_bytes() if mark.exists() else None
-    result.mark.save(mark, passphrase, force=force)
-    try:
-        save(result.model, out, overwrite=force)
-    except BaseException:
-        if old is None:
-            mark.unlink(missing_ok=True)
-        else:
-            atomic_write(mark, old)
-        raise
+    target = Path(os.path.realpath(out))
+    with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        save(result.model, draft)
+        if target.exists():
+            draft.chmod(target.stat().st_mode & 0o777)
+        old = mark.read_bytes() if mark.exists() else None
+        result.mark.save(mark, passphrase, force=force)
+        try:
+            draft.replace(target)
+        except BaseException:
+            if old is None:
+                mark.unlink(missing_ok=True)
+            else:
+                atomic_write(mark, old)
+            raise
 
 
 def _same(path: Path, other: Path) -> bool:
