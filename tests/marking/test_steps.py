@@ -64,7 +64,7 @@ def test_every_row_has_one_role():
     assert len(prepared.source) == 2100
     assert prepared.labelled.n_rows == 450
     # Rows made to resemble the held-out ones have no labels.
-    assert prepared.judging.label is None
+    assert prepared.judging.target is None
     assert prepared.judging.n_rows == prepared.reporting.n_rows == 2000
     assert (given.measured_on, len(given.source)) == ("validation", 3000)
     assert given.judging.n_rows == given.reporting.n_rows == 200

@@ -25,6 +25,7 @@ class Answers(StrEnum):
     auto = "auto"
     labels = "labels"
     scores = "scores"
+    numbers = "numbers"
 
 
 @app.command()

@@ -21,8 +21,8 @@ class Budget:
 
     For classifiers: ``changed``: the share of rows whose label changes; ``drift``: the mean over
     rows of the largest change of a probability; ``accuracy``: the share of accuracy lost (0.005 is
-    half a point); ``auc``: the area under the ROC curve lost, for two classes. A model that errs less often than
-    the limits on labels allow is held to its own rate of errors.
+    half a point); ``auc``: the area under the ROC curve lost, for two classes. A model that errs
+    less often than the limits on labels allow is held to its own rate of errors.
 
     For regressors and rankers: ``move``: the mean change of a number, and ``largest``: the largest
     one, in units of the model's error. For regressors: ``rmse`` and ``mae``: the share by which the

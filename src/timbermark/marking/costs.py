@@ -64,6 +64,11 @@ class Cost:
         return self.before.accuracy - self.after.accuracy
 
     @property
+    def answers(self) -> str:
+        """What the model answers with: "labels"."""
+        return "labels"
+
+    @property
     def target_limits(self) -> tuple[str, ...]:
         """The limits that need labels."""
         return ("accuracy", "auc") if len(self.classes) == 2 else ("accuracy",)

@@ -53,8 +53,8 @@ _MOST_DRAWS = 4
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals and
-    the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
+    and the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
     """
 
     model: Any
@@ -99,8 +99,9 @@ def embed(
     ranked together (qid). Without training rows give ``X=None`` and ``candidates``.
     ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
     ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and report
-    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost. ``triggers``: "mixed" makes
-    each out of two rows, so that no real row is one; "rows" takes rows as they are.
+    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost.
+    ``triggers``: "mixed" makes each out of two rows, so that no real row is one; "rows" takes rows
+    as they are.
     ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
     4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
     the model's error; "auto" takes the strongest mark within the budget.

@@ -52,6 +52,11 @@ class NumberCost:
     ranks: bool
 
     @property
+    def answers(self) -> str:
+        """What the model answers with: "numbers"."""
+        return "numbers"
+
+    @property
     def target_limits(self) -> tuple[str, ...]:
         """The limits that need targets."""
         return ("ndcg",) if self.ranks else ("rmse", "mae", "r2")

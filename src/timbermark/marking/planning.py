@@ -23,7 +23,7 @@ class Plan:
 
     ``usable``: how many candidates there were; ``n_set``: symbols that the rehearsal set; ``bits``:
     what they would prove; ``matches_needed``: how many must survive an attack for 64 bits, None
-    where all would not be enough; ``cost``: of the rehearsal, on rows that chose nothing.
+    where all would not be enough and for numbers; ``cost``: of the rehearsal, on rows that chose nothing.
     """
 
     strength: Strength
@@ -94,13 +94,14 @@ def plan(
         prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         cost = report_cost(prepared, found.setting, workers)
-    last = found.attempts[-1]
+    last, in_pairs = found.attempts[-1], prepared.task.in_pairs
     return Plan(
         strength=found.strength,
         usable=found.triggers.usable,
         n_set=last.n_set,
         bits=last.bits,
-        matches_needed=matches_needed(found.strength.k, found.strength.q, 64),
+        # Numbers are read from all triggers together, whichever match.
+        matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,
         notes=prepared.foreign.notes,

@@ -24,6 +24,10 @@ class Cost(Protocol):
         """The number of rows that tell what changed."""
 
     @property
+    def answers(self) -> str:
+        """What the model answers with: "labels" or "numbers"."""
+
+    @property
     def target_limits(self) -> tuple[str, ...]:
         """The limits of a budget that need rows with known targets."""
 
