@@ -23,7 +23,8 @@ class Plan:
 
     ``usable``: how many candidates there were; ``n_set``: symbols that the rehearsal set; ``bits``:
     what they would prove; ``matches_needed``: how many must survive an attack for 64 bits, None
-    where all would not be enough and for numbers; ``cost``: of the rehearsal, on rows that chose nothing.
+    where all would not be enough and for numbers; ``cost``: of the rehearsal, on rows that chose
+    nothing.
     """
 
     strength: Strength
