@@ -203,7 +203,7 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, find_kind(model, KINDS))
+    skops_files.save(model, path, type(model).__name__)
 
 
 def _check_form(model: Any) -> str:

@@ -250,7 +250,7 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, find_kind(model, KINDS), strip=_without_scorer)
+    skops_files.save(model, path, type(model).__name__, strip=_without_scorer)
 
 
 def _without_scorer(model: Any) -> Any:
