@@ -55,7 +55,7 @@ def test_arrays_with_another_prefix_are_somebody_elses():
 
 META_CHANGES = {
     "n_features": (True, "n_features=True is not of the type int"),
-    "n_outputs": (2, "only logistic has a single output"),
+    "n_outputs": (2, "only numbers and logistic have a single output"),
     "objective": ("rank", "objective='rank'"),
     "scale": (1, "scale=1 is not of the type float"),
     "strict": (0, "strict=0 is not of the type bool"),
