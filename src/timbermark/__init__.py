@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark import errors
+    from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
@@ -31,6 +32,7 @@ __all__ = [
     "OwnerKey",
     "TimberClassifier",
     "__version__",
+    "attack",
     "embed",
     "errors",
     "load",
@@ -44,6 +46,7 @@ _HOME = {
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
+    "attack": "timbermark.attacks.lab",
     "embed": "timbermark.marking.embedding",
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.attack_results import check_attacks, check_forecast, forecast, show_found
 from timbermark.cli.outputs import check_ending, check_outputs, write_both
 from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.secrets import new_passphrase, unlock
@@ -112,6 +113,13 @@ Lead = Annotated[
 Weak = Annotated[
     bool, typer.Option("--weak", help="Allow less than 64 bits.", rich_help_panel=_STRENGTH)
 ]
+Attacks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Attack the rehearsed mark: fast, all or names as in timbermark attack. Needs "
+        "labelled --validation rows, half of which are the thief's."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 
@@ -140,11 +148,13 @@ def plan(
     alphabet: Alphabet = "auto",
     lead: Lead = "auto",
     weak: Weak = False,
+    attacks: Attacks = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Rehearse a mark and show its strength and its cost; writes nothing."""
+    """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     _check_rows(train, candidates)
+    wanted = check_attacks(attacks, validation)
     limits = {
         "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
         "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
@@ -153,12 +163,16 @@ def plan(
     choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
     opened = _open(model, choices)
     rows = _read_rows(opened, train, candidates, validation, label, group)
+    if wanted is not None:
+        check_forecast(opened, rows)
     from timbermark.marking import planning
 
     found = planning.plan(opened, **rows, **choices, verbose=1)
     tell(found.notes)
+    survived = None if wanted is None else forecast(opened, rows, choices, wanted)
     if as_json:
-        show_json({**_plan_facts(found), "not_judged": _not_judged(found, choices["budget"])})
+        facts = {**_plan_facts(found), "not_judged": _not_judged(found, choices["budget"])}
+        show_json(facts if survived is None else {**facts, "attacks": survived.to_dict()})
         return
     show(str(found))
     show(_strength_line(found, choices["budget"]))
@@ -167,6 +181,9 @@ def plan(
             f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
             f"bits from {found.cost.answers}"
         )
+    if survived is not None:
+        show("")
+        show_found(survived, as_json=False)
 
 
 @app.command()
@@ -314,7 +331,7 @@ def _read_rows(
 ) -> dict[str, Any]:
     """Return the tables as arguments of `timbermark.embed`."""
     from timbermark.cli.groups import list_features, read_groups
-    from timbermark.cli.tables import read_labels, read_table
+    from timbermark.cli.tables import check_width, read_labels, read_table
 
     _check_group(model, label, group)
     names: Sequence[str] | None = model.feature_names
@@ -335,7 +352,7 @@ def _read_rows(
         tell(f"{t.path} has no column '{label}': its rows are used without labels." for t in bare)
     if names is None:
         for table in given:
-            _check_width(model, table)
+            check_width(model, table)
 
     def parts(table: Table | None) -> tuple[Any, ...]:
         """Return rows, and labels and groups if there are any."""
@@ -366,17 +383,6 @@ def _check_group(model: ForeignModel, label: str | None, group: str | None) -> N
         )
     if label is None:
         raise InputError("--group needs the relevance of rows.", hint="name it with --label.")
-
-
-def _check_width(model: ForeignModel, table: Table) -> None:
-    try:
-        model.rows(table.X[:1])
-    except InputError as error:
-        raise InputError(
-            f"{table.path} does not fit the model. {error.message}",
-            hint="the model has no feature names: give its features in their order, and name the "
-            "label column with --label.",
-        ) from None
 
 
 def _number(text: str, kind: type[int] | type[float]) -> Any:

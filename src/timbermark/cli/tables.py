@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from timbermark.errors import InputError, MissingLibraryError
+
+if TYPE_CHECKING:
+    from timbermark.libraries.contract import ForeignModel
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
@@ -46,6 +49,18 @@ def read_table(path: Path, features: Sequence[str] | None, label: str | None) ->
     if head == _PARQUET:
         return _read_parquet(path, features, label)
     return _read_csv(path, head.startswith(_GZIP), features, label)
+
+
+def check_width(model: ForeignModel, table: Table) -> None:
+    """Raise InputError if a model without feature names does not take a table's columns."""
+    try:
+        model.rows(table.X[:1])
+    except InputError as error:
+        raise InputError(
+            f"{table.path} does not fit the model. {error.message}",
+            hint="the model has no feature names: give its features in their order, and name the "
+            "label column with --label.",
+        ) from None
 
 
 def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:
