@@ -122,7 +122,8 @@ def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -
     >>> levels = levels_around([10.0, 20.0], 1.0, 4)
     >>> levels[0]
     array([ 8.5,  9.5, 10.5, 11.5])
-    >>> numbers_evidence([8.5, 21.5], levels, [0, 3]) > 2
+    >>> levels = levels_around(np.arange(40.0), 1.0, 4)
+    >>> 64 < numbers_evidence(levels[:, 3], levels, np.full(40, 3)) < 80
     True
     """
     y, grid = np.asarray(values, dtype=np.float64), np.asarray(levels, dtype=np.float64)
