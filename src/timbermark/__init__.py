@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from timbermark import errors
     from timbermark.attacks.lab import attack
-    from timbermark.estimator import TimberClassifier
+    from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
@@ -31,6 +31,7 @@ __all__ = [
     "Mark",
     "OwnerKey",
     "TimberClassifier",
+    "TimberRegressor",
     "__version__",
     "attack",
     "embed",
@@ -47,6 +48,7 @@ _HOME = {
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
     "attack": "timbermark.attacks.lab",
+    "TimberRegressor": "timbermark.estimator",
     "embed": "timbermark.marking.embedding",
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",

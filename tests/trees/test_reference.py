@@ -164,6 +164,16 @@ def test_unknown_objective_is_refused():
         probabilities(np.zeros((1, 1)), "ranking")
 
 
+def test_regression_has_neither_probabilities_nor_labels():
+    number = stump(objective="identity", init=[5.0])
+    assert number.n_classes == 0
+    assert margins(number, [[1.0]])[0, 0] == 6.0
+    with pytest.raises(InputError, match="no classes"):
+        probabilities(np.zeros((1, 1)), number.objective)
+    with pytest.raises(InputError, match="no classes"):
+        labels(np.zeros((1, 1)), number)
+
+
 def test_labels_at_a_tie():
     at_zero = np.array([[-0.5], [0.0], [0.5]])
     assert labels(at_zero, stump()).tolist() == [0, 0, 1]

@@ -38,8 +38,9 @@ BROKEN = {
     "features a bool": ({"n_features": True}, "n_features=True"),
     "logistic with two outputs": (
         {"objective": "logistic"},
-        "only numbers and logistic have a single output",
+        "have a single output",
     ),
+    "regression with two outputs": ({"objective": "identity"}, "n_outputs=2 does not go with"),
     "unknown objective": ({"objective": "rank"}, "objective='rank' is none of"),
     "unknown side": ({"categories_go": "up"}, "categories_go='up'"),
     "unknown input type": ({"input_dtype": "f2"}, "input_dtype='f2'"),

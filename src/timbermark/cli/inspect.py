@@ -12,6 +12,7 @@ from timbermark.cli.app import app
 from timbermark.cli.printing import show_facts, show_json
 from timbermark.cli.secrets import VARIABLE, try_to_unlock
 from timbermark.errors import InputError
+from timbermark.files import container_kind
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
@@ -33,16 +34,9 @@ def inspect(
         "mark": _describe_mark_file,
         "owner-key": _describe_key,
         "state": _refuse_state,
-    }.get(_kind(path), _describe_model)
+    }.get(container_kind(path), _describe_model)
     facts = {"file": str(path), **describe(path)}
     show_json(facts) if as_json else show_facts(facts)
-
-
-def _kind(path: Path) -> str:
-    """Return what the first line of a file of timbermark's own says it is, or nothing."""
-    with path.open("rb") as file:
-        words = file.readline(80).split()
-    return words[1].decode("latin-1") if len(words) == 3 and words[0] == b"timbermark" else ""
 
 
 def _describe_mark_file(path: Path) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def close_model(foreign: ForeignModel, ensemble: Ensemble) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model in a file: a TimberClassifier, or a model of the library that wrote it.
+    """Return the model in a file: one of our own, or a model of the library that wrote it.
 
     Raises FileFormatError for anything else, MissingLibraryError where the library is not
     installed, OSError where the file cannot be opened.
@@ -139,9 +139,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     'TimberClassifier'
     """
     if is_ours(path):
-        from timbermark.estimator import TimberClassifier
+        from timbermark.estimator import load_estimator
 
-        return TimberClassifier.load(Path(path))
+        return load_estimator(path)
     return libraries.load(path)
 
 
@@ -152,7 +152,9 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
     its place. Raises InputError where the file exists, unless ``overwrite``, or for a model that
     is not supported; StateError where the file predicts something else.
     """
-    if not OWN.is_model(model):
+    from timbermark.estimator_base import TimberEstimator
+
+    if not isinstance(model, TimberEstimator):
         libraries.save(model, path, overwrite=overwrite)
         return
     if not overwrite and Path(path).exists():

@@ -61,8 +61,9 @@ def judge(
     in the mark's order, NaN where there is none. ``shown`` [k] are the answers as the suspect gave
     them, for the table.
 
-    A trigger without an answer counts as a trial without a match where labels were asked for all at
-    once, and not at all otherwise.
+    A label outside the trigger's alphabet does not count: it speaks for no symbol. A trigger
+    without an answer counts as a trial without a match where labels were asked for all at once,
+    because whoever asks could leave answers out, and not at all otherwise.
 
     Raises InputError if no trigger was answered or no answer is a class of the mark.
 
@@ -99,9 +100,10 @@ def judge(
     if labels is not None:
         if one_by_one:
             kind = "labels one by one"
-            raw_bits = sequential_evidence(counts.matched, counts.answered, mark.q)
+            raw_bits = sequential_evidence(counts.matched, counts.inside, mark.q)
         else:
-            raw_bits = evidence_bits(counts.matched, mark.n_triggers, mark.q)
+            trials = counts.inside + mark.n_triggers - counts.answered
+            raw_bits = evidence_bits(counts.matched, trials, mark.q) if trials else 0.0
     warnings, table = _warnings(counts, mark), _table(found, shown, mark)
     return _verdict(mark, inquiry, kind, raw_bits, counts, warnings, table)
 
@@ -133,7 +135,7 @@ def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:
         for trigger, said in enumerate(pairs.difference.tolist())
     )
     bits = numbers_evidence(pairs.difference, mark.levels, mark.symbols)
-    counts = _Counts(answered, int(pairs.matched.sum()), 0, 0)
+    counts = _Counts(answered, int(pairs.matched.sum()), answered, 0)
     return _verdict(mark, inquiry, "numbers", bits, counts, warnings, table)
 
 
@@ -163,7 +165,7 @@ def _verdict(
         answered=counts.answered,
         q=mark.q,
         matched=counts.matched,
-        outside=counts.outside,
+        outside=counts.answered - counts.inside,
         unknown=counts.unknown,
         columns=inquiry.columns,
         reading=inquiry.reading,
@@ -178,7 +180,7 @@ def _verdict(
 class _Counts:
     answered: int
     matched: int
-    outside: int
+    inside: int
     unknown: int
 
 
@@ -188,7 +190,7 @@ def _count(numbers: ClassIndices, mark: Mark) -> _Counts:
     return _Counts(
         answered=int(answered.sum()),
         matched=int((numbers == mark.expected_numbers).sum()),
-        outside=int((answered & ~inside).sum()),
+        inside=int(inside.sum()),
         unknown=int((numbers == UNKNOWN).sum()),
     )
 

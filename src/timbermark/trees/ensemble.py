@@ -50,6 +50,7 @@ OBJECTIVES: tuple[Objective, ...] = (
 )
 NUMBERS: tuple[Objective, ...] = ("identity", "exponential", "expit")
 """What a margin becomes where the answer is a number: itself, its exponential, or a share."""
+SINGLE_OUTPUT: tuple[Objective, ...] = ("logistic", *NUMBERS)
 SIDES: tuple[Side, ...] = ("left", "right")
 FLOAT_TYPES: tuple[FloatType, ...] = ("f4", "f8")
 
@@ -94,8 +95,8 @@ class Ensemble:
     """
 
     n_features: int
-    n_outputs: int  # K: 1 for numbers or two classes with one logistic margin, else one per class
-    objective: Objective  # sigmoid: one against all, a plain logistic function per class
+    n_outputs: int  # K: 1 for numbers and for two classes (one margin), else one per class
+    objective: Objective  # sigmoid: one against all; identity: numbers, the margin is the answer
     tree_start: Offsets  # [T + 1] where each tree's nodes begin
     tree_output: NodeIndices  # [T] which output a tree adds to; -1: leaf vectors add to all
     tree_weight: Reals  # [T] what its leaves are multiplied by

@@ -80,11 +80,12 @@ def probabilities(margins: AnyArray, objective: Objective) -> Reals:
     ``margins`` is [n, K]. Returns [n, K], or [n, 2] for ``"logistic"`` (K = 1). The rows of
     ``"sigmoid"`` do not add up to 1: each class is judged by itself.
 
-    Raises InputError if the objective is not known.
+    Raises InputError if the objective is not known, or is that of regression: no classes.
 
     >>> probabilities(np.array([[0.0]]), "logistic")
     array([[0.5, 0.5]])
     """
+    _require_classes(objective)
     exact = np.asarray(margins, dtype=np.float64)
     if objective == "softmax":
         # Subtracting the largest changes nothing but keeps the exponentials in range.
@@ -124,15 +125,23 @@ def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
     ``margins`` is [n, K] as given by `margins`. Of several equal margins the first class wins; with
     one logistic margin of exactly 0 it is class 1 if ``zero_is_positive``, else class 0.
 
+    Raises InputError for regression, where there are no classes.
+
     >>> from timbermark.trees.making import constant_ensemble
     >>> labels(np.array([[-1.0], [0.0], [1.0]]), constant_ensemble(n_features=1, value=2.0))
     array([0, 0, 1])
     """
+    _require_classes(ensemble.objective)
     if ensemble.objective == "logistic":
         positive: Flags = margins[:, 0] >= 0 if ensemble.zero_is_positive else margins[:, 0] > 0
         return positive.astype(np.int64)
     best: NDArray[np.int64] = np.argmax(margins, axis=1).astype(np.int64)
     return best
+
+
+def _require_classes(objective: Objective) -> None:
+    if objective in NUMBERS:
+        raise InputError("A regression model has no classes.", hint="its answers are numbers.")
 
 
 def _cast_rows(ensemble: Ensemble, X: ArrayLike) -> AnyArray:

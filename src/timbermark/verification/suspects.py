@@ -21,7 +21,8 @@ def open_suspect(suspect: Any) -> Any:
     """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
 
     Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
-    so do models that want tables with categories, where a mark has the model's codes.
+    so do models that want tables with categories, where a mark has the model's codes, and
+    models of CatBoost, which name their columns in their own way and, once loaded, count none.
 
     Raises InputError or FileFormatError if a file or booster cannot be read.
 
@@ -35,7 +36,7 @@ def open_suspect(suspect: Any) -> Any:
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
-    if _is_booster(suspect) or _takes_categories(suspect):
+    if _is_booster(suspect) or _is_catboost(suspect) or _takes_categories(suspect):
         return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
     return suspect
 
@@ -91,6 +92,12 @@ def _is_booster(suspect: Any) -> bool:
         "xgboost",
         "lightgbm",
     )
+
+
+def _is_catboost(suspect: Any) -> bool:
+    """Return whether an object is a model of CatBoost, trained or loaded."""
+    kind = type(suspect)
+    return kind.__module__.partition(".")[0] == "catboost" and hasattr(suspect, "save_model")
 
 
 def _takes_categories(suspect: Any) -> bool:
