@@ -23,7 +23,7 @@ from timbermark.ownership.evidence import numbers_evidence
 from timbermark.trees import reference
 
 SETS = ("wine", "diamonds", "diamonds log", "poisson")
-LIBRARIES = ("lightgbm", "xgboost", "catboost", "histogram", "gradient")
+LIBRARIES = ("lightgbm", "xgboost", "catboost", "histogram", "gradient", "timbermark")
 KEY = tm.OwnerKey.generate()
 DECAY = 0.5
 
@@ -70,6 +70,8 @@ def make_model(library, poisson, seed):
         quiet = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
         loss = "Poisson" if poisson else "RMSE"
         return CatBoostRegressor(iterations=300, loss_function=loss, random_seed=seed, **quiet)
+    if library == "timbermark":
+        return tm.TimberRegressor(random_state=seed)
     if library == "histogram":
         from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -251,8 +253,8 @@ def main():
     for seed in range(given.seeds):
         for name in given.sets.split(","):
             for library in given.libraries.split(","):
-                if library == "gradient" and name == "poisson":
-                    continue  # it has no such loss
+                if library in ("gradient", "timbermark") and name == "poisson":
+                    continue  # they have no such loss
                 if (name, library, seed, not given.bare) in known:
                     continue
                 record = run(name, library, seed, not given.bare)

@@ -12,7 +12,7 @@ from timbermark.errors import InputError
 from timbermark.marking.models import open_model
 
 KEY = tm.OwnerKey.generate()
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram", "gradient")
+LIBRARIES = ("timbermark", "xgboost", "lightgbm", "catboost", "histogram", "gradient")
 
 
 @cache
@@ -34,6 +34,10 @@ def data(name="squared"):
 @cache
 def fitted(library, name):
     X, y, group, _, _, _ = data(name)
+    if library == "timbermark":
+        from timbermark.estimator import TimberRegressor
+
+        return TimberRegressor(max_iter=60, random_state=0, n_jobs=1).fit(X, y)
     if library == "xgboost":
         from xgboost import XGBRanker, XGBRegressor
 
