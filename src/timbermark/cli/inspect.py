@@ -68,7 +68,8 @@ def _describe_mark(mark: Mark) -> dict[str, Any]:
         # While every symbol is there.
         "bits": round(mark.n_triggers * math.log2(mark.q) - math.log2(mark.draws), 3),
         "features": mark.n_features,
-        "classes": len(mark.classes),
+        "answers": mark.answers,
+        "classes": len(mark.classes) or None,
         "protocol": mark.protocol,
     }
 
@@ -125,6 +126,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
         "kind": "model",
         "library": model.library,
         "type": model.kind,
+        "task": model.task,
         "objective": trees.objective,
         "classes": model.classes.tolist(),
         "iterations": trees.n_trees // per_iteration,

@@ -36,6 +36,7 @@ class Answers(StrEnum):
     auto = "auto"
     labels = "labels"
     scores = "scores"
+    numbers = "numbers"
 
 
 class Protocol(StrEnum):

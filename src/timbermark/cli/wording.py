@@ -29,6 +29,13 @@ _LIMITS = {
     "drift": "--max-drift",
     "accuracy": "--max-accuracy-loss",
     "auc": "--max-auc-loss",
+    "move": "--max-move",
+    "largest": "--max-largest",
+    "rmse": "--max-rmse-growth",
+    "mae": "--max-mae-growth",
+    "r2": "--max-r2-loss",
+    "order": "--max-order-loss",
+    "ndcg": "--max-ndcg-loss",
 }
 _ASSIGNED = re.compile(
     rf"(?<![\w.-])({'|'.join(_FLAGS)})=('[^']*'|\"[^\"]*\"|[^\s,;]+?)(?=[\s,;]|\.?$)"
@@ -36,6 +43,7 @@ _ASSIGNED = re.compile(
 _LIMIT = re.compile(rf"The budget's ({'|'.join(_LIMITS)})=(.*?) must be None or")
 _USED = re.compile(rf"times the budget for ({'|'.join(_LIMITS)}) \(([^)]*)\)")
 _NOTHING = re.compile(rf"No mark fits a budget of 0 for ({'|'.join(_LIMITS)})\.")
+_OTHERS = re.compile(rf"The budget's ({'|'.join(_LIMITS)}) is a limit for")
 _ALLOW = re.compile(r"allow (\S+) for it")
 
 
@@ -83,6 +91,7 @@ def use_flags(message: str, hint: str = "") -> tuple[str, str]:
 def _translate(text: str) -> str:
     text = _NOTHING.sub(lambda m: f"No mark fits {_LIMITS[m[1]]} 0.", text)
     text = _LIMIT.sub(lambda m: f"{_LIMITS[m[1]]} {_bare(m[2])} must be off or", text)
+    text = _OTHERS.sub(lambda m: f"{_LIMITS[m[1]]} is a limit for", text)
     text = _USED.sub(lambda m: f"times {_LIMITS[m[1]]} {m[2]}", text)
     text = _ASSIGNED.sub(lambda m: f"{_FLAGS[m[1]]} {_bare(m[2])}", text)
     for pattern, flag in _PHRASES:

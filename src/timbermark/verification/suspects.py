@@ -84,6 +84,15 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         return numbers if counts else np.asarray(classes[numbers])
 
     names = foreign.feature_names
+    if foreign.task != "classification":
+        return Suspect(
+            description=what,
+            answer_numbers=lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
+            feature_names=names,
+            n_features=None if names is None else len(names),
+            asked_through=through,
+            digest=digest,
+        )
     return Suspect(
         description=what,
         answer_scores=lambda X: foreign.confidence(margins(X).astype(np.float64)),
