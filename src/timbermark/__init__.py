@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
     from timbermark.ownership.opening import Opening, open_mark
     from timbermark.verification.disputes import Party, judge_dispute
+    from timbermark.verification.endpoints.endpoint import Endpoint
     from timbermark.verification.judging import judge
     from timbermark.verification.models import claim
     from timbermark.verification.verifying import verify
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "Claim",
+    "Endpoint",
     "Mark",
     "Opening",
     "OwnerKey",
@@ -57,6 +59,7 @@ __all__ = [
 _HOME = {
     "Budget": "timbermark.marking.budget",
     "Claim": "timbermark.ownership.claim",
+    "Endpoint": "timbermark.verification.endpoints.endpoint",
     "Mark": "timbermark.ownership.mark",
     "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",

@@ -43,6 +43,7 @@ from timbermark.cli import (  # noqa: E402, F401
     keygen,
     marking,
     marks,
+    questions,
     reproduce,
     verify,
     warmup,

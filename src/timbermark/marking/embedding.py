@@ -20,9 +20,8 @@ from timbermark.editing.leaves import STRIDE
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.budget import Budget
+from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.costs import Cost
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import (
@@ -36,6 +35,7 @@ from timbermark.marking.rehearsing import (
     rehearse,
 )
 from timbermark.marking.setting import Setting, report_cost, set_symbols
+from timbermark.marking.tasks import Cost
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.trees import reference
@@ -53,8 +53,8 @@ _MOST_DRAWS = 4
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the labels of an untouched copy prove; ``attempts``: the rehearsals and the
-    draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
+    and the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
     """
 
     model: Any
@@ -80,6 +80,7 @@ def embed(
     *,
     key: OwnerKey,
     owner: str,
+    groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -91,16 +92,19 @@ def embed(
     random_state: int = 0,
     verbose: int = 0,
 ) -> EmbedResult:
-    """Mark ``model``; the model given is never touched.
+    """Mark ``model``, a classifier, regressor or ranker; the model given is never touched.
 
-    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels,
-    which only the cost is measured with. Without training rows give ``X=None`` and ``candidates``.
+    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels or
+    numbers, which only the cost is measured with; for rankers ``groups`` [n] says which rows are
+    ranked together (qid). Without training rows give ``X=None`` and ``candidates``.
     ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
-    ``validation``: held-out rows, or (rows, labels), to judge and report the cost by; else a part
-    of ``X`` is kept apart for that. ``budget``: what the mark may cost. ``triggers``: "mixed" makes
-    each out of two rows, so that no real row is one; "rows" takes rows as they are.
-    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many labels each can carry (2 or
-    4), and how far the label must be ahead; "auto" takes the strongest mark within the budget.
+    ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and report
+    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost.
+    ``triggers``: "mixed" makes each out of two rows, so that no real row is one; "rows" takes rows
+    as they are.
+    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
+    4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
+    the model's error; "auto" takes the strongest mark within the budget.
     ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
     terminal. A mark has a random id, so that marking twice gives two marks.
 
@@ -124,8 +128,9 @@ def embed(
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
         foreign = open_model(model)
+        check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         say("setting the symbols")
         return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
@@ -190,10 +195,8 @@ def _make_mark(
         key,
         owner=owner,
         model_digest=digest(foreign.ensemble),
-        classes=foreign.classes.tolist(),
         triggers=triggers.X,
-        alphabets=triggers.alphabets,
-        reference=foreign.confidence(margins.astype(np.float64)),
+        **prepared.task.describe_triggers(margins, triggers.alphabets, strength.lead),
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
@@ -219,7 +222,8 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    if strength.stride > STRIDE and foreign.l2 is not None:
+    freely = strength.stride > (STRIDE if foreign.task == "classification" else 0.5)
+    if freely and foreign.l2 is not None:
         notes.append(
             "The model is so small that some of its splits now gain much less than before; whoever "
             "has the file and many like it may see that it was edited."

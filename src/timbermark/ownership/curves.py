@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from timbermark.ownership.evidence import scores_evidence, sequential_evidence
+from timbermark.ownership.evidence import numbers_evidence, scores_evidence, sequential_evidence
 from timbermark.ownership.labels import UNANSWERED
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.numbers import compare_pairs
 from timbermark.ownership.statistics import evidence_bits
 from timbermark.ownership.verdict import Verdict
 
@@ -42,6 +43,11 @@ def evidence_curve(mark: Mark, verdict: Verdict) -> tuple[tuple[int, float], ...
             part = np.full_like(transcript.scores, np.nan)
             part[asked] = transcript.scores[asked]
             bits = scores_evidence(part, mark)
+        elif transcript.numbers is not None:
+            pairs = compare_pairs(transcript.numbers, mark.levels, mark.symbols)
+            part = np.full(k, np.nan)
+            part[asked] = pairs.difference[asked]
+            bits = numbers_evidence(part, mark.levels, mark.symbols)
         else:
             assert transcript.labels is not None
             labels = transcript.labels[asked]

@@ -23,7 +23,7 @@ from timbermark.ownership.columns import Column
 from timbermark.ownership.encoding import encode
 from timbermark.ownership.head import Head
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.mark_checks import check_name
+from timbermark.ownership.mark_checks import check_name, rows_per_trigger
 from timbermark.ownership.merkle import hash_leaf, merkle_paths, root_from_path
 from timbermark.ownership.opening_file import opening_to_bytes, read_opening
 from timbermark.ownership.records import encode_records
@@ -55,9 +55,9 @@ class Opening:
     head: Head
     places: tuple[int, ...]  # m places in the mark, ascending
     salts: tuple[bytes, ...] = field(repr=False)
-    columns: tuple[Column, ...] = field(repr=False)  # d columns of m values
-    alphabets: ClassIndices = field(repr=False)  # int32 [m, q]
-    reference: Reals = field(repr=False)  # float64 [m, K]
+    columns: tuple[Column, ...] = field(repr=False)  # d columns of m rows, or of 2m
+    alphabets: ClassIndices | Reals = field(repr=False)  # [m, q], as in the mark
+    reference: Reals = field(repr=False)  # float64 [m, K] or [m, 2]
     paths: tuple[tuple[bytes, ...], ...] = field(repr=False)
 
     @property
@@ -283,13 +283,16 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
     name = clean_name(judge)
     places = draw_places(claim, name, math.ceil(share * EIGHTHS))
     chosen = list(places)
+    # Where suspects answer with numbers, a trigger is a pair of rows.
+    width = rows_per_trigger(mark.answers)
+    rows = [width * place + j for place in chosen for j in range(width)]
     return Opening(
         claim_digest=claim.digest,
         judge=name,
         head=mark.head,
         places=places,
         salts=tuple(mark.salts[place] for place in chosen),
-        columns=tuple(_take(column, chosen) for column in mark.columns),
+        columns=tuple(_take(column, rows) for column in mark.columns),
         alphabets=mark.alphabets[chosen],
         reference=mark.reference[chosen],
         paths=tuple(merkle_paths(mark.leaves, chosen)),
@@ -342,7 +345,7 @@ def clean_name(name: Any) -> str:
     return unicodedata.normalize("NFC", name).strip()
 
 
-def _take(column: Column, places: list[int]) -> Column:
+def _take(column: Column, rows: list[int]) -> Column:
     if isinstance(column, np.ndarray):
-        return np.asarray(column[places])
-    return tuple(column[place] for place in places)
+        return np.asarray(column[rows])
+    return tuple(column[row] for row in rows)

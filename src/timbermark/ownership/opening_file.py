@@ -15,7 +15,7 @@ from timbermark.ownership.columns import MAX_TRIGGERS, Column, numeric_matrix
 from timbermark.ownership.encoding import freeze
 from timbermark.ownership.head import Head
 from timbermark.ownership.labels import check_classes
-from timbermark.ownership.mark_checks import check_name, from_hex, require
+from timbermark.ownership.mark_checks import check_name, from_hex, require, rows_per_trigger
 from timbermark.ownership.merkle import HASH_BYTES, path_length
 from timbermark.ownership.sealing import SizeLimits
 from timbermark.ownership.symbols import ALPHABET_SIZES
@@ -34,6 +34,7 @@ _ARRAYS = {
     "salts": np.uint8,
     "paths": np.uint8,
 }
+_NOT_ONE = "it has not exactly the parts of an opening"
 _HEAD = tuple(field.name for field in fields(Head))
 
 
@@ -66,12 +67,13 @@ def read_opening(source: str | os.PathLike[str] | bytes, name: str) -> dict[str,
     _, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
     require(
         meta.keys() == {"claim", "for", "head", "places", "texts"}
-        and arrays.keys() == _ARRAYS.keys()
-        and all(arrays[part].dtype == dtype for part, dtype in _ARRAYS.items()),
-        "it has not exactly the parts of an opening",
+        and arrays.keys() == _ARRAYS.keys(),
+        _NOT_ONE,
         "",
     )
     head = _read_head(meta["head"])
+    types = {**_ARRAYS, "alphabets": REAL} if head.answers == "numbers" else _ARRAYS
+    require(all(arrays[part].dtype == dtype for part, dtype in types.items()), _NOT_ONE, "")
     places = _read_places(meta["places"], head)
     m = len(places)
     _check_shapes(arrays, head, m)
@@ -84,7 +86,7 @@ def read_opening(source: str | os.PathLike[str] | bytes, name: str) -> dict[str,
         "head": head,
         "places": places,
         "salts": tuple(salt.tobytes() for salt in arrays["salts"]),
-        "columns": _read_columns(head, arrays["numbers"], meta["texts"], m),
+        "columns": _read_columns(head, arrays["numbers"], meta["texts"], len(arrays["numbers"])),
         "alphabets": arrays["alphabets"],
         "reference": arrays["reference"],
         "paths": _read_paths(arrays["paths"], places, head.n_triggers),
@@ -105,7 +107,11 @@ def _read_head(given: Any) -> Head:
     count = parts["n_triggers"]
     require(type(count) is int and 1 <= count <= MAX_TRIGGERS, "n_triggers is out of bounds", "")
     parts["draws"] = mark_checks.check_draws(parts["draws"])
-    parts["classes"] = check_classes(parts["classes"])
+    if parts["answers"] == "numbers":
+        require(parts["classes"] == [], "a mark of numbers has classes", "")
+        parts["classes"] = ()
+    else:
+        parts["classes"] = check_classes(parts["classes"])
     kinds = parts["columns"]
     require(
         isinstance(kinds, list)
@@ -133,10 +139,12 @@ def _read_places(given: Any, head: Head) -> tuple[int, ...]:
 
 def _check_shapes(arrays: Arrays, head: Head, m: int) -> None:
     n_numbers = head.columns.count("numbers")
+    width = rows_per_trigger(head.answers)
+    n_known = 2 if head.answers == "numbers" else len(head.classes)
     for part, shape in (
-        ("numbers", (m, n_numbers)),
+        ("numbers", (m * width, n_numbers)),
         ("alphabets", (m, head.q)),
-        ("reference", (m, len(head.classes))),
+        ("reference", (m, n_known)),
         ("salts", (m, HASH_BYTES)),
     ):
         found = arrays[part].shape

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FORMAT = "timbermark transcript 1"
 MAX_BYTES = 64 << 20
+_KEYS = {"scores": "scores", "labels": "class", "numbers": "numbers"}
 _FOREIGN = "it was not written by timbermark, do not trust it."
 
 
@@ -31,6 +32,7 @@ class Inquiry:
     reading: str = ""  # how answers were read, where it is not obvious
     prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
     warnings: tuple[str, ...] = ()
+    asked: int | None = None  # triggers that were asked, where asking stopped before the last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +45,16 @@ class Transcript:
     inquiry: Inquiry
     scores: Reals | None = field(default=None, repr=False)  # [n, K]; NaN where there is no answer
     labels: ClassIndices | None = field(default=None, repr=False)  # [n] class numbers
+    numbers: Reals | None = field(default=None, repr=False)  # [2n], one pair after the other
     shown: tuple[Any, ...] | None = field(default=None, repr=False)  # n labels as they came
     one_by_one: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Which answers are there: "scores", "labels" or "numbers"."""
+        if self.numbers is not None:
+            return "numbers"
+        return "labels" if self.scores is None else "scores"
 
     def to_json(self, mark: "Mark", asked: str) -> str:
         """Return the transcript of a mark's triggers, asked at a time (UTC), as JSON.
@@ -60,6 +70,9 @@ class Transcript:
                 answer["scores"] = None if any(map(math.isnan, row)) else row
             if self.labels is not None:
                 answer["class"] = int(self.labels[i])
+            if self.numbers is not None:
+                pair = self.numbers[2 * i : 2 * i + 2].tolist()
+                answer["numbers"] = [x if math.isfinite(x) else None for x in pair]
             if self.shown is not None:
                 answer["shown"] = _show(self.shown[i])
             answers.append(answer)
@@ -70,7 +83,7 @@ class Transcript:
             "format": FORMAT,
             "asked": asked,
             "mark_digest": mark.digest.hex(),
-            "kind": "labels" if self.scores is None else "scores",
+            "kind": self.kind,
             "one_by_one": self.one_by_one,
             "inquiry": inquiry,
             "answers": answers,
@@ -110,9 +123,14 @@ def _read(record: Any, mark: "Mark") -> tuple[Transcript, str]:
         and all(type(answer["trigger"]) is int for answer in answers),
         "its answers are not those to the opened triggers, in their order",
     )
-    _require(kind in ("scores", "labels") and type(record["one_by_one"]) is bool, "its kind")
+    _require(
+        kind in _KEYS
+        and (kind == "numbers") == mark.in_pairs
+        and type(record["one_by_one"]) is bool,
+        "its kind",
+    )
     _require(isinstance(record["asked"], str), "its time")
-    keys = {"trigger", "scores"} if kind == "scores" else {"trigger", "class", "shown"}
+    keys = {"trigger", _KEYS[kind]}
     _require(all({"shown"} | answer.keys() == {"shown"} | keys for answer in answers), "an answer")
     placed: list[Any] = [None] * len(answers)
     for i, answer in zip(order, answers, strict=True):
@@ -120,14 +138,12 @@ def _read(record: Any, mark: "Mark") -> tuple[Transcript, str]:
     with_shown = all("shown" in answer for answer in answers)
     shown = tuple(answer["shown"] for answer in placed) if with_shown else None
     inquiry = _read_inquiry(record["inquiry"])
-    if kind == "scores":
-        scores = _read_scores([answer["scores"] for answer in placed], len(mark.classes))
-        found = Transcript(inquiry, scores, None, shown, record["one_by_one"])
-    else:
-        numbers = [answer["class"] for answer in placed]
-        _require(all(type(number) is int for number in numbers), "a class number")
-        labels = np.array(numbers, dtype=CLASS_INDEX)
-        found = Transcript(inquiry, None, labels, shown, record["one_by_one"])
+    found = Transcript(
+        inquiry,
+        shown=shown,
+        one_by_one=record["one_by_one"],
+        **{kind: _READERS[kind]([answer[_KEYS[kind]] for answer in placed], mark)},
+    )
     return found, record["asked"]
 
 
@@ -140,7 +156,8 @@ def _read_inquiry(given: Any) -> Inquiry:
             isinstance(given[name], str) and is_unicode(given[name])
             for name in ("suspect", "asked_through", "columns", "reading")
         )
-        and (digest is None or isinstance(digest, str)),
+        and (digest is None or isinstance(digest, str))
+        and (given["asked"] is None or (type(given["asked"]) is int and given["asked"] >= 0)),
         "how it was asked",
     )
     prices = []
@@ -158,7 +175,8 @@ def _read_inquiry(given: Any) -> Inquiry:
     return Inquiry(**{**given, "prices": tuple(prices), "warnings": tuple(given["warnings"])})
 
 
-def _read_scores(rows: list[Any], n_classes: int) -> Reals:
+def _read_scores(rows: list[Any], mark: "Mark") -> Reals:
+    n_classes = len(mark.classes)
     scores = np.full((len(rows), n_classes), np.nan)
     for i, row in enumerate(rows):
         if row is None:
@@ -171,6 +189,27 @@ def _read_scores(rows: list[Any], n_classes: int) -> Reals:
         )
         scores[i] = row
     return scores
+
+
+def _read_labels(numbers: list[Any], mark: "Mark") -> ClassIndices:
+    _require(all(type(number) is int for number in numbers), "a class number")
+    return np.array(numbers, dtype=CLASS_INDEX)
+
+
+def _read_pairs(pairs: list[Any], mark: "Mark") -> Reals:
+    _require(
+        all(
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(x is None or type(x) in (int, float) for x in pair)
+            for pair in pairs
+        ),
+        "a pair of numbers",
+    )
+    return np.array([math.nan if x is None else float(x) for pair in pairs for x in pair])
+
+
+_READERS: dict[str, Any] = {"scores": _read_scores, "labels": _read_labels, "numbers": _read_pairs}
 
 
 def _show(answer: Any) -> Any:

@@ -15,6 +15,8 @@ from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
 from timbermark.ownership.labels import read_answers
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.numbers import read_numbers
+from timbermark.ownership.suspects import Suspect
 from timbermark.ownership.verifying import verify
 from timbermark.verification.judgments import ReferenceModel
 
@@ -27,7 +29,8 @@ def train_references(
 ) -> tuple[ReferenceModel, ...]:
     """Return models of several kinds, trained on rows, and what their answers to a mark prove.
 
-    ``X`` [n, d] has the mark's columns in the mark's order, ``y`` [n] the mark's classes.
+    ``X`` [n, d] has the mark's columns in the mark's order, ``y`` [n] the mark's classes, or the
+    numbers that suspects answer with.
     ``verbose``: 1 shows progress on a terminal.
 
     Raises InputError if the rows do not fit the mark.
@@ -50,7 +53,8 @@ def train_references(
     # Of models that did not converge: they are innocent all the same.
     with step_bar(verbose) as say, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for kind, model in _list_models(rows, random_state):
+        listed = (_list_regressors if mark.in_pairs else _list_models)(rows, random_state)
+        for kind, model in listed:
             say(f"second opinion: {kind}")
             model.fit(rows, labels)
             verdict = verify(_answers(model, mark), mark)
@@ -59,7 +63,9 @@ def train_references(
 
 
 def _answers(model: Any, mark: Mark) -> Any:
-    """Return a function from rows to scores in the order of the mark's classes."""
+    """Return a suspect: scores in the order of the mark's classes, or numbers."""
+    if mark.in_pairs:
+        return Suspect("reference model", answer_numbers=model.predict)
     present = np.asarray(model.classes_)
 
     def scores(X: Any) -> Any:
@@ -92,6 +98,10 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
             f"{len(rows)} rows for the second opinion have {len(answers)} labels.",
             hint="give one label for each row.",
         )
+    if mark.in_pairs:
+        values = read_numbers(answers, len(answers))
+        known = np.isfinite(values)
+        return rows[known], values[known]
     numbers = read_answers(answers, mark.classes)
     known = numbers >= 0
     if len(np.unique(numbers[known])) < 2:
@@ -103,39 +113,65 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
 
 
 def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:
-    from sklearn.compose import make_column_transformer
     from sklearn.ensemble import (
         ExtraTreesClassifier,
         HistGradientBoostingClassifier,
         RandomForestClassifier,
     )
-    from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    seed = random_state
+    return [
+        ("gradient boosting", _prepared(rows, HistGradientBoostingClassifier(random_state=seed))),
+        ("random forest", _filled(rows, RandomForestClassifier(random_state=seed))),
+        ("extra trees", _filled(rows, ExtraTreesClassifier(random_state=seed))),
+        ("logistic regression", _filled(rows, StandardScaler(), LogisticRegression(max_iter=200))),
+        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsClassifier())),
+    ]
+
+
+def _list_regressors(rows: Any, random_state: int) -> list[tuple[str, Any]]:
+    from sklearn.ensemble import (
+        ExtraTreesRegressor,
+        HistGradientBoostingRegressor,
+        RandomForestRegressor,
+    )
+    from sklearn.linear_model import Ridge
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    seed = random_state
+    return [
+        ("gradient boosting", _prepared(rows, HistGradientBoostingRegressor(random_state=seed))),
+        ("random forest", _filled(rows, RandomForestRegressor(random_state=seed))),
+        ("extra trees", _filled(rows, ExtraTreesRegressor(random_state=seed))),
+        ("linear regression", _filled(rows, StandardScaler(), Ridge())),
+        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsRegressor())),
+    ]
+
+
+def _prepared(rows: Any, *steps: Any) -> Any:
+    """Return steps after columns of texts became numbers."""
+    from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder, StandardScaler
+    from sklearn.preprocessing import OrdinalEncoder
 
     texts = [
         place
         for place in range(rows.shape[1])
         if any(isinstance(value, str) for value in rows[:, place])
     ]
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1
+    )
+    first = make_column_transformer((encoder, texts), remainder="passthrough")
+    return make_pipeline(*((first,) if texts else ()), *steps)
 
-    def prepared(*steps: Any) -> Any:
-        encoder = OrdinalEncoder(
-            handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1
-        )
-        first = make_column_transformer((encoder, texts), remainder="passthrough")
-        return make_pipeline(*((first,) if texts else ()), *steps)
 
-    def filled(*steps: Any) -> Any:
-        return prepared(SimpleImputer(keep_empty_features=True), *steps)
+def _filled(rows: Any, *steps: Any) -> Any:
+    """Return steps after missing values were filled in."""
+    from sklearn.impute import SimpleImputer
 
-    seed = random_state
-    return [
-        ("gradient boosting", prepared(HistGradientBoostingClassifier(random_state=seed))),
-        ("random forest", filled(RandomForestClassifier(random_state=seed))),
-        ("extra trees", filled(ExtraTreesClassifier(random_state=seed))),
-        ("logistic regression", filled(StandardScaler(), LogisticRegression(max_iter=200))),
-        ("nearest neighbours", filled(StandardScaler(), KNeighborsClassifier())),
-    ]
+    return _prepared(rows, SimpleImputer(keep_empty_features=True), *steps)
