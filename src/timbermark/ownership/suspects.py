@@ -10,15 +10,16 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files import read_container
+from timbermark.files import container_kind, read_container
 from timbermark.ownership.columns import Column, join_columns
 from timbermark.ownership.scores import ScoreScale
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 
-# What TimberClassifier.save writes; its module cannot be imported here without the engine.
-_CLASSIFIER = "classifier"
-_CLASSIFIER_VERSION = 1
+# What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
+# without the engine.
+_CLASSIFIER, _REGRESSOR = "classifier", "regressor"
+_MODEL_VERSION = 1
 _TREES = "trees_"
 _FIRST_BYTES = 80
 _OURS = b"timbermark "
@@ -110,7 +111,7 @@ class OwnModel:
     """The model in a file of timbermark's own, read without the engine."""
 
     trees: Ensemble
-    classes: AnyArray | None  # None for bare trees, which have no labels of their own
+    classes: AnyArray | None  # None for bare trees, which have no labels of their own, and numbers
     feature_names: tuple[str, ...] | None
     file_digest: str  # SHA-256
 
@@ -133,12 +134,15 @@ def read_own_model(path: str | os.PathLike[str]) -> OwnModel:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_ensemble:
         return OwnModel(model_file.load_ensemble(path), None, None, digest)
-    _, meta, arrays = read_container(path, _CLASSIFIER, _CLASSIFIER_VERSION)
+    kind = _REGRESSOR if container_kind(path) == _REGRESSOR else _CLASSIFIER
+    _, meta, arrays = read_container(path, kind, _MODEL_VERSION)
     if not isinstance(meta.get("ensemble"), dict):
         raise _incomplete(name, "ensemble")
     trees = model_file.ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
-    classes = arrays.get("classes")
-    if classes is None or classes.shape != (trees.n_classes,):
+    if trees.gives_numbers != (kind == _REGRESSOR):
+        raise _incomplete(name, "objective")
+    classes = arrays.get("classes") if kind == _CLASSIFIER else None
+    if kind == _CLASSIFIER and (classes is None or classes.shape != (trees.n_classes,)):
         raise _incomplete(name, "classes")
     names = meta.get("feature_names")
     if names is not None and not _are_names(names, trees.n_features):
