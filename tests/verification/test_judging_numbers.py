@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from tests.ownership.making import KEY
-from timbermark.errors import EvidenceError, FileFormatError
+from timbermark.cli import main
+from timbermark.errors import EvidenceError, FileFormatError, InputError
+from timbermark.estimator import TimberRegressor
 from timbermark.ownership import Claim, Mark, Opening, Suspect, open_mark
 from timbermark.verification.judging import judge
+from timbermark.verification.models import claim as claim_model
+from timbermark.verification.models import name_model
 from timbermark.verification.packs import CLAIM, OPENING, TRANSCRIPT, Pack, write_pack
+from timbermark.verification.verifying import verify
 
 JUDGE = "Judge Judy"
 
@@ -92,3 +97,31 @@ def test_a_second_opinion_trains_regressors(pack):
     assert found.level == "none"
     assert len(found.references) == 5
     assert max(model.bits for model in found.references) < 20
+
+
+def test_questions_are_no_way_to_ask_for_numbers(pack, tmp_path):
+    write_pack(
+        tmp_path / "evidence",
+        {CLAIM: CLAIM_OF_IT.to_bytes(), OPENING: pack.opening.to_bytes()},
+    )
+    refused = "The mark is one of numbers"
+    for suspect in ("http://localhost:9/invocations", {"some": "answer"}):
+        with pytest.raises(InputError, match=refused):
+            judge(tmp_path / "evidence", suspect=suspect)
+        with pytest.raises(InputError, match=refused):
+            verify(suspect, MARK)
+    out = tmp_path / "questions.csv"
+    assert main(["questions", str(tmp_path / "evidence"), "--out", str(out)]) == 2
+    assert not out.exists()
+
+
+def test_a_regressor_is_claimed_by_its_file_and_judged(tmp_path):
+    model = TimberRegressor(max_iter=5, random_state=0, n_jobs=1)
+    model.fit(MARK.rows(), MARK.reference.ravel())
+    model.save(tmp_path / "m.timber")
+    claim = claim_model(tmp_path / "m.timber", MARK, key=KEY)
+    assert claim.marked_digest == name_model(model).digest
+    pack = Pack("evidence", claim, open_mark(MARK, claim, judge=JUDGE))
+    found = judge(pack, suspect=tmp_path / "m.timber")
+    assert (found.is_marked_model, found.verdict.kind) == (True, "numbers")
+    assert found.level == "none"
