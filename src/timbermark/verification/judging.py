@@ -47,7 +47,7 @@ def judge(
     be given; without a suspect the answers in the pack's transcript are judged again.
     ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
-    opinion: models trained on them; ``verbose``: 1 shows its progress on a terminal.
+    opinion: models trained on them. ``verbose``: 1 shows progress on a terminal.
 
     Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
     hold, a claim without its opening, and a suspect that does not answer.
@@ -77,7 +77,7 @@ def judge(
     if suspect is not None:
         verdict = verify(
             suspect, opened, answers=answers, feature_names=feature_names, label_map=label_map,
-            **asking,
+            **{"progress": verbose > 0, **asking},
         )  # fmt: skip
         asked = datetime.now(UTC).strftime(TIME_FORMAT)
     else:
