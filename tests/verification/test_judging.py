@@ -447,6 +447,7 @@ BAD_ROWS = {
     "labels": (np.zeros((9, 2)), ["c1"] * 8, "9 rows .* have 8 labels"),
     "classes": (np.zeros((9, 2)), ["c1"] * 9, "not two or more classes"),
     "no classes": (np.zeros((9, 2)), ["x", "y", "z"] * 3, "not two or more classes"),
+    "few": (np.zeros((9, 2)), ["c1", "c2", "c3"] * 3, "9 rows with answers are too few"),
 }
 
 

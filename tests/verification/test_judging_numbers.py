@@ -97,6 +97,9 @@ def test_a_second_opinion_trains_regressors(pack):
     assert found.level == "none"
     assert len(found.references) == 5
     assert max(model.bits for model in found.references) < 20
+    assert "of 48 levels" in str(found)
+    with pytest.raises(InputError, match="3 rows with answers are too few"):
+        judge(pack, suspect=innocent, rows=(X[:4], [1.0, None, 2.0, "3"]))
 
 
 def test_questions_are_no_way_to_ask_for_numbers(pack, tmp_path):

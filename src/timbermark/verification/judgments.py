@@ -125,10 +125,11 @@ class Judgment:
             *(f"checked:    {check}" for check in self.checks),
         ]
         if self.references:
+            what = "levels" if self.verdict.kind == "numbers" else "labels"
             lines.append("second opinion, models trained on the judge's own rows:")
             lines += [
                 f"  {r.kind:24} {r.bits:7.1f} bits"
-                + ("" if r.matched is None else f", {r.matched} of {r.trials} labels")
+                + ("" if r.matched is None else f", {r.matched} of {r.trials} {what}")
                 for r in self.references
             ]
             lines.append(f"  {'the suspect':24} {self.bits:7.1f} bits")

@@ -22,6 +22,7 @@ from timbermark.verification.judgments import ReferenceModel
 
 MOST_ROWS = 20_000
 """More rows make the models better, not the opinion."""
+_FEWEST_ROWS = 20
 
 
 def train_references(
@@ -101,6 +102,7 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
     if mark.in_pairs:
         values = read_numbers(answers, len(answers))
         known = np.isfinite(values)
+        _check_count(int(known.sum()))
         return rows[known], values[known]
     numbers = read_answers(answers, mark.classes)
     known = numbers >= 0
@@ -109,7 +111,16 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
             "The labels for the second opinion are not two or more classes of the mark.",
             hint=f"the mark's classes are {', '.join(map(repr, mark.classes[:5]))}.",
         )
+    _check_count(int(known.sum()))
     return rows[known], numbers[known]
+
+
+def _check_count(n: int) -> None:
+    if n < _FEWEST_ROWS:
+        raise InputError(
+            f"{n} rows with answers are too few to train models on for a second opinion.",
+            hint=f"give at least {_FEWEST_ROWS}; thousands are better.",
+        )
 
 
 def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:
