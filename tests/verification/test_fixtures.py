@@ -11,16 +11,16 @@ from timbermark.verification.packs import read_pack
 
 FOLDER = Path(__file__).parent / "fixtures"
 PACK, ROOT = FOLDER / "evidence-v1.zip", (FOLDER / "root-v1.pem").read_bytes()
-CLAIM = "f3b9f6efe25f9561b34352c139cec5b7f5a9672eed26742e1a7362c230c432c8"
-OPENING = "90c6d96c1f4951aae49ad0f979878cd09519ecd945d1cae0f4113f5aaa69d7e9"
+CLAIM = "140c237150fccd29c08f43e43c244ac4867a3c86880b565fd0018830450ce792"
+OPENING = "84ad42bb478cdc16680a0f2726fedaabcce542589b14db34490172df621f8619"
 
 
 def test_a_pack_of_format_1_is_judged(real_scrypt):
     found = judge(PACK, judge_name="Judge Judy", roots=[ROOT])
     assert found.claim.digest.hex() == CLAIM
     assert found.opening.digest.hex() == OPENING
-    assert found.first_seen == "2026-11-16T14:54:32Z"
-    assert (found.verdict.bits, found.verdict.matched, found.level) == (84.382, 48, "conclusive")
+    assert found.first_seen == "2026-11-16T15:10:23Z"
+    assert (found.verdict.bits, found.verdict.matched, found.level) == (84.372, 48, "conclusive")
     assert judge(PACK).stamps[0].status == "not checked"
 
 
