@@ -35,6 +35,15 @@ MARK = make_mark()
 CLAIM_OF_IT = Claim.make(MARK, KEY, marked_digest="cd" * 32)
 
 
+FORGED = (
+    ([1.0], "a pair of numbers"),
+    ([1.0, True], "a pair of numbers"),
+    (["huge", 1.0], "a pair of numbers"),
+    ([10**400, 1.0], "cannot be read"),
+    (None, "a pair of numbers"),
+)
+
+
 def obedient(X):
     """Answers each pair with the difference that its symbol asks for."""
     said = np.zeros(2 * MARK.n_triggers)
@@ -79,14 +88,15 @@ def test_a_pack_of_numbers_is_judged_again(pack, tmp_path):
     found.save(tmp_path / "pack")
     assert judge(tmp_path / "pack").verdict == found.verdict
     record = json.loads((tmp_path / "pack" / TRANSCRIPT).read_text())
-    record["answers"][3]["numbers"] = [1.0]
-    parts = {
-        CLAIM: CLAIM_OF_IT.to_bytes(), OPENING: pack.opening.to_bytes(),
-        TRANSCRIPT: json.dumps(record).encode(),
-    }  # fmt: skip
-    write_pack(tmp_path / "forged", parts)
-    with pytest.raises(FileFormatError, match="a pair of numbers"):
-        judge(tmp_path / "forged")
+    for number, (pair, reason) in enumerate(FORGED):
+        record["answers"][3]["numbers"] = pair
+        said = json.dumps(record).replace('"huge"', "1e999").encode()
+        parts = {
+            CLAIM: CLAIM_OF_IT.to_bytes(), OPENING: pack.opening.to_bytes(), TRANSCRIPT: said,
+        }  # fmt: skip
+        write_pack(tmp_path / f"forged{number}", parts)
+        with pytest.raises(FileFormatError, match=reason):
+            judge(tmp_path / f"forged{number}")
 
 
 def test_a_second_opinion_trains_regressors(pack):

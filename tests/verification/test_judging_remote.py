@@ -1,6 +1,7 @@
 """The judge asks suspects that are not at hand: behind HTTP, or through a table of answers."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from tests.verification.endpoints.conftest import impatient  # noqa: F401
 from tests.verification.servers import ModelServer
 from tests.verification.staircases import build_house, scores, staircase
 from timbermark.cli import main
+from timbermark.errors import FileFormatError
 from timbermark.ownership import Opening
+from timbermark.ownership.transcript import Transcript
 from timbermark.verification.judging import judge
 from timbermark.verification.packs import OPENING
 from timbermark.verification.question_files import id_column
@@ -36,6 +39,13 @@ def test_a_suspect_behind_http_is_judged(ann, server, tmp_path):
     found.save(tmp_path / "pack.zip")
     again = judge(tmp_path / "pack.zip")
     assert again.verdict == found.verdict
+    opened = Opening.load(ann.evidence / OPENING).check(ann.claim)
+    record = json.loads(found.transcript)
+    assert 0 < record["inquiry"]["asked"] < 64
+    for wrong in (-1, 65, True, 3.0, "3"):
+        record["inquiry"]["asked"] = wrong
+        with pytest.raises(FileFormatError, match="how it was asked"):
+            Transcript.from_json(json.dumps(record), opened)
     asked = sum(server.asked.values())
     resumed = judge(ann.evidence, suspect=server.url(), journal=tmp_path / "run.journal")
     assert resumed.verdict == found.verdict

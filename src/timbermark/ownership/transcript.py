@@ -137,7 +137,7 @@ def _read(record: Any, mark: "Mark") -> tuple[Transcript, str]:
         placed[i] = answer
     with_shown = all("shown" in answer for answer in answers)
     shown = tuple(answer["shown"] for answer in placed) if with_shown else None
-    inquiry = _read_inquiry(record["inquiry"])
+    inquiry = _read_inquiry(record["inquiry"], len(answers))
     found = Transcript(
         inquiry,
         shown=shown,
@@ -147,7 +147,7 @@ def _read(record: Any, mark: "Mark") -> tuple[Transcript, str]:
     return found, record["asked"]
 
 
-def _read_inquiry(given: Any) -> Inquiry:
+def _read_inquiry(given: Any, n: int) -> Inquiry:
     names = {f.name for f in fields(Inquiry)}
     _require(isinstance(given, dict) and given.keys() == names, "how it was asked")
     digest = given["suspect_digest"]
@@ -157,7 +157,7 @@ def _read_inquiry(given: Any) -> Inquiry:
             for name in ("suspect", "asked_through", "columns", "reading")
         )
         and (digest is None or isinstance(digest, str))
-        and (given["asked"] is None or (type(given["asked"]) is int and given["asked"] >= 0)),
+        and (given["asked"] is None or (type(given["asked"]) is int and 0 <= given["asked"] <= n)),
         "how it was asked",
     )
     prices = []
@@ -201,7 +201,7 @@ def _read_pairs(pairs: list[Any], mark: "Mark") -> Reals:
         all(
             isinstance(pair, list)
             and len(pair) == 2
-            and all(x is None or type(x) in (int, float) for x in pair)
+            and all(x is None or (type(x) in (int, float) and math.isfinite(x)) for x in pair)
             for pair in pairs
         ),
         "a pair of numbers",
