@@ -26,9 +26,6 @@ from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
-STRIDE = 0.25
-"""How far the difference between the sides of a split may move, as a share of itself: splits that
-gain much less or more than before betray an edit (benchmarks/hiding.py)."""
 ROUNDS = 12
 _CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
@@ -63,7 +60,6 @@ def edit_leaves(
     workers: Workers,
     *,
     ridge: float = RIDGE,
-    stride: float = STRIDE,
     l2: float | None = None,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
@@ -72,13 +68,12 @@ def edit_leaves(
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
-    regularizes the gains that the file shows, None if it shows none; ``stride``: how far the
-    difference between the sides of a split may then move, as a share of itself. ``leaf_dtype``:
-    what new leaf values are rounded to. The result does not depend on the order of rows or the
+    regularizes the gains that the file shows, None if it shows none. ``leaf_dtype``: what new leaf
+    values are rounded to. The result does not depend on the order of rows or the
     number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
-    limits = limit_gains(router, l2, stride)
+    limits = limit_gains(router, l2)
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs
@@ -124,10 +119,8 @@ def _edit_output(
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
     # Trees that count for nothing cannot move anything.
-    moves = router.factor[c][first[:-1]] != 0.0
-    hold = np.where(moves, ridge, -1.0)
-    firm = np.repeat(np.where(moves, ridge, np.inf), np.diff(first))
-    room = trigger_room(first, trigger_leaf, mass, firm)
+    hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
+    room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
