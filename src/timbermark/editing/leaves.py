@@ -26,6 +26,7 @@ from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
+STRIDE = 0.25
 ROUNDS = 12
 _CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
@@ -60,6 +61,7 @@ def edit_leaves(
     workers: Workers,
     *,
     ridge: float = RIDGE,
+    stride: float = 0.25,
     l2: float | None = None,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
