@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from rich.console import Console
 from rich.table import Table
 from sklearn.model_selection import train_test_split
@@ -22,8 +23,7 @@ FOLDER = Path(
 
 def load(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and test rows and labels (class numbers), split as in the paper's data table."""
-    if not FOLDER.is_dir():
-        sys.exit(f"The data sets are not in {FOLDER}. Hint: TIMBERMARK_DATA can name their folder.")
+    _need_folder()
     read = {
         "avila": lambda: _pair("avila/avila-tr.txt", "avila/avila-ts.txt", -1),
         "optdigits": lambda: _pair("optdigits/optdigits.tra", "optdigits/optdigits.tes", -1),
@@ -35,6 +35,24 @@ def load(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     X, y, X_test, y_test = read[name]()
     classes = np.unique(np.concatenate([y, y_test]))
     return X, np.searchsorted(classes, y), X_test, np.searchsorted(classes, y_test)
+
+
+def _need_folder() -> None:
+    if not FOLDER.is_dir():
+        sys.exit(f"The data sets are not in {FOLDER}. Hint: TIMBERMARK_DATA can name their folder.")
+
+
+def load_diamonds(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test rows of diamonds and their prices; texts become numbers by their order."""
+    _need_folder()
+    table = pandas.read_csv(FOLDER / "field" / "diamonds" / "diamonds.csv")
+    for name in ("cut", "color", "clarity"):
+        table[name] = table[name].astype("category").cat.codes
+    y = table.pop("price").to_numpy(float)
+    X, X_test, y, y_test = train_test_split(
+        table.to_numpy(float), y, test_size=0.25, random_state=seed
+    )
+    return X, y, X_test, y_test
 
 
 def _text(path: str, skip: int = 0, delimiter: str = ",") -> np.ndarray:

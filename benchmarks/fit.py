@@ -1,7 +1,8 @@
 """Training and prediction against LightGBM; accuracy against the best of three libraries.
 
 200 iterations, 20 leaves, learning rate 0.1, 2 threads, best of 3, alternating. Arguments name
-the parts to run: speed, large, accuracy, growth, start (default: all).
+the parts to run: speed, large, accuracy, growth, numbers, start (default: all). In ``numbers``, the
+regressor's part, the libraries are also asked with their own defaults.
 """
 
 import os
@@ -15,38 +16,61 @@ from functools import partial
 import lightgbm
 import numpy as np
 import xgboost
-from common import NAMES, alternate, finish, geometric_mean, load, show
-from sklearn.ensemble import HistGradientBoostingClassifier
+from common import NAMES, alternate, geometric_mean, load, load_diamonds, run_parts, show
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from timbermark import TimberClassifier
+from timbermark import TimberClassifier, TimberRegressor
 
 warnings.filterwarnings("ignore")
 SEEDS = 5
 
 
-def ours(seed: int = 0, **more) -> TimberClassifier:
-    return TimberClassifier(n_jobs=2, random_state=seed, **more)
+CLASSES = {
+    "ours": TimberClassifier,
+    "lightgbm": lightgbm.LGBMClassifier,
+    "xgboost": xgboost.XGBClassifier,
+    "hist": HistGradientBoostingClassifier,
+}
+NUMBERS = {
+    "ours": TimberRegressor,
+    "lightgbm": lightgbm.LGBMRegressor,
+    "xgboost": xgboost.XGBRegressor,
+    "hist": HistGradientBoostingRegressor,
+}
 
 
-def light(seed: int = 0) -> lightgbm.LGBMClassifier:
-    return lightgbm.LGBMClassifier(
+def ours(seed: int = 0, kinds: dict = CLASSES, **more):
+    return kinds["ours"](n_jobs=2, random_state=seed, **more)
+
+
+def light(seed: int = 0, kinds: dict = CLASSES):
+    return kinds["lightgbm"](
         n_estimators=200, num_leaves=20, learning_rate=0.1, min_child_samples=10, n_jobs=2,
         random_state=seed, verbose=-1,
     )  # fmt: skip
 
 
-def others(seed: int) -> dict:
+def others(seed: int, kinds: dict = CLASSES) -> dict:
     return {
-        "lightgbm": light(seed),
-        "xgboost": xgboost.XGBClassifier(
+        "lightgbm": light(seed, kinds),
+        "xgboost": kinds["xgboost"](
             n_estimators=200, learning_rate=0.1, max_leaves=20, max_depth=0,
             grow_policy="lossguide", tree_method="hist", n_jobs=2, random_state=seed,
         ),
-        "hist": HistGradientBoostingClassifier(
+        "hist": kinds["hist"](
             max_iter=200, learning_rate=0.1, max_leaf_nodes=20, min_samples_leaf=10,
             early_stopping=False, random_state=seed,
         ),
     }  # fmt: skip
+
+
+def defaults(seed: int) -> dict:
+    """The libraries' regressors as they come."""
+    return {
+        "lightgbm default": NUMBERS["lightgbm"](n_jobs=2, random_state=seed, verbose=-1),
+        "xgboost default": NUMBERS["xgboost"](n_jobs=2, random_state=seed),
+        "hist default": NUMBERS["hist"](random_state=seed),
+    }
 
 
 def fit_one(make, X, y):
@@ -78,11 +102,15 @@ def speed() -> dict:
     return {"by_data": result, **total}
 
 
-def two_classes(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def noisy_numbers(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 28))
-    y = (X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + X[:, 3] + rng.normal(size=n) > 0).astype(int)
-    return X, y
+    return X, X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + X[:, 3] + rng.normal(size=n)
+
+
+def two_classes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    X, y = noisy_numbers(n)
+    return X, (y > 0).astype(int)
 
 
 def large() -> dict:
@@ -134,6 +162,37 @@ def accuracy() -> dict:
     return {"by_data": result, "points_to_best": points}
 
 
+def numbers() -> dict:
+    """Fit time against LightGBM; RMSE against three libraries, at equal settings and defaults."""
+    X, y = noisy_numbers(1_250_000)
+    large = X[:1_000_000], y[:1_000_000], X[1_000_000:], y[1_000_000:]
+    sets = {"diamonds": [load_diamonds(seed) for seed in range(SEEDS)], "1,000,000 × 28": [large]}
+    rows, result = [], {}
+    ours(kinds=NUMBERS, max_iter=2).fit(X[:1000], y[:1000])
+    for name, splits in sets.items():
+        fit = alternate(
+            {
+                "ours": partial(fit_one, partial(ours, kinds=NUMBERS), *splits[0][:2]),
+                "light": partial(fit_one, partial(light, kinds=NUMBERS), *splits[0][:2]),
+            },
+            3 if name == "diamonds" else 2,
+        )
+        errors: dict[str, list[float]] = {}
+        for seed, (X, y, X_test, y_test) in enumerate(splits):
+            models = {"ours": ours(seed, NUMBERS), **others(seed, NUMBERS), **defaults(seed)}
+            for kind, model in models.items():
+                guess = model.fit(X, y).predict(X_test)
+                errors.setdefault(kind, []).append(float(np.sqrt(np.mean((guess - y_test) ** 2))))
+        mean = {kind: float(np.mean(e)) for kind, e in errors.items()}
+        best = min(error for kind, error in mean.items() if kind != "ours")
+        ratio = fit["light"] / fit["ours"]
+        rows.append([name, *fit.values(), ratio, *mean.values(), mean["ours"] / best])
+        result[name] = {"fit": ratio, **mean, "to_best": mean["ours"] / best}
+    header = ["data", "fit s", "LightGBM s", "times as fast", *mean, "to the best"]
+    show("numbers: fit time and test RMSE", header, rows)
+    return result
+
+
 def start() -> dict:
     """Seconds to compile everything, to load it from disk, and to import timbermark."""
     with tempfile.TemporaryDirectory() as folder:
@@ -158,8 +217,14 @@ def start() -> dict:
     return result
 
 
-PARTS = {"speed": speed, "large": large, "growth": growth, "accuracy": accuracy, "start": start}
+PARTS = {
+    "speed": speed,
+    "large": large,
+    "growth": growth,
+    "accuracy": accuracy,
+    "numbers": numbers,
+    "start": start,
+}
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or list(PARTS)
-    finish({name: PARTS[name]() for name in wanted})
+    run_parts(PARTS)

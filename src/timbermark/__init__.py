@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from timbermark import errors
-    from timbermark.estimator import TimberClassifier
+    from timbermark.attacks.lab import attack
+    from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
     from timbermark.marking.planning import plan
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
+    from timbermark.verification.endpoints.endpoint import Endpoint
     from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "Endpoint",
     "Mark",
     "OwnerKey",
     "TimberClassifier",
+    "TimberRegressor",
     "__version__",
+    "attack",
     "embed",
     "errors",
     "load",
@@ -41,9 +46,12 @@ __all__ = [
 
 _HOME = {
     "Budget": "timbermark.marking.budget",
+    "Endpoint": "timbermark.verification.endpoints.endpoint",
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",
+    "attack": "timbermark.attacks.lab",
+    "TimberRegressor": "timbermark.estimator",
     "embed": "timbermark.marking.embedding",
     "load": "timbermark.marking.models",
     "plan": "timbermark.marking.planning",

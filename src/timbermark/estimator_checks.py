@@ -1,4 +1,4 @@
-"""Parameters, rows and weights as the estimator wants them, or one clear sentence."""
+"""Parameters, rows, answers and weights as the estimators want them, or one clear sentence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
 
 from timbermark.boosting.params import PAPER, TrainParams
 from timbermark.errors import InputError
@@ -35,14 +36,15 @@ _WHOLE = (
 
 def check_params(estimator: Any) -> TrainParams:
     """The estimator's parameters, with a seed drawn where ``random_state`` is no number."""
-    if estimator.preset not in (None, "paper"):
-        raise InputError(f"preset={estimator.preset!r} is not known.", hint="use None or 'paper'.")
+    preset = getattr(estimator, "preset", None)
+    if preset not in (None, "paper"):
+        raise InputError(f"preset={preset!r} is not known.", hint="use None or 'paper'.")
     seed = estimator.random_state
     if not isinstance(seed, Integral):
         seed = check_random_state(seed).randint(2**31 - 1)
     if seed < 0:
         raise InputError(f"random_state={seed} must be at least 0.", hint="0 is a good start.")
-    if estimator.preset == "paper":
+    if preset == "paper":
         return replace(PAPER, seed=int(seed))
     for name, least, most in _WHOLE:
         value = getattr(estimator, name)
@@ -134,3 +136,50 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
             "All sample weights are zero, so no row is left.", hint="give some row a weight > 0."
         )
     return weight
+
+
+def check_answers(y: ArrayLike, n: int) -> np.ndarray:
+    """``y`` [n] as an array of its own type: one answer for each row, none missing or infinite."""
+    if y is None:
+        raise InputError(
+            "This estimator requires y to be passed, but the target y is None.",
+            hint="pass one answer for each row.",
+        )
+    answers: np.ndarray = column_or_1d(y, warn=True)
+    if answers.dtype == object:
+        missing = [c for c in answers if c is None or c != c]
+    else:
+        missing = list(answers[np.isnan(answers)]) if answers.dtype.kind == "f" else []
+    if missing:
+        raise InputError(
+            f"{len(missing)} labels are missing (NaN or None).",
+            hint="leave these rows out or label them.",
+        )
+    if answers.dtype.kind == "f" and np.isinf(answers).any():
+        raise InputError(
+            "Input y contains infinity, which is no label.",
+            hint="check the label column.",
+        )
+    if len(answers) != n:
+        raise InputError(
+            f"There are {n} rows but {len(answers)} labels (inconsistent numbers of samples).",
+            hint="pass one label for each row.",
+        )
+    return answers
+
+
+def check_numbers(y: ArrayLike, n: int) -> np.ndarray:
+    """``y`` as float64[n]. Raises InputError for what are no numbers."""
+    answers = check_answers(y, n)
+    try:
+        if answers.dtype.kind not in "biufO":
+            raise TypeError(f"their type is {answers.dtype}")
+        numbers = answers.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"A regressor learns numbers, but y holds something else ({error}).",
+            hint="use TimberClassifier for labels.",
+        ) from None
+    if np.isinf(numbers).any():
+        raise InputError("Input y contains infinity.", hint="check the target column.")
+    return numbers

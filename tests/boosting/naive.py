@@ -11,8 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from timbermark.boosting.objective import make_objective
+from timbermark.boosting.params import TrainParams
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import NONE, UNKNOWN
-from timbermark.kernels.training import derive_gradients
 
 _64_BITS = 2**64 - 1
 
@@ -217,41 +219,53 @@ class NaiveTrained:
 
 def naive_factor(n_classes):
     """Robust LogitBoost's (K - 1) / K."""
-    return 1.0 if n_classes == 2 else (n_classes - 1) / n_classes
+    return (n_classes - 1) / n_classes if n_classes >= 3 else 1.0
 
 
 def naive_rule(params, n_classes, scale):
     unit = naive_factor(n_classes) * 2.0**scale.bits
-    return Rule(params.l2_regularization * unit, params.min_hessian * unit, params.min_samples_leaf)
+    # Of numbers: one squared unit of the residuals in a single row.
+    least_gain = 2.0**-scale.bits if n_classes == 0 else 1.0
+    return Rule(
+        params.l2_regularization * unit,
+        params.min_hessian * unit,
+        params.min_samples_leaf,
+        least_gain,
+    )
 
 
 def naive_value(sums, params, n_classes, scale):
-    """The Newton step of a leaf, held within the limit, times the learning rate."""
+    """The Newton step of a leaf, held within the limit, times the learning rate.
+
+    Of numbers it is the mean residual, in units of its own, and not limited.
+    """
     if sums.h <= 0:
         return 0.0
     quotient = sums.g / (sums.h + naive_rule(params, n_classes, scale).l2)
+    if n_classes == 0:
+        return params.learning_rate * 2.0 ** (scale.bits - scale.residuals.bits) * quotient
     held = min(max(quotient, -params.leaf_limit), params.leaf_limit)
     return params.learning_rate * naive_factor(n_classes) * held
 
 
-def gradients(margins, label, weight, scale):
+def gradients(margins, data, scale):
     """Quantised gradients and hessians int32[outputs, n], as the engine rounds them."""
     grad, hess = np.empty(margins.shape, np.int32), np.empty(margins.shape, np.int32)
-    unit = np.float32(2.0**scale.bits)
-    derive_gradients(margins, label, weight, unit, 0, len(label), grad, hess)
+    loss = make_objective(data, TrainParams(), scale).loss
+    derive_gradients(margins, loss, 0, data.n_rows, grad, hess)
     return grad, hess
 
 
 def naive_train(data, params, scale):
     """``train`` for reading."""
-    outputs = 1 if data.n_classes == 2 else data.n_classes
-    margins = np.zeros((outputs, data.n_rows))
+    outputs = data.n_classes if data.n_classes >= 3 else 1
+    margins = np.full((outputs, data.n_rows), scale.residuals.start if scale.residuals else 0.0)
     strata = [naive_strata(int(t), params.split_sampling) for t in data.bins.n_thresholds]
     count = np.array([math.ceil(w) for w in data.weight], np.int64)
     rule = naive_rule(params, data.n_classes, scale)
     trees, leaves = [], []
     for _ in range(params.max_iter):
-        grad, hess = gradients(margins, data.label, data.weight, scale)
+        grad, hess = gradients(margins, data, scale)
         for output in range(outputs):
             grower = Grower(
                 data.codes, data.bins.n_thresholds, strata, grad[output], hess[output], count, rule

@@ -25,6 +25,9 @@ COLUMNS = [
     st.just(7.0),
     st.just(NAN),
 ]
+TARGETS = st.integers(-3, 3).map(float) | st.floats(-1e3, 1e3) | st.sampled_from([1e-5, 1e6])
+N_CLASSES = [0, 2, 3, 4]
+"""0: no classes but numbers."""
 WEIGHTS = [
     None,
     st.integers(1, 4).map(float),
@@ -58,13 +61,14 @@ def matrices(draw, kinds, min_rows, max_rows):
 
 @st.composite
 def samples(draw, kinds, n_classes, weights, min_rows, max_rows):
-    """Rows, labels and weights (or None)."""
+    """Rows, labels (numbers if there are no classes) and weights (or None)."""
     X = draw(matrices(kinds, min_rows, max_rows))
-    label = draw(st.lists(st.integers(0, n_classes - 1), min_size=len(X), max_size=len(X)))
+    answers = st.integers(0, n_classes - 1) if n_classes else TARGETS
+    label = draw(st.lists(answers, min_size=len(X), max_size=len(X)))
     weight = None
     if weights is not None:
         weight = np.array(draw(st.lists(weights, min_size=len(X), max_size=len(X))))
-    return X, np.array(label, dtype=np.int64), weight
+    return X, np.array(label, dtype=np.int64 if n_classes else np.float64), weight
 
 
 def column_kinds():
@@ -99,7 +103,7 @@ class Addition(Case):
 @st.composite
 def cases(draw, max_rows=30):
     chosen = draw(params())
-    n_classes = draw(st.integers(2, 4))
+    n_classes = draw(st.sampled_from(N_CLASSES))
     X, label, weight = draw(
         samples(draw(column_kinds()), n_classes, draw(st.sampled_from(WEIGHTS)), 1, max_rows)
     )
@@ -112,7 +116,7 @@ def cases(draw, max_rows=30):
 def cases_with_additions(draw, max_added=8):
     """Later rows may have missing values where the first have none, and values out of range."""
     chosen = draw(params())
-    n_classes = draw(st.integers(2, 4))
+    n_classes = draw(st.sampled_from(N_CLASSES))
     kinds = draw(column_kinds())
     weights = draw(st.sampled_from(WEIGHTS))
     later = [
@@ -138,8 +142,10 @@ def noise(seed, n, d, n_classes, missing=0.1, weighted=True, decimals=None):
         X = X.round(decimals)
     X[rng.random(X.shape) < missing] = NAN
     signal = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, -1]) ** 2 + 0.3 * rng.normal(size=n)
-    label = np.searchsorted(np.quantile(signal, np.arange(1, n_classes) / n_classes), signal)
     weight = rng.choice([0.5, 1.0, 1.0, 2.0], n) if weighted else None
+    if n_classes == 0:
+        return X, 100.0 + 7.0 * signal, weight
+    label = np.searchsorted(np.quantile(signal, np.arange(1, n_classes) / n_classes), signal)
     return X, label.astype(np.int64), weight
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from timbermark.boosting import binning
-from timbermark.boosting.binning import Bins, encode, find_bins, thresholds_of
+from timbermark.boosting.binning import Bins, encode, find_bins, find_heavy, thresholds_of
 from timbermark.kernels.workers import Workers
 
 NAN = float("nan")
@@ -196,3 +196,47 @@ def test_threads_change_nothing():
     for n_threads in (2, 4):
         np.testing.assert_array_equal(find(X, n_threads=n_threads).values, expected.values)
         np.testing.assert_array_equal(encoded(expected, X, n_threads)[0], codes)
+
+
+@st.composite
+def piles(draw):
+    """Values of which some are there very often."""
+    distinct = draw(st.lists(st.integers(-40, 40), min_size=2, max_size=40, unique=True))
+    times = draw(
+        st.lists(
+            st.sampled_from([1, 1, 1, 2, 30, 200]), min_size=len(distinct), max_size=len(distinct)
+        )
+    )
+    return np.repeat(np.array(distinct, float), times)
+
+
+@given(piles(), st.integers(2, 20))
+def test_heavy_values_have_bins_of_their_own(values, max_bins):
+    found = thresholds_of(values, None, max_bins, heavy_apart=True)
+    assert len(found) < max_bins
+    assert (np.diff(found) > 0).all()
+    assert len(found) == 0 or values.min() <= found[0] <= found[-1] < values.max()
+    distinct, mass = np.unique(values, return_counts=True)
+    if len(distinct) <= max_bins:
+        assert len(found) == len(distinct) - 1
+        return
+    heavy = find_heavy(mass, max_bins)
+    if not heavy.any():
+        assert found.tolist() == thresholds_of(values, None, max_bins).tolist()
+        return
+    # Nothing above a heavy value shares its bin, and no two heavy ones do.
+    codes = np.searchsorted(found, distinct)
+    assert (codes[1:] > codes[:-1])[heavy[:-1]].all()
+    # A light value weighs less than a bin of light values would.
+    assert mass[~heavy].max(initial=0) * (max_bins - heavy.sum()) < mass[~heavy].sum() + 1
+    assert heavy.sum() < max_bins
+
+
+def test_a_pile_does_not_cost_bins():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([np.zeros(5000), rng.normal(size=5000)])
+    even, apart = (thresholds_of(values, None, 64, heavy_apart=flag) for flag in (False, True))
+    assert len(even) < 40
+    assert 55 < len(apart) < 64
+    weighted = thresholds_of(values[4999:], np.r_[5000.0, np.ones(5000)], 64, heavy_apart=True)
+    assert weighted.tolist() == apart.tolist()

@@ -3,24 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_strata
 from tests.boosting.strategies import cases, cases_with_additions, noise_case
 from timbermark.boosting.binning import Bins
 from timbermark.boosting.data import (
-    Scale,
-    TrainingData,
-    check_scale,
-    choose_scale,
-    count_fits,
     count_strata,
     empty_data,
     join_data,
     make_data,
 )
 from timbermark.boosting.params import TrainParams
-from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 
 PARAMS = TrainParams(max_iter=1, split_sampling=0.3)
@@ -29,13 +22,6 @@ PARAMS = TrainParams(max_iter=1, split_sampling=0.3)
 def bins_with(*counts):
     starts = np.cumsum([0, *counts]).astype(np.int64)
     return Bins(np.concatenate([np.arange(float(n)) for n in counts]), starts)
-
-
-def data_with(weight):
-    weight = np.asarray(weight, np.float32)
-    X = np.zeros((len(weight), 1))
-    with Workers(1) as workers:
-        return make_data(bins_with(1), X, np.zeros(len(weight), int), weight, 2, workers)
 
 
 @pytest.mark.parametrize("percent", [*range(1, 101, 3), 7, 10, 29, 58, 100])
@@ -98,59 +84,3 @@ def test_binned_view():
     # A candidate per stratum and one for missing values.
     assert binned.firsts.tolist() == [0, *np.cumsum(binned.n_strata + 1)]
     assert binned.count.tolist() == case.data.count.tolist()
-
-
-def assert_no_overflow(weight):
-    """Four times the rows with the largest possible gradients: all sums fit."""
-    weight = np.asarray(weight, np.float32)
-    n = len(weight)
-    nothing = np.zeros((n, 0), np.uint8)
-    data = TrainingData(bins_with(1), nothing, nothing.T, np.zeros(n, np.int32), weight, 2)
-    scale = choose_scale(data)
-    unit = 2**scale.bits
-    rows = 4 * int(data.count.sum(dtype=np.int64))
-    largest_gradient = int(4 * weight.sum(dtype=np.float64) * unit) + rows
-    largest_hessian = int(weight.sum(dtype=np.float64) * unit) + rows
-    assert rows < 2**scale.shift
-    assert (largest_hessian << scale.shift) + rows < 2**63
-    assert largest_gradient < 2**63
-    assert float(weight.max()) * unit + 1 < 2**31
-    assert 8 <= scale.bits <= 20
-
-
-@given(st.lists(st.floats(2**-10, 2**17, width=32), min_size=1, max_size=40))
-def test_no_sum_can_overflow(weight):
-    assert_no_overflow(weight)
-
-
-@pytest.mark.parametrize("n_rows", [2**19, 2**20 - 1, 2**20, 3_000_000])
-@pytest.mark.parametrize("weight", [0.3, 1.0, 2.0])
-def test_no_sum_over_many_rows_can_overflow(n_rows, weight):
-    assert_no_overflow(np.full(n_rows, weight))
-
-
-def test_a_few_rows_get_the_finest_scale():
-    assert choose_scale(data_with([1.0, 1.0])) == Scale(bits=20, shift=4)
-    assert Scale(20, 4).unit == 2**20
-
-
-def test_weights_beyond_all_sums_are_refused():
-    with pytest.raises(InputError, match="more than the engine can sum") as caught:
-        choose_scale(data_with([2.0**24]))
-    assert "Divide all weights" in str(caught.value)
-
-
-def test_heavy_rows_do_not_fit_a_scale_that_is_already_chosen():
-    scale = choose_scale(data_with([1.0]))
-    check_scale(scale, data_with([1023.0]))
-    check_scale(scale, data_with([]))
-    with pytest.raises(InputError, match="weight of 1024 is too heavy"):
-        check_scale(scale, data_with([1.0, 1024.0]))
-
-
-def test_too_many_rows_do_not_fit_a_scale():
-    data = data_with([1.0, 2.5])  # counts as four
-    scale = choose_scale(data)
-    assert count_fits(scale, data_with([1.0] * 16))
-    assert not count_fits(scale, data_with([1.0] * 2**scale.shift))
-    assert not count_fits(scale, data_with([2.0**scale.shift - 0.5]))

@@ -15,9 +15,10 @@ from tests.boosting.naive import naive_mix, naive_train
 from tests.boosting.strategies import cases, few, many, noise_case
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import fitting
-from timbermark.boosting.data import TrainingData, choose_scale
+from timbermark.boosting.data import TrainingData
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import choose_scale, shares_word
 from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import probabilities
 
@@ -50,7 +51,7 @@ def test_training_is_that_of_the_naive_grower(case):
     assert_naive(case.data, case.params)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_classes", [0, 2, 3, 5])
 @pytest.mark.parametrize("split_sampling", [0.1, 1.0])
 @pytest.mark.parametrize("decimals", [1, 6])
 def test_larger_trees_are_those_of_the_naive_grower(n_classes, split_sampling, decimals):
@@ -60,7 +61,7 @@ def test_larger_trees_are_those_of_the_naive_grower(n_classes, split_sampling, d
     assert n_leaves(trained.forest).max() == params.max_leaf_nodes
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize("split_sampling", [0.1, 1.0])
 def test_more_bins_than_a_byte_holds(n_classes, split_sampling):
     params = replace(PARAMS, max_bins=300, max_iter=1, split_sampling=split_sampling)
@@ -80,7 +81,7 @@ def test_more_leaves_than_a_byte_holds():
 
 
 @pytest.mark.parametrize("n_rows", [1, 2])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_one_row_and_two_rows(n_rows, n_classes):
     params = replace(PARAMS, min_samples_leaf=1, max_iter=2)
     case = noise_case(5, n_rows, 2, n_classes, params, missing=0.0)
@@ -98,7 +99,7 @@ def test_nothing_but_missing_values():
 
 
 # Thirteen iterations: more than are done between two looks at the progress.
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_classes", [0, 2, 3, 5])
 @pytest.mark.parametrize("max_bins", [32, 300])
 def test_threads_change_nothing(n_classes, max_bins):
     params = replace(PARAMS, max_iter=13, max_bins=max_bins)
@@ -117,10 +118,12 @@ def test_threads_change_nothing_on_odd_data(case):
         assert_same_training(fit(case.data, case.params, n_threads=n_threads), expected)
 
 
+@pytest.mark.parametrize("n_classes", [0, 2])
+@pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("share_above", [0, 17, 150])
 @pytest.mark.parametrize("n_threads", [2, 4])
-def test_shared_histograms_change_nothing(monkeypatch, share_above, n_threads):
-    case = noise_case(9, 300, 3, 2, PARAMS)
+def test_shared_histograms_change_nothing(monkeypatch, n_classes, weighted, share_above, n_threads):
+    case = noise_case(9, 300, 3, n_classes, PARAMS, weighted=weighted)
     expected = fit(case.data, PARAMS)
     shared = []
     original = fitting._train_shared
@@ -145,6 +148,16 @@ def test_shared_histograms_change_nothing_on_odd_data(monkeypatch):
     check()
 
 
+@pytest.mark.parametrize(("n_threads", "share_above"), [(1, 10**9), (2, 17)])
+def test_histograms_of_one_word_change_nothing(monkeypatch, n_threads, share_above):
+    monkeypatch.setattr(fitting, "share_above", share_above)
+    case = noise_case(19, 300, 3, 0, PARAMS, weighted=False)
+    assert shares_word(choose_scale(case.data), case.data, PARAMS)
+    found = fit(case.data, PARAMS, n_threads=n_threads)
+    monkeypatch.setattr(fitting, "shares_word", lambda *given: False)
+    assert_same_training(found, fit(case.data, PARAMS, n_threads=n_threads))
+
+
 def test_another_seed_draws_other_candidates():
     params = replace(PARAMS, split_sampling=0.1)
     case = noise_case(10, 200, 3, 2, params)
@@ -153,7 +166,7 @@ def test_another_seed_draws_other_candidates():
     assert first.margins.tobytes() != other.margins.tobytes()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_without_a_record_the_trees_are_the_same(n_classes):
     case = noise_case(11, 120, 3, n_classes, PARAMS)
     expected = fit(case.data, PARAMS)
@@ -182,7 +195,7 @@ def weighted_case(seed, n_classes, params):
     return replace(case.data, weight=times.astype(np.float32)), times
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_classes", [0, 2, 3, 5])
 def test_a_whole_weight_is_as_many_copies(n_classes):
     params = replace(PARAMS, max_iter=5)
     case = noise_case(12, 200, 3, n_classes, params, weighted=False)
@@ -207,14 +220,17 @@ def test_a_whole_weight_is_as_many_copies_on_odd_data(case, draw):
     np.testing.assert_array_equal(np.repeat(a.margins, times, axis=1), b.margins)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_every_iteration_lowers_the_loss(n_classes):
     params = replace(PARAMS, max_iter=8, learning_rate=0.1)
     case = noise_case(14, 300, 3, n_classes, params, weighted=False)
-    objective = "logistic" if n_classes == 2 else "softmax"
     losses = []
     for n_iterations in range(params.max_iter + 1):
         margins = fit(case.data, replace(params, max_iter=n_iterations)).margins
+        if n_classes == 0:
+            losses.append(((margins[0] - case.data.label) ** 2).mean())
+            continue
+        objective = "logistic" if n_classes == 2 else "softmax"
         share = probabilities(margins.T, objective)[np.arange(300), case.data.label]
         losses.append(-np.log(share).mean())
     assert (np.diff(losses) < 0).all()
@@ -231,7 +247,7 @@ def test_progress_is_told(monkeypatch, n_threads, share_above):
     assert len(told) >= 3
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_whoever_looks_at_the_progress_may_stop_it(n_classes):
     def stop(done):
         raise KeyboardInterrupt

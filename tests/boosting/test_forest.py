@@ -5,10 +5,10 @@ from hypothesis import given
 
 from tests.boosting.comparing import n_leaves, used_nodes
 from tests.boosting.strategies import cases, noise_case
-from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import empty_forest, to_ensemble
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import choose_scale
 from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
 
@@ -30,26 +30,30 @@ def test_the_ensemble_sends_training_rows_where_training_did(case):
 @given(cases())
 def test_statistics_are_those_of_training(case):
     trained, ensemble = fit(case)
-    unit = choose_scale(case.data).unit
+    scale = choose_scale(case.data)
+    unit = scale.unit
+    # A gain is Σg² / Σh; residuals have a unit of their own.
+    gain_unit = unit if case.data.n_classes else 2.0 ** (2 * scale.residuals.bits) / unit
     for tree in range(ensemble.n_trees):
         here = slice(ensemble.tree_start[tree], ensemble.tree_start[tree + 1])
         nodes = used_nodes(trained.forest, tree)
         leaf = nodes["left"] < 0
         np.testing.assert_array_equal(ensemble.count[here], nodes["c"])
         np.testing.assert_array_equal(ensemble.hessian[here] * unit, nodes["h"])
-        np.testing.assert_array_equal(ensemble.gain[here][~leaf] * unit, nodes["gain"][~leaf])
+        np.testing.assert_array_equal(ensemble.gain[here][~leaf] * gain_unit, nodes["gain"][~leaf])
         assert ensemble.count[here][leaf].sum() == case.data.count.sum()
     assert ensemble.n_leaves == n_leaves(trained.forest).sum()
 
 
 def test_shape_of_the_ensemble():
     params = TrainParams(max_iter=2, max_leaf_nodes=6, min_samples_leaf=4, max_bins=16)
-    for n_classes, objective in ((2, "logistic"), (3, "softmax")):
+    for n_classes, objective in ((0, "identity"), (2, "logistic"), (3, "softmax")):
         case = noise_case(1, 100, 2, n_classes, params)
         _, ensemble = fit(case)
-        outputs = 1 if n_classes == 2 else n_classes
+        outputs = 3 if n_classes == 3 else 1
         assert ensemble.objective == objective
         assert ensemble.n_outputs == outputs
+        assert ensemble.n_classes == n_classes
         assert ensemble.n_features == 2
         assert ensemble.tree_output.tolist() == list(range(outputs)) * 2
         assert (ensemble.count[ensemble.tree_start[:-1]] == case.data.count.sum()).all()

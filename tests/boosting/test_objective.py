@@ -1,8 +1,8 @@
 import pytest
 
-from timbermark.boosting.data import Scale
 from timbermark.boosting.objective import factor, split_rule
 from timbermark.boosting.params import PAPER, TrainParams
+from timbermark.boosting.scale import Scale
 
 
 @pytest.mark.parametrize(("n_classes", "expected"), [(2, 1.0), (3, 2 / 3), (26, 25 / 26)])

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.boosting.ensembles import numeric, random_ensemble, random_rows
 from tests.boosting.strategies import cases, many, noise_case
 from tests.trees.strategies import ensembles, ensembles_and_rows, rows_for
-from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import LazyPredictor, make_predictor
+from timbermark.boosting.scale import choose_scale
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_ZERO
 from timbermark.trees.making import make_ensemble
@@ -204,7 +204,7 @@ def test_margins_of_training_rows_are_those_of_training(case):
     assert found.T.tobytes() == trained.margins.tobytes()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize("max_leaf_nodes", [20, 40])
 @pytest.mark.parametrize("max_bins", [255, 600])
 def test_margins_of_trained_ensembles(n_classes, max_leaf_nodes, max_bins):

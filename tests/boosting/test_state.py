@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from timbermark.boosting import state as state_module
+from timbermark.boosting.binning import find_bins
+from timbermark.boosting.data import make_data
 from timbermark.boosting.params import TrainParams
-from timbermark.boosting.state import fit_ensemble, rebuild_state
+from timbermark.boosting.state import fit_data, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.errors import FileFormatError, InputError, StateError
@@ -21,6 +23,8 @@ def made(n_classes=3, missing=True, n=160, seed=0):
     X = rng.normal(size=(n, 4)).round(1)
     if missing:
         X[rng.random(X.shape) < 0.1] = np.nan
+    if n_classes == 0:
+        return X, 20.0 * np.nan_to_num(X[:, 0]) + rng.normal(size=n)
     label = (np.nan_to_num(X[:, 0]) + rng.normal(size=n) > 0).astype(int) + (
         (np.nan_to_num(X[:, 1]) > 0.5) * (n_classes - 2)
     ).clip(0, n_classes - 2)
@@ -28,12 +32,17 @@ def made(n_classes=3, missing=True, n=160, seed=0):
     return X, label
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=[0, 2, 3])
 def fitted(request):
     X, label = made(request.param)
     with Workers(2) as workers:
         ensemble, state = fit_ensemble(X, label, None, request.param, PARAMS, workers)
         yield X, label, request.param, ensemble, state, workers
+
+
+def other(label, n_classes):
+    """Another answer for each row."""
+    return (label + 1) % n_classes if n_classes else 5.0 - label
 
 
 def used_records(state):
@@ -66,7 +75,7 @@ def test_rebuilt_state_is_the_state_of_training(fitted):
 
 def test_adding_in_two_steps_is_adding_in_one(fitted):
     X, label, n_classes, ensemble, state, workers = fitted
-    flipped = (label + 1) % n_classes
+    flipped = other(label, n_classes)
     first, after_first = update_ensemble(ensemble, state, X[:2], flipped[:2], None, workers)
     both, _ = update_ensemble(first, after_first, X[2:4], flipped[2:4], None, workers)
     at_once, _ = update_ensemble(ensemble, state, X[:4], flipped[:4], None, workers)
@@ -84,8 +93,10 @@ def test_nothing_added_changes_nothing(fitted):
 def test_exact_equals_fitting_all_rows_in_the_same_bins(fitted):
     X, label, n_classes, ensemble, state, workers = fitted
     # Copies of old rows leave the bins as they are, so a fresh fit has the same ones.
-    every = np.concatenate([X, X[:5]]), np.concatenate([label, (label[:5] + 1) % n_classes])
-    fresh, _ = fit_ensemble(*every, None, n_classes, PARAMS, workers)
+    every = np.concatenate([X, X[:5]]), np.concatenate([label, other(label[:5], n_classes)])
+    bins = find_bins(every[0], None, PARAMS.max_bins, PARAMS.seed, workers, n_classes == 0)
+    data = make_data(bins, *every, None, n_classes, workers)
+    fresh, _ = fit_data(data, PARAMS, state.scale, workers)
     updated, after = update_ensemble(
         ensemble, state, X[:5], every[1][-5:], None, workers, mode="exact"
     )
@@ -96,7 +107,7 @@ def test_exact_equals_fitting_all_rows_in_the_same_bins(fitted):
 
 def test_lazy_with_both_knobs_at_zero_equals_exact(fitted):
     X, label, n_classes, ensemble, state, workers = fitted
-    new = X[:9], (label[:9] + 1) % n_classes, np.array([1, 2, 5, 1, 0.5, 1, 1, 3, 1.0])
+    new = X[:9], other(label[:9], n_classes), np.array([1, 2, 5, 1, 0.5, 1, 1, 3, 1.0])
     exact, _ = update_ensemble(ensemble, state, *new, workers, mode="exact")
     lazy, _ = update_ensemble(ensemble, state, *new, workers, patience=0.0, tolerance=0.0)
     assert equal(exact, lazy)
@@ -104,7 +115,7 @@ def test_lazy_with_both_knobs_at_zero_equals_exact(fitted):
 
 def test_many_new_rows_are_trained_on_again(fitted):
     X, label, n_classes, ensemble, state, workers = fitted
-    new = X[:40], (label[:40] + 1) % n_classes, None
+    new = X[:40], other(label[:40], n_classes), None
     exact, _ = update_ensemble(ensemble, state, *new, workers, mode="exact")
     lazy, after = update_ensemble(ensemble, state, *new, workers)
     assert equal(exact, lazy)
@@ -113,9 +124,9 @@ def test_many_new_rows_are_trained_on_again(fitted):
 
 def test_state_of_another_model_is_refused(fitted):
     X, label, n_classes, _, state, workers = fitted
-    other, _ = fit_ensemble(X[1:], label[1:], None, n_classes, PARAMS, workers)
+    stranger, _ = fit_ensemble(X[1:], label[1:], None, n_classes, PARAMS, workers)
     with pytest.raises(StateError, match="another model"):
-        update_ensemble(other, state, X[:1], label[:1], None, workers)
+        update_ensemble(stranger, state, X[:1], label[:1], None, workers)
 
 
 def test_too_heavy_weights_are_refused(fitted):
@@ -126,7 +137,7 @@ def test_too_heavy_weights_are_refused(fitted):
 
 def test_rebuilt_state_of_an_updated_model_keeps_it_when_nothing_comes(fitted):
     X, label, n_classes, ensemble, state, workers = fitted
-    updated, _ = update_ensemble(ensemble, state, X[:3], (label[:3] + 1) % n_classes, None, workers)
+    updated, _ = update_ensemble(ensemble, state, X[:3], other(label[:3], n_classes), None, workers)
     rebuilt = rebuild_state(updated, X, label, None, n_classes, PARAMS, workers)
     forest = renew(
         rebuilt.trained, rebuilt.data, rebuilt.added, PARAMS, rebuilt.scale, 0.1, 1.0, workers
@@ -148,7 +159,7 @@ def test_sums_that_would_not_fit_are_not_kept(fitted, monkeypatch):
     same, small = fit_ensemble(X, label, None, n_classes, PARAMS, workers)
     assert equal(same, ensemble)
     assert not small.has_sums
-    new = X[:2], (label[:2] + 1) % n_classes, None
+    new = X[:2], other(label[:2], n_classes), None
     exact, _ = update_ensemble(ensemble, state, *new, workers, mode="exact")
     lazy, _ = update_ensemble(same, small, *new, workers)
     assert equal(exact, lazy)
@@ -157,13 +168,13 @@ def test_sums_that_would_not_fit_are_not_kept(fitted, monkeypatch):
 def test_file_round_trip(fitted, tmp_path):
     X, label, n_classes, ensemble, state, workers = fitted
     ensemble, state = update_ensemble(
-        ensemble, state, X[:2], (label[:2] + 1) % n_classes, None, workers
+        ensemble, state, X[:2], other(label[:2], n_classes), None, workers
     )
     save_state(tmp_path / "s", state)
     assert (tmp_path / "s").stat().st_mode & 0o077 == 0
     loaded = load_state(tmp_path / "s")
     assert_same_state(state, loaded)
-    new = X[5:7], (label[5:7] + 1) % n_classes, None
+    new = X[5:7], other(label[5:7], n_classes), None
     assert equal(
         update_ensemble(ensemble, state, *new, workers)[0],
         update_ensemble(ensemble, loaded, *new, workers)[0],
@@ -196,12 +207,15 @@ def test_file_without_sums(fitted, tmp_path, monkeypatch):
         ("sum_kept", lambda a: a + 1000),
     ],
 )
-def test_files_that_would_mislead_a_kernel_are_refused(name, spoil, tmp_path):
-    X, label = made()
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_files_that_would_mislead_a_kernel_are_refused(n_classes, name, spoil, tmp_path):
+    if n_classes == 0 and name == "data_label":
+        spoil = lambda a: a + np.inf  # noqa: E731
+    X, label = made(n_classes)
     with Workers(1) as workers:
-        _, state = fit_ensemble(X, label, None, 3, PARAMS, workers)
+        _, state = fit_ensemble(X, label, None, n_classes, PARAMS, workers)
     save_state(tmp_path / "s", state)
-    version, meta, arrays = read_container(tmp_path / "s", "state", 1)
+    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
     write_container(tmp_path / "t", "state", version, meta, {**arrays, name: spoil(arrays[name])})
     with pytest.raises(FileFormatError):
         load_state(tmp_path / "t")
@@ -244,3 +258,46 @@ def test_models_whose_missing_values_follow_other_rules_are_refused():
         )  # fmt: skip
         with Workers(1) as workers, pytest.raises(StateError, match="missing values"):
             rebuild_state(model, rows, label, None, 2, PARAMS, workers)
+
+
+def test_targets_far_outside_make_it_train_again_at_another_scale():
+    X, label = made(0)
+    with Workers(1) as workers:
+        ensemble, state = fit_ensemble(X, label, None, 0, PARAMS, workers)
+        new = X[:1], np.array([1e9]), None
+        lazy, after = update_ensemble(ensemble, state, *new, workers)
+        exact, _ = update_ensemble(ensemble, state, *new, workers, mode="exact")
+    assert equal(lazy, exact)
+    assert after.scale.residuals.bits < state.scale.residuals.bits
+    assert after.data.n_rows == len(X) + 1
+    assert margins(lazy, X[:1])[0, 0] > 1e7
+
+
+def test_a_state_is_rebuilt_where_the_model_starts():
+    X, label = made(0)
+    with Workers(1) as workers:
+        ensemble, _ = fit_ensemble(X, label, None, 0, PARAMS, workers)
+        rebuilt = rebuild_state(ensemble, X[:80], label[:80], None, 0, PARAMS, workers)
+    assert rebuilt.scale.start == ensemble.init[0]
+    assert np.array_equal(rebuilt.trained.margins.T, margins(ensemble, X[:80]))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"residuals": None},
+        {"residuals": {"start": 0.0, "bits": 5000, "top": 24}},
+        {"residuals": {"start": 0.0, "bits": 5, "top": 31}},
+        {"bits": 0},
+    ],
+)
+def test_scales_that_cannot_be_are_refused(spoil, tmp_path):
+    X, label = made(0)
+    with Workers(1) as workers:
+        _, state = fit_ensemble(X, label, None, 0, PARAMS, workers)
+    save_state(tmp_path / "s", state)
+    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
+    meta["scale"].update(spoil)
+    write_container(tmp_path / "t", "state", version, meta, arrays)
+    with pytest.raises(FileFormatError, match="scale"):
+        load_state(tmp_path / "t")

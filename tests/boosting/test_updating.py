@@ -10,10 +10,11 @@ from tests.boosting.naive import Sums, gradients, naive_paths, naive_value
 from tests.boosting.strategies import cases, cases_with_additions, many, noise_case
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import updating
-from timbermark.boosting.data import choose_scale, empty_data
+from timbermark.boosting.data import empty_data
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import choose_scale
 from timbermark.boosting.updating import renew
 from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
@@ -59,7 +60,7 @@ def test_without_patience_and_tolerance_it_is_training_again(case):
     assert_same_forest(update(case, 0.0, 0.0), train_again(case))
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize("max_bins", [16, 300])
 @pytest.mark.parametrize("n_added", [1, 5, 60])
 def test_larger_trees_are_those_of_training_again(n_classes, max_bins, n_added):
@@ -87,7 +88,7 @@ def assert_sound(forest, case):
     params, whole = case.params, case.whole
     assert (n_leaves(forest) <= params.max_leaf_nodes).all()
     ensemble = to_ensemble(forest, whole.bins, whole.n_classes, choose_scale(case.data))
-    total = np.zeros((whole.n_rows, whole.n_outputs))
+    total = np.full((whole.n_rows, whole.n_outputs), ensemble.init[0])
     in_leaf = leaf_indices(ensemble, case.all_rows)
     for tree in range(forest.n_trees):
         nodes = used_nodes(forest, tree)
@@ -107,7 +108,7 @@ def test_a_lazy_update_is_sound(case, patience, tolerance):
     assert_sound(update(case, patience, tolerance), case)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize("patience", [0.05, 0.5])
 @pytest.mark.parametrize("tolerance", [0.0, 0.05, INF])
 def test_a_lazy_update_of_larger_trees_is_sound(n_classes, patience, tolerance):
@@ -118,11 +119,11 @@ def test_a_lazy_update_of_larger_trees_is_sound(n_classes, patience, tolerance):
 def assert_sums_are_current(forest, case):
     """Every node's sums are those of its rows' gradients in the model as it is now."""
     whole, scale = case.whole, choose_scale(case.data)
-    total = np.zeros((whole.n_outputs, whole.n_rows))
+    total = np.full((whole.n_outputs, whole.n_rows), scale.start)
     for tree in range(forest.n_trees):
         output = tree % whole.n_outputs
         if output == 0:
-            grad, hess = gradients(total, whole.label, whole.weight, scale)
+            grad, hess = gradients(total, whole, scale)
         nodes = used_nodes(forest, tree)
         sums = np.zeros((len(nodes), 2), np.int64)
         for row, path in enumerate(naive_paths(nodes, whole.codes, whole.bins.n_thresholds)):
@@ -141,7 +142,7 @@ def test_without_tolerance_all_sums_are_up_to_date(case, patience):
     assert_sums_are_current(update(case, patience, 0.0), case)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 @pytest.mark.parametrize("patience", [0.05, 0.5])
 def test_without_tolerance_all_sums_of_larger_trees_are_up_to_date(n_classes, patience):
     case = noise_case(22, 200, 3, n_classes, PARAMS, 25)
@@ -155,11 +156,11 @@ def test_with_boundless_patience_and_tolerance_rows_join_the_trees_as_they_are(c
     forest = update(case, 1.0, INF, trained=trained)
     added = case.added
     np.testing.assert_array_equal(forest.n_nodes, trained.forest.n_nodes)
-    total = np.zeros((added.n_outputs, added.n_rows))
+    total = np.full((added.n_outputs, added.n_rows), scale.start)
     for tree in range(forest.n_trees):
         output = tree % added.n_outputs
         if output == 0:
-            grad, hess = gradients(total, added.label, added.weight, scale)
+            grad, hess = gradients(total, added, scale)
         nodes, was = used_nodes(forest, tree), used_nodes(trained.forest, tree)
         for name in ("left", "split", "feature", "code", "key"):
             np.testing.assert_array_equal(nodes[name], was[name])
@@ -176,7 +177,7 @@ def test_with_boundless_patience_and_tolerance_rows_join_the_trees_as_they_are(c
         ]
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_classes", [0, 2, 3, 5])
 @pytest.mark.parametrize(("patience", "tolerance"), [(0.0, 0.0), (0.1, 0.05), (0.1, INF)])
 def test_threads_change_nothing(n_classes, patience, tolerance):
     params = replace(PARAMS, max_iter=12)

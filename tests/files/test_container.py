@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files import container_bytes, limits, read_container, write_container
+from timbermark.files import (
+    container_bytes,
+    container_kind,
+    limits,
+    read_container,
+    write_container,
+)
 
 ARRAYS = {
     "numbers": np.linspace(0, 1, 5),
@@ -271,3 +277,19 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, arguments, message
     with pytest.raises(InputError, match=message):
         write_container(tmp_path / "x", *arguments)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (GOOD, "note"),
+        (b"", ""),
+        (b"tree\nversion=v4\n", ""),
+        (b"timbermark note\n", ""),
+        (b"timbermark note 1 and more\n", ""),
+        (b"\xff" * 100, ""),
+    ],
+)
+def test_the_first_line_says_the_kind(content, kind, tmp_path):
+    (tmp_path / "f").write_bytes(content)
+    assert container_kind(tmp_path / "f") == kind

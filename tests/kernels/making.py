@@ -25,6 +25,7 @@ def make_binned(codes, n_thresholds, n_strata, count, dtype=np.uint8):
         n_strata=n_strata,
         firsts=np.cumsum([0, *(n_strata + 1)]).astype(np.int64),
         count=np.asarray(count, np.int32),
+        hessian_bits=-1,
     )
 
 
@@ -52,6 +53,13 @@ class Tiny:
             self.binned.count,
             Rule(*self.rule.tolist()),
         )
+
+    def counted(self):
+        """The same rows, each counting once with a hessian of 2^4, for histograms of one word."""
+        n = self.n_rows
+        binned = self.binned._replace(count=np.ones(n, np.int32), hessian_bits=4)
+        hess = np.full(n, 16, np.int32)
+        return Tiny(binned, self.grad, hess, self.rule, self.key)
 
     def first(self, n):
         """The first ``n`` rows alone."""

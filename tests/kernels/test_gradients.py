@@ -1,5 +1,6 @@
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -7,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timbermark.kernels.gradients import (
+    derive_gradients,
     exp_nonpositive,
     logistic_gradients,
     softmax_gradients,
     weighted,
 )
-from timbermark.kernels.training import derive_gradients
+from timbermark.kernels.layout import Loss
 
 UNIT = np.float32(2**20)
 margins_of = st.floats(-30, 30) | st.sampled_from([0.0, -800.0, 800.0, 1e6, 1e-9])
@@ -40,11 +42,12 @@ def test_exponential_rises(values):
     assert ordered[-1] <= 1.0
 
 
-def derive(margins, label, weight, unit=UNIT, kernel=derive_gradients, part=None):
+def derive(margins, label, weight, unit=UNIT, part=None):
     start, stop = part or (0, len(label))
     grad, hess = np.full(margins.shape, -7, np.int32), np.full(margins.shape, -7, np.int32)
     label, weight = np.array(label, np.int32), np.array(weight, np.float32)
-    kernel(margins, label, weight, unit, start, stop, grad, hess)
+    loss = Loss(label, np.empty(0), weight, unit, 1.0, 0.0)
+    derive_gradients(margins, loss, start, stop, grad, hess)
     return grad, hess
 
 
@@ -152,8 +155,10 @@ def test_confident_rows_have_nothing_to_add():
 def test_one_output_means_two_classes():
     one, three = np.array([[0.3, -2.0]]), np.array([[0.3, -2.0], [0.1, 0.0], [1.0, 5.0]])
     for margins, kernel in ((one, logistic_gradients), (three, softmax_gradients)):
-        by_name = derive(margins, [1, 0], [1.0, 2.5], kernel=kernel)
-        for a, b in zip(derive(margins, [1, 0], [1.0, 2.5]), by_name, strict=True):
+        by_name = np.empty(margins.shape, np.int32), np.empty(margins.shape, np.int32)
+        label, weight = np.array([1, 0], np.int32), np.array([1.0, 2.5], np.float32)
+        kernel(margins, label, weight, UNIT, 0, 2, *by_name)
+        for a, b in zip(derive(margins, label, weight), by_name, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -163,3 +168,47 @@ def test_one_output_means_two_classes():
 )
 def test_values_are_rounded_before_they_are_weighted(value, weight, expected):
     assert weighted(np.float32(value), np.float32(weight)) == expected
+
+
+def derive_residuals(margin, target, weight, bits, top, room=True):
+    n = len(target)
+    loss = Loss(
+        np.empty(0, np.int32), np.array(target), np.array(weight, np.float32), UNIT, 2.0**bits,
+        2.0**top,
+    )  # fmt: skip
+    grad, hess = np.full((1, n), -7, np.int32), np.full((1, n if room else 0), -7, np.int32)
+    derive_gradients(np.array(margin)[None, :], loss, 0, n, grad, hess)
+    return grad[0], hess[0] if room else hess
+
+
+def naive_residual(margin, target, weight, bits, top):
+    """Rounded, held within the limit, weighted, rounded again; halves go up."""
+
+    def whole(x):
+        return math.floor(x + Fraction(1, 2))
+
+    units = whole(Fraction(target - margin) * Fraction(2) ** bits)
+    return whole(min(max(units, -(2**top)), 2**top) * Fraction(np.float32(weight).item()))
+
+
+numbers = st.integers(-(2**20), 2**20).map(lambda x: x / 64)
+
+
+@given(st.lists(st.tuples(numbers, numbers, fractions), min_size=1, max_size=6), st.integers(-9, 9))
+def test_gradients_of_numbers_are_rounded_residuals(rows, bits):
+    margin, target, weight = zip(*rows, strict=True)
+    grad, hess = derive_residuals(margin, target, weight, bits, 16)
+    assert grad.tolist() == [naive_residual(*row, bits, 16) for row in rows]
+    assert hess.tolist() == [weighted(UNIT, np.float32(w)) for w in weight]
+    # Nobody asks for hessians that are all the same.
+    alone, _ = derive_residuals(margin, target, weight, bits, 16, room=False)
+    assert alone.tolist() == grad.tolist()
+
+
+def test_numbers_of_a_whole_weight_are_as_many_copies():
+    target = np.random.default_rng(0).normal(size=300)
+    weight = np.arange(300) % 8 + 1
+    light = derive_residuals(np.zeros(300), target, np.ones(300), 20, 24)
+    heavy = derive_residuals(np.zeros(300), target, weight, 20, 24)
+    for a, b in zip(heavy, light, strict=True):
+        np.testing.assert_array_equal(a, b * weight)

@@ -40,6 +40,20 @@ def test_the_tree_is_that_of_the_naive_grower(tiny, max_leaves):
             assert found.record[node.split].tolist() == packed
 
 
+@given(tinies(min_rows=2, max_rows=14), leaves)
+def test_histograms_of_one_word_give_the_same_tree(tiny, max_leaves):
+    counted = tiny.counted()
+    two = Tiny(
+        counted.binned._replace(hessian_bits=-1),
+        counted.grad, counted.hess, counted.rule, counted.key,
+    )  # fmt: skip
+    found, expected = grow_tiny(counted, max_leaves), grow_tiny(two, max_leaves)
+    assert found.nodes.tobytes() == expected.nodes.tobytes()
+    splits = len(expected.nodes) // 2
+    np.testing.assert_array_equal(found.record[:splits], expected.record[:splits])
+    np.testing.assert_array_equal(found.leaf, expected.leaf)
+
+
 def grow_with_help(tiny, max_leaves, share_above):
     """Let somebody else fill the large histograms; returns the nodes and how often that was."""
     binned = tiny.binned

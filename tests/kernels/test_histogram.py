@@ -3,7 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.making import SHIFT, tinies
-from timbermark.kernels.histogram import fill_histogram, subtract_histogram
+from timbermark.kernels.histogram import (
+    fill_histogram,
+    fill_rows,
+    subtract_histogram,
+    unpack,
+)
 
 
 def filled(tiny, rows, start, stop):
@@ -49,6 +54,18 @@ def test_what_is_taken_out_leaves_no_trace(tiny, data):
     whole = filled(tiny, rows, 0, n)
     subtract_histogram(whole, filled(tiny, rows, 0, cut))
     assert whole.tolist() == filled(tiny, rows, cut, n).tolist()
+
+
+@given(tinies(), st.data())
+def test_one_word_says_what_two_say(tiny, data):
+    tiny = tiny.counted()
+    rows = np.array(data.draw(st.permutations(range(tiny.n_rows))), np.uint32)
+    start = data.draw(st.integers(0, tiny.n_rows))
+    one = np.zeros(int((tiny.binned.n_thresholds + 2).sum()), np.int64)
+    no_hess = tiny.hess[:0]
+    fill_rows(tiny.binned, rows, start, tiny.n_rows, tiny.grad, no_hess, SHIFT, one)
+    found = [x for word in one for x in unpack(word, word, tiny.binned.hessian_bits, SHIFT)]
+    assert found == naive_histogram(tiny, rows[start:])
 
 
 def test_counts_do_not_spill_into_the_hessians():

@@ -123,10 +123,7 @@ def collected(tiny):
     binned = tiny.binned
     out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
     histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
-    collect_candidates(
-        histogram, binned.offsets, binned.n_thresholds, binned.n_strata, binned.firsts,
-        tiny.key, out,
-    )  # fmt: skip
+    collect_candidates(histogram, binned, SHIFT, tiny.key, out)
     return out
 
 

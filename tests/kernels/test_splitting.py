@@ -79,10 +79,8 @@ def collected(tiny):
     binned, grower = tiny.binned, tiny.grower()
     node = grower.new_node(np.arange(tiny.n_rows), int(tiny.key))
     out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
-    collect_candidates(
-        filled(tiny, range(tiny.n_rows), 0, tiny.n_rows), binned.offsets, binned.n_thresholds,
-        binned.n_strata, binned.firsts, tiny.key, out,
-    )  # fmt: skip
+    histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
+    collect_candidates(histogram, binned, SHIFT, tiny.key, out)
     return out, grower, node
 
 

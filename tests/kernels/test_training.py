@@ -8,9 +8,9 @@ from hypothesis import given
 from tests.boosting.comparing import assert_same_as_naive, assert_same_forest, n_leaves
 from tests.boosting.naive import naive_train
 from tests.boosting.strategies import cases, cases_with_additions, few, noise_case
-from timbermark.boosting.data import choose_scale
 from timbermark.boosting.fitting import train
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import choose_scale
 from timbermark.boosting.updating import renew
 from timbermark.kernels.workers import Workers
 
@@ -38,7 +38,7 @@ def test_renewing_without_patience_and_tolerance_is_training_again(case):
     assert_same_forest(found, fit(case.whole, case.params, scale).forest)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_more_iterations_than_are_done_at_once(n_classes):
     params = TrainParams(max_iter=11, max_leaf_nodes=4, min_samples_leaf=3, max_bins=8)
     case = noise_case(1, 40, 2, n_classes, params, 4)

@@ -76,13 +76,20 @@ def salts(secret, k):
 
 def leaf(mark, place, salt):
     columns, reference = mark["columns"], mark["reference"][place]
+    pairs = mark["answers"] == "numbers"
+    rows = [2 * place, 2 * place + 1] if pairs else [place]
+    q = len(mark["alphabets"][0])
     record = {
         "place": place,
         "salt": salt,
-        "numbers": b"".join(number_bytes(c[place]) for c in columns if not is_text(c)),
-        "texts": [c[place] if isinstance(c[place], str) else None for c in columns if is_text(c)],
-        "alphabet": struct.pack(f"<{len(mark['alphabets'][0])}i", *mark["alphabets"][place]),
-        "reference": b"".join(struct.pack("<d", min(max(r, 1e-6), 1.0)) for r in reference),
+        "numbers": b"".join(number_bytes(c[i]) for i in rows for c in columns if not is_text(c)),
+        "texts": [
+            c[i] if isinstance(c[i], str) else None for i in rows for c in columns if is_text(c)
+        ],
+        "alphabet": struct.pack(f"<{q}{'d' if pairs else 'i'}", *mark["alphabets"][place]),
+        "reference": b"".join(
+            struct.pack("<d", r if pairs else min(max(r, 1e-6), 1.0)) for r in reference
+        ),
     }
     return sha256(b"\x00", encoding(record))
 
@@ -151,18 +158,97 @@ def one_by_one_bits(matched, answered, q):
 
 def scores_bits(scores, reference, alphabets, symbols):
     """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
-    logs = []
-    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-        for f in (0.0, 0.5, 1.0):
-            terms = []
-            for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
-                if p is None:
-                    continue
-                w = [t * (math.log(floored(p[a])) - f * math.log(floored(r[a]))) for a in alphabet]
-                total = math.fsum(math.exp(x - max(w)) for x in w)
-                terms.append(math.log(len(alphabet)) + w[s] - max(w) - math.log(total))
-            logs.append(math.fsum(terms))
+    logs = [0.0] * 108
+    for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
+        if p is None:
+            continue
+        for number, g in enumerate(forms([floored(x) for x in p], [*map(floored, r)], alphabet)):
+            total = math.fsum(math.exp(x - max(g)) for x in g)
+            logs[number] += math.log(len(alphabet)) + g[s] - max(g) - math.log(total)
     return log2_mean(logs)
+
+
+def numbers_bits(numbers, levels, symbols):
+    """``numbers`` [2k], pair after pair, None where there is no answer."""
+    pairs = zip(numbers[::2], numbers[1::2], levels, symbols, strict=True)
+    told = [(b - a, row, s) for a, b, row, s in pairs if a is not None and b is not None]
+    if not told:
+        return 0.0
+    centres = [math.fsum(row) / len(row) for _, row, _ in told]
+    steps = [(max(row) - min(row)) / (len(row) - 1) for _, row, _ in told]
+    given = [y for y, _, _ in told]
+    logs = []
+    for values in (given, on_the_line(given, centres, steps)):
+        for f in (1.0, 0.7, 0.5, 0.3, 0.15):
+            for sigma in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+                plain, heavy = [], []
+                for y, c, h, (_, row, s) in zip(values, centres, steps, told, strict=True):
+                    z = min(max((y - c) / h, -1e6), 1e6)
+                    d = [(z - f * (level - c) / h) ** 2 / (2 * sigma**2) for level in row]
+                    for terms, w in (
+                        (plain, [-x for x in d]),
+                        (heavy, [-1.5 * math.log1p(x) for x in d]),
+                    ):
+                        total = math.fsum(math.exp(x - max(w)) for x in w)
+                        terms.append(math.log(len(row)) + w[s] - max(w) - math.log(total))
+                logs += [math.fsum(plain), math.fsum(heavy)]
+    return log2_mean(logs)
+
+
+def on_the_line(values, centres, steps):
+    weights = [1 / h**2 for h in steps]
+    whole = math.fsum(weights)
+    mean_y = math.fsum(w * y for w, y in zip(weights, values, strict=True)) / whole
+    mean_c = math.fsum(w * c for w, c in zip(weights, centres, strict=True)) / whole
+    every = list(zip(weights, values, centres, strict=True))
+    below = math.fsum(w * (c - mean_c) ** 2 for w, _, c in every)
+    above = math.fsum(w * (c - mean_c) * (y - mean_y) for w, y, c in every)
+    if below == 0.0 or above / below <= 0.0:
+        return centres
+    return [(y - mean_y) / (above / below) + mean_c for y in values]
+
+
+def forms(p, r, alphabet):
+    """All g of one trigger, in the order of the page."""
+    for t in (0.1, 0.35, 1.0, 4.0, 16.0, 32.0):
+        for f in (0.5, 1.0):
+            yield [t * (math.log(p[c]) - f * math.log(r[c])) for c in alphabet]
+    for lead in (0.5, 1.0, 2.0, 4.0):
+        expected = [[leading(r, c, lead)[b] for b in alphabet] for c in alphabet]
+        for share in (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95):
+            for e in (0.01, 0.03):
+                g = []
+                for t in expected:
+                    v = [(p[c] - (1 - share) * x) / share for c, x in zip(alphabet, t, strict=True)]
+                    g.append(-math.fsum(math.log(e + abs(x)) + max(0.0, -x) / e for x in v))
+                yield g
+        for part in (0.2, 0.35, 1.0):
+            for spread in (0.5, 1.0):
+                g = []
+                for t in expected:
+                    d = [
+                        math.log(p[c] / r[c]) - part * math.log(max(x, 1e-6) / r[c])
+                        for c, x in zip(alphabet, t, strict=True)
+                    ]
+                    g.append(-math.fsum(abs(x - math.fsum(d) / len(d)) for x in d) / spread)
+                yield g
+
+
+def leading(r, x, lead):
+    """The scores that are expected where class x leads; the level is found by halving."""
+    m = [math.log(value) for value in r]
+    others = [value for c, value in enumerate(m) if c != x]
+    if m[x] - max(others) < lead:
+        low, high = min(m) - lead, max(m)
+        for _ in range(200):
+            level = (low + high) / 2
+            if level + lead - m[x] < math.fsum(max(0.0, value - level) for value in others):
+                low = level
+            else:
+                high = level
+        m = [level + lead if c == x else min(value, level) for c, value in enumerate(m)]
+    powers = [math.exp(value - max(m)) for value in m]
+    return [value / math.fsum(powers) for value in powers]
 
 
 def floored(p):

@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from timbermark.trees.ensemble import OBJECTIVES, SINGLE_OUTPUT
 from timbermark.trees.making import make_ensemble
 
 TENTH = float(np.float32(0.1))
@@ -43,8 +44,8 @@ def shapes(draw, max_splits=5):
 @st.composite
 def ensembles(draw):
     n_features = draw(st.integers(1, 3))
-    objective = draw(st.sampled_from(["softmax", "logistic", "sigmoid"]))
-    n_outputs = 1 if objective == "logistic" else draw(st.integers(2, 3))
+    objective = draw(st.sampled_from(OBJECTIVES))
+    n_outputs = 1 if objective in SINGLE_OUTPUT else draw(st.integers(2, 3))
     trees = draw(st.lists(shapes(), max_size=4))
     left = [child for tree in trees for child in tree[0]]
     right = [child for tree in trees for child in tree[1]]

@@ -1,4 +1,5 @@
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,9 +54,16 @@ def test_arrays_with_another_prefix_are_somebody_elses():
     assert ensemble_from_arrays(meta, {**arrays, "classes": np.arange(2)}, "trees.") == SMALL
 
 
+def test_files_of_version_1_are_read():
+    old = load_ensemble(Path(__file__).parent / "fixtures" / "ensemble-v1.timber")
+    assert (old.objective, old.n_trees, old.n_classes) == ("softmax", 6, 3)
+    meta, arrays = ensemble_to_arrays(old)
+    assert load_ensemble(container_bytes(KIND, FORMAT_VERSION, meta, arrays)) == old
+
+
 META_CHANGES = {
     "n_features": (True, "n_features=True is not of the type int"),
-    "n_outputs": (2, "only logistic has a single output"),
+    "n_outputs": (2, "n_outputs=2 does not go with the objective logistic"),
     "objective": ("rank", "objective='rank'"),
     "scale": (1, "scale=1 is not of the type float"),
     "strict": (0, "strict=0 is not of the type bool"),

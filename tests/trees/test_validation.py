@@ -36,7 +36,11 @@ BROKEN = {
     "no features": ({"n_features": 0}, "n_features=0"),
     "features not whole": ({"n_features": 2.0}, r"n_features=2\.0"),
     "features a bool": ({"n_features": True}, "n_features=True"),
-    "logistic with two outputs": ({"objective": "logistic"}, "only logistic has a single output"),
+    "logistic with two outputs": (
+        {"objective": "logistic"},
+        "have a single output",
+    ),
+    "regression with two outputs": ({"objective": "identity"}, "n_outputs=2 does not go with"),
     "unknown objective": ({"objective": "rank"}, "objective='rank' is none of"),
     "unknown side": ({"categories_go": "up"}, "categories_go='up'"),
     "unknown input type": ({"input_dtype": "f2"}, "input_dtype='f2'"),

@@ -52,10 +52,14 @@ class Bins:
         return self.values[self.starts[feature] : self.starts[feature + 1]]
 
 
-def thresholds_of(values: np.ndarray, weight: np.ndarray | None, max_bins: int) -> np.ndarray:
+def thresholds_of(
+    values: np.ndarray, weight: np.ndarray | None, max_bins: int, heavy_apart: bool = False
+) -> np.ndarray:
     """At most ``max_bins - 1`` thresholds that cut ``values`` (no NaN) into bins of like weight.
 
-    Every threshold lies between two neighbouring distinct values.
+    Every threshold lies between two neighbouring distinct values. ``heavy_apart``: a value that
+    weighs more than a bin gets one of its own, and the others share what is left; without it, bins
+    that a heavy value fills are lost.
     """
     if weight is None:
         distinct, mass = np.unique(values, return_counts=True)
@@ -63,24 +67,75 @@ def thresholds_of(values: np.ndarray, weight: np.ndarray | None, max_bins: int) 
         distinct, inverse = np.unique(values, return_inverse=True)
         mass = np.bincount(inverse, weights=weight, minlength=len(distinct))
     if len(distinct) > max_bins:
-        below = np.cumsum(mass)
-        wanted = below[-1] * np.arange(1, max_bins) / max_bins
-        cut = np.unique(np.searchsorted(below, wanted, side="left"))
-        cut = cut[cut < len(distinct) - 1]
+        heavy = find_heavy(mass, max_bins) if heavy_apart else np.zeros(0, np.bool_)
+        cut = cut_around(heavy, mass, max_bins) if heavy.any() else cut_evenly(mass, max_bins)
     else:
         cut = np.arange(len(distinct) - 1)
     low, high = distinct[cut], distinct[cut + 1]
     with np.errstate(invalid="ignore"):
         middle = low / 2 + high / 2
-    return np.where((middle >= low) & (middle < high), middle, low)
+    thresholds: np.ndarray = np.where((middle >= low) & (middle < high), middle, low)
+    return thresholds
+
+
+def cut_evenly(mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """After which of the distinct values to cut, so that all bins weigh about the same."""
+    below = np.cumsum(mass)
+    wanted = below[-1] * np.arange(1, max_bins) / max_bins
+    cut = np.unique(np.searchsorted(below, wanted, side="left"))
+    return np.asarray(cut[cut < len(mass) - 1])
+
+
+def find_heavy(mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """Which values weigh as much as a bin of those that do not; there are more than ``max_bins``.
+
+    >>> find_heavy(np.array([1, 90, 1, 1, 5]), 3).tolist()
+    [False, True, False, False, True]
+    """
+    heavy = np.zeros(len(mass), np.bool_)
+    while True:
+        # Bins are left for as long as not all values are heavy, and they are more than the bins.
+        size = mass[~heavy].sum() / (max_bins - heavy.sum())
+        fresh = ~heavy & (mass >= size)
+        if not fresh.any():
+            return heavy
+        heavy |= fresh
+
+
+def cut_around(heavy: np.ndarray, mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """After which of the distinct values to cut, so that heavy ones have bins of their own.
+
+    The light values between two heavy ones are cut evenly; few of them join the heavy one above.
+    """
+    light = np.where(heavy, 0, mass).astype(np.float64)
+    # The mass of the light values in a row up to the middle of each, and of all of them.
+    run = np.cumsum(heavy)
+    total = np.bincount(run, weights=light)
+    middle = np.cumsum(light) - light / 2 - (np.cumsum(total) - total)[run]
+    n_parts = max_bins - int(heavy.sum())
+    while True:
+        size = light.sum() / n_parts if n_parts > 0 else np.inf
+        part = np.floor(middle / size)
+        new_part = ~heavy[1:] & (part[1:] != part[:-1])
+        apart = heavy[1:] & ~heavy[:-1] & (total[run[:-1]] >= size / 2)
+        cut = np.flatnonzero(heavy[:-1] | new_part | apart)
+        if len(cut) < max_bins:
+            return cut
+        n_parts -= 1 + n_parts // 16
 
 
 def find_bins(
-    X: np.ndarray, weight: np.ndarray | None, max_bins: int, seed: int, workers: Workers
+    X: np.ndarray,
+    weight: np.ndarray | None,
+    max_bins: int,
+    seed: int,
+    workers: Workers,
+    heavy_apart: bool = False,
 ) -> Bins:
     """Bins for the float64 matrix ``X``; rows of weight zero do not exist.
 
-    Beyond 200,000 rows a seeded sample of that size decides.
+    Beyond 200,000 rows a seeded sample of that size decides. ``heavy_apart`` as in
+    :func:`thresholds_of`.
     """
     if weight is not None and not weight.all():
         X, weight = X[weight > 0], weight[weight > 0]
@@ -96,8 +151,9 @@ def find_bins(
         if not known.any():
             return np.empty(0)
         if known.all():
-            return thresholds_of(column, weight, max_bins)
-        return thresholds_of(column[known], weight[known] if weight is not None else None, max_bins)
+            return thresholds_of(column, weight, max_bins, heavy_apart)
+        mass = weight[known] if weight is not None else None
+        return thresholds_of(column[known], mass, max_bins, heavy_apart)
 
     found = workers.map(one, range(X.shape[1]))
     starts = np.concatenate([[0], np.cumsum([len(t) for t in found])]).astype(np.int64)

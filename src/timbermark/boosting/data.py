@@ -1,4 +1,4 @@
-"""Training rows as the engine holds them: bin codes, labels, weights, and how sums are scaled."""
+"""Training rows as the engine holds them: bin codes, answers and weights."""
 
 from __future__ import annotations
 
@@ -8,41 +8,17 @@ import numpy as np
 
 from timbermark.boosting.binning import Bins, encode
 from timbermark.boosting.params import TrainParams
-from timbermark.errors import InputError
 from timbermark.kernels.layout import Binned
 from timbermark.kernels.workers import Workers
-
-_MOST_BITS = 20
-_WORD_BITS = 62
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Fixed point: a gradient is an integer times 2^-bits; counts fit below ``shift`` bits.
-
-    The two share a 64-bit word in histograms, so more rows leave fewer bits.
-    """
-
-    bits: int
-    shift: int
-
-    @property
-    def unit(self) -> float:
-        """2^bits."""
-        return float(2**self.bits)
-
-    @property
-    def largest_weight(self) -> float:
-        """A row's gradient must fit an int32."""
-        return float(2 ** (30 - self.bits))
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
     """Rows in codes. ``codes`` [n, d] and ``columns`` [d, n] hold the same numbers.
 
-    ``label`` int32[n] counts classes from 0; ``weight`` float32[n] is never negative. A row of
-    weight w counts as ceil(w) rows, so that weights of 1 to 5 act like as many copies.
+    ``label`` is int32[n], classes counted from 0, or in regression, where ``n_classes`` is 0,
+    float64[n]; ``weight`` float32[n] is never negative. A row of weight w counts as ceil(w) rows,
+    so that weights of 1 to 5 act like as many copies.
     """
 
     bins: Bins
@@ -59,8 +35,8 @@ class TrainingData:
 
     @property
     def n_outputs(self) -> int:
-        """Trees per iteration: one for two classes, else one per class."""
-        return 1 if self.n_classes == 2 else self.n_classes
+        """Trees per iteration: one per class, but one for two classes and for regression."""
+        return count_outputs(self.n_classes)
 
     @property
     def count(self) -> np.ndarray:
@@ -79,7 +55,26 @@ class TrainingData:
             strata,
             np.concatenate([[0], np.cumsum(strata + 1)]).astype(np.int64),
             self.count,
+            -1,
         )
+
+
+def count_outputs(n_classes: int) -> int:
+    """Trees per iteration.
+
+    >>> [count_outputs(n) for n in (0, 2, 3)]
+    [1, 1, 3]
+    """
+    return n_classes if n_classes > 2 else 1
+
+
+def label_dtype(n_classes: int) -> type[np.number]:
+    """The type of labels: class numbers, or in regression numbers.
+
+    >>> label_dtype(0).__name__, label_dtype(3).__name__
+    ('float64', 'int32')
+    """
+    return np.int32 if n_classes else np.float64
 
 
 def count_strata(bins: Bins, split_sampling: float) -> np.ndarray:
@@ -101,7 +96,9 @@ def make_data(
     if not weight.all():
         X, label, weight = X[weight > 0], label[weight > 0], weight[weight > 0]
     codes, columns = encode(bins, X, workers)
-    return TrainingData(bins, codes, columns, label.astype(np.int32), weight, n_classes)
+    return TrainingData(
+        bins, codes, columns, label.astype(label_dtype(n_classes)), weight, n_classes
+    )
 
 
 def empty_data(like: TrainingData) -> TrainingData:
@@ -127,34 +124,3 @@ def join_data(first: TrainingData, second: TrainingData) -> TrainingData:
         np.concatenate([first.weight, second.weight]),
         first.n_classes,
     )
-
-
-def choose_scale(data: TrainingData) -> Scale:
-    """The finest scale at which no sum over these rows, or four times as many, can overflow."""
-    shift = int(4 * data.count.sum(dtype=np.int64)).bit_length()
-    heaviest = int(np.ceil(data.weight.max(initial=1.0))).bit_length()
-    total = int(np.ceil(data.weight.sum(dtype=np.float64))).bit_length()
-    bits = min(_MOST_BITS, 30 - heaviest, _WORD_BITS - shift - total)
-    if bits < 8:
-        raise InputError(
-            f"The sample weights add up to {data.weight.sum():.3g}, more than the engine can sum.",
-            hint="Divide all weights by the same number; only their ratios matter.",
-        )
-    return Scale(bits, shift)
-
-
-def check_scale(scale: Scale, data: TrainingData) -> None:
-    """Raise InputError where rows are too heavy for sums that are already scaled."""
-    heaviest = float(data.weight.max(initial=0.0))
-    if heaviest >= scale.largest_weight:
-        raise InputError(
-            f"A sample weight of {heaviest:g} is too heavy for this model's state "
-            f"(less than {scale.largest_weight:g} fits).",
-            hint="Fit again with the weights divided by a common number.",
-        )
-
-
-def count_fits(scale: Scale, *parts: TrainingData) -> bool:
-    """Whether the rows of all parts can be counted below the shift."""
-    total = sum(int(data.count.sum(dtype=np.int64)) for data in parts)
-    return total < int(2**scale.shift)

@@ -1,7 +1,7 @@
 """Training: one tree per class and iteration, each on its own thread.
 
-With two classes there is one tree at a time, and the threads share the histograms of its large
-nodes instead. Sums are integers, so neither way can change a tree.
+With two classes or numbers there is one tree at a time, and the threads share the histograms of
+its large nodes instead. Sums are integers, so neither way can change a tree.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.data import Scale, TrainingData
+from timbermark.boosting.data import TrainingData
 from timbermark.boosting.forest import Forest, empty_forest
-from timbermark.boosting.objective import factor, split_rule
+from timbermark.boosting.objective import Objective, make_objective
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Scale, shares_word
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.growing import finish_tree, grow
 from timbermark.kernels.hashing import mix
-from timbermark.kernels.histogram import fill_histogram
+from timbermark.kernels.histogram import fill_rows
 from timbermark.kernels.layout import (
     CONTROL_SIZE,
     DONE,
@@ -29,7 +31,7 @@ from timbermark.kernels.layout import (
     Binned,
     Growth,
 )
-from timbermark.kernels.training import derive_gradients, train_trees
+from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers
 
 Progress = Callable[[int], None]
@@ -81,7 +83,9 @@ def make_growth(binned: Binned, max_leaves: int) -> Growth:
         rows=np.zeros(n, np.uint32),
         spare=np.zeros(n, np.uint32),
         places=np.zeros(n_nodes, PLACE),
-        histograms=np.zeros((max_leaves, 2 * slots), np.int64),
+        histograms=np.zeros(
+            (max_leaves, slots if binned.hessian_bits >= 0 else 2 * slots), np.int64
+        ),
         sums=np.zeros((max_leaves, 2 * int(binned.firsts[-1])), np.int64),
         gain=np.zeros(1),
     )
@@ -102,26 +106,24 @@ def train(
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     n_trees = params.max_iter * outputs
     binned = data.binned(params)
+    one_word = shares_word(scale, data, params)
+    if one_word:
+        binned = binned._replace(hessian_bits=scale.bits)
     splits = leaves - 1 if record else 0
     trained = Trained(
         forest=empty_forest(n_trees, leaves, outputs),
         leaf=np.empty((n_trees, n if record else 0), leaf_dtype(leaves)),
         record=np.empty((n_trees, splits, 2 * int(binned.firsts[-1])), np.int64),
-        margins=np.zeros((outputs, n)),
+        margins=np.full((outputs, n), scale.start),
     )
     run = Run(
         binned=binned,
-        label=data.label,
-        weight=data.weight,
-        unit=np.float32(scale.unit),
+        objective=make_objective(data, params, scale),
         shift=scale.shift,
-        rule=split_rule(params, data.n_classes, scale),
         max_leaves=leaves,
-        step=params.learning_rate * factor(data.n_classes),
-        limit=params.leaf_limit,
         keys=np.array([tree_key(params.seed, t) for t in range(n_trees)], np.uint64),
         grad=np.empty((outputs, n), np.int32),
-        hess=np.empty((outputs, n), np.int32),
+        hess=np.empty((outputs, 0 if one_word else n), np.int32),
     )
     if outputs == 1 and workers.n_threads > 1 and n > share_above:
         _train_shared(run, trained, workers, progress)
@@ -135,14 +137,9 @@ class Run:
     """What all threads of one training read, and the gradients they share."""
 
     binned: Binned
-    label: np.ndarray
-    weight: np.ndarray
-    unit: np.float32
+    objective: Objective
     shift: int
-    rule: np.ndarray
     max_leaves: int
-    step: float
-    limit: float
     keys: np.ndarray
     grad: np.ndarray
     hess: np.ndarray
@@ -150,6 +147,7 @@ class Run:
 
 def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
     """One tree per thread at a time."""
+    goal = run.objective
     outputs, n_trees = len(trained.margins), trained.forest.n_trees
     n_iterations = n_trees // outputs
     n_threads = min(workers.n_threads, outputs)
@@ -162,10 +160,10 @@ def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progr
             if thread >= n_threads:
                 return
             train_trees(
-                thread, n_threads, sync, tickets, first, last, run.binned, run.label, run.weight,
-                run.unit, run.shift, run.rule, run.max_leaves, run.step, run.limit, run.keys,
-                trained.margins, run.grad, run.hess, trained.forest.nodes,
-                trained.forest.n_nodes, trained.leaf, trained.record, growths[thread],
+                thread, n_threads, sync, tickets, first, last, run.binned, goal.loss, run.shift,
+                goal.rule, run.max_leaves, goal.step, goal.limit, run.keys, trained.margins,
+                run.grad, run.hess, trained.forest.nodes, trained.forest.n_nodes, trained.leaf,
+                trained.record, growths[thread],
             )  # fmt: skip
 
         workers.in_step(work)
@@ -174,21 +172,19 @@ def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progr
 
 def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
     """One tree at a time; all threads share the histograms of its large nodes."""
-    n = trained.margins.shape[1]
+    n, goal = trained.margins.shape[1], run.objective
     growth = make_growth(run.binned, run.max_leaves)
     parts = np.zeros((workers.n_threads, growth.histograms.shape[1]), np.int64)
 
     def derive(thread: int, start: int, stop: int) -> None:
-        derive_gradients(
-            trained.margins, run.label, run.weight, run.unit, start, stop, run.grad, run.hess
-        )
+        derive_gradients(trained.margins, goal.loss, start, stop, run.grad, run.hess)
 
     def fill_part(thread: int, start: int, stop: int) -> None:
         begin = growth.places[growth.control[WAITING]]["start"]
         parts[thread] = 0
-        fill_histogram(
-            run.binned.codes, run.binned.offsets, growth.rows, begin + start, begin + stop,
-            run.grad[0], run.hess[0], run.binned.count, run.shift, parts[thread],
+        fill_rows(
+            run.binned, growth.rows, begin + start, begin + stop, run.grad[0], run.hess[0],
+            run.shift, parts[thread],
         )  # fmt: skip
 
     for t in range(trained.forest.n_trees):
@@ -201,11 +197,11 @@ def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progre
                 workers.split(fill_part, int(place["stop"] - place["start"]))
                 growth.histograms[place["slot"]] += parts.sum(axis=0)
             grow(
-                run.binned, run.grad[0], run.hess[0], run.shift, run.rule, run.max_leaves,
+                run.binned, run.grad[0], run.hess[0], run.shift, goal.rule, run.max_leaves,
                 run.keys[t], share_above, nodes, growth, trained.record[t],
             )  # fmt: skip
         trained.forest.n_nodes[t] = growth.control[N_NODES]
         finish_tree(
-            nodes, growth, run.step, run.rule[0], run.limit, trained.leaf[t], trained.margins[0]
+            nodes, growth, goal.step, goal.rule[0], goal.limit, trained.leaf[t], trained.margins[0]
         )
         progress(t + 1)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import Scale
+from timbermark.boosting.objective import measure_gains, name_objective
+from timbermark.boosting.scale import Scale
 from timbermark.errors import StateError
 from timbermark.kernels.layout import NODE
 from timbermark.trees.ensemble import Ensemble
@@ -59,7 +60,7 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
     return make_ensemble(
         n_features=bins.n_features,
         n_outputs=forest.n_outputs,
-        objective="logistic" if n_classes == 2 else "softmax",
+        objective=name_objective(n_classes),
         tree_start=np.concatenate([[0], np.cumsum(forest.n_nodes)]),
         tree_output=np.arange(forest.n_trees) % forest.n_outputs,
         feature=np.where(inner, feature, -1),
@@ -70,7 +71,8 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
         value=np.where(inner, 0.0, nodes["value"])[:, None],
         count=nodes["c"],
         hessian=nodes["h"] / scale.unit,
-        gain=np.where(inner, nodes["gain"] / scale.unit, 0.0),
+        gain=np.where(inner, measure_gains(nodes["gain"], scale), 0.0),
+        init=np.full(forest.n_outputs, scale.start),
     )
 
 

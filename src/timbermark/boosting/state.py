@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import Scale, TrainingData, choose_scale, empty_data, make_data
+from timbermark.boosting.binning import Bins, find_bins
+from timbermark.boosting.data import TrainingData, empty_data, make_data
 from timbermark.boosting.fitting import (
     Progress,
     Trained,
@@ -26,11 +26,12 @@ from timbermark.boosting.fitting import (
     tree_key,
 )
 from timbermark.boosting.forest import Forest, from_ensemble, joined_bins, to_ensemble
-from timbermark.boosting.objective import split_rule
+from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Scale, choose_scale
 from timbermark.errors import StateError
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.tracing import add_leaves, trace_tree
-from timbermark.kernels.training import derive_gradients
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, Ensemble, digest
 
@@ -64,7 +65,14 @@ class State:
 
     def check(self, ensemble: Ensemble) -> None:
         """Raise StateError unless this is the state of ``ensemble``."""
-        if ensemble is not self.owner and digest(ensemble) != self.model:
+        # Whoever made the file could name any model: rows and labels of this one must fit, too.
+        fits = (
+            ensemble.n_features == self.data.bins.n_features
+            and ensemble.n_classes == self.data.n_classes
+            and ensemble.n_outputs == self.data.n_outputs
+            and ensemble.n_trees == self.trained.forest.n_trees
+        )
+        if not fits or (ensemble is not self.owner and digest(ensemble) != self.model):
             raise StateError(
                 "This state belongs to another model.",
                 hint="load the state that was saved with this model, or rebuild one from the "
@@ -90,10 +98,22 @@ def fit_ensemble(
     keep_sums: bool = True,
     progress: Progress = no_progress,
 ) -> tuple[Ensemble, State]:
-    """Train on float64 rows and class numbers; returns the model and its state."""
-    bins = find_bins(X, weight, params.max_bins, params.seed, workers)
+    """Train on float64 rows and class numbers, or numbers if ``n_classes`` is 0.
+
+    Returns the model and its state.
+    """
+    bins = _find_bins(X, weight, n_classes, params, workers)
     data = make_data(bins, X, label, weight, n_classes, workers)
     return fit_data(data, params, choose_scale(data), workers, keep_sums, progress)
+
+
+def _find_bins(
+    X: np.ndarray, weight: np.ndarray | None, n_classes: int, params: TrainParams, workers: Workers
+) -> Bins:
+    # Prices and measures pile up at round numbers: on diamonds heavy values apart lower the RMSE
+    # from 560 to 546. The bins of classes stay those of the published figures.
+    heavy_apart = n_classes == 0
+    return find_bins(X, weight, params.max_bins, params.seed, workers, heavy_apart)
 
 
 def fit_data(
@@ -132,10 +152,10 @@ def rebuild_state(
             "The model has rules for missing values that an in-place update cannot follow.",
             hint="fill in the missing values and train again.",
         )
-    bins = joined_bins(find_bins(X, weight, params.max_bins, params.seed, workers), ensemble)
+    bins = joined_bins(_find_bins(X, weight, n_classes, params, workers), ensemble)
     data = make_data(bins, X, label, weight, n_classes, workers)
     params = replace(params, max_iter=ensemble.n_trees // data.n_outputs)
-    scale = choose_scale(data)
+    scale = choose_scale(data, float(ensemble.init[0]) if n_classes == 0 else None)
     forest = from_ensemble(ensemble, bins, params.max_leaf_nodes)
     trained = trace(forest, ensemble.init, data, params, scale, workers, progress)
     return State(params, scale, data, trained, empty_data(data), ensemble)
@@ -153,8 +173,7 @@ def trace(
     """Sums, leaf numbers and margins of ``data`` in ``forest``, whose sums are filled in."""
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     binned = data.binned(params)
-    rule = split_rule(params, data.n_classes, scale)
-    unit = np.float32(scale.unit)
+    goal = make_objective(data, params, scale)
     leaf = np.empty((forest.n_trees, n), leaf_dtype(leaves))
     record = np.empty((forest.n_trees, leaves - 1, 2 * int(binned.firsts[-1])), np.int64)
     margins = np.repeat(np.asarray(init, np.float64)[:, None], n, axis=1)
@@ -165,12 +184,12 @@ def trace(
     for iteration in range(forest.n_trees // outputs):
 
         def derive(thread: int, start: int, stop: int) -> None:
-            derive_gradients(margins, data.label, data.weight, unit, start, stop, grad, hess)
+            derive_gradients(margins, goal.loss, start, stop, grad, hess)
 
         def trace_one(thread: int, output: int, iteration: int = iteration) -> None:
             t = iteration * outputs + output
             trace_tree(
-                binned, grad[output], hess[output], scale.shift, rule,
+                binned, grad[output], hess[output], scale.shift, goal.rule,
                 leaves, tree_key(params.seed, t), forest.n_nodes[t], forest.nodes[t],
                 growths[thread], record[t], leaf[t],
             )  # fmt: skip

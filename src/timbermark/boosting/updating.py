@@ -15,19 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from timbermark.boosting.data import (
-    Scale,
-    TrainingData,
-    check_scale,
-    choose_scale,
-    count_fits,
-    join_data,
-    make_data,
-)
+from timbermark.boosting.data import TrainingData, join_data, make_data
 from timbermark.boosting.fitting import AT_ONCE, Progress, Trained, make_growth, no_progress
 from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
-from timbermark.boosting.objective import factor, split_rule
+from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
+from timbermark.boosting.scale import Scale, check_scale, choose_scale, fits_scale
 from timbermark.boosting.state import State, fit_data
 from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
 from timbermark.kernels.updating import renew_trees
@@ -58,7 +51,7 @@ def update_ensemble(
     tolerance: float = TOLERANCE,
     progress: Progress = no_progress,
 ) -> tuple[Ensemble, State]:
-    """``ensemble`` with the float64 rows ``X`` and class numbers ``label`` learned in place.
+    """``ensemble`` with the float64 rows ``X`` and answers ``label`` learned in place.
 
     Gives a new model and its state; what was given is left as it was. A lazy update trains again
     where that is as fast: with many new rows, or where the state holds no sums.
@@ -72,7 +65,7 @@ def update_ensemble(
     fresh = make_data(state.data.bins, X, label, weight, state.data.n_classes, workers)
     check_scale(state.scale, fresh)
     added = join_data(state.added, fresh)
-    fits = count_fits(state.scale, state.data, added)
+    fits = fits_scale(state.scale, state.data, added)
     walk = (
         mode == "lazy"
         and state.has_sums
@@ -117,7 +110,7 @@ def renew(
     old = Old(trained.forest.nodes, trained.record, trained.leaf)
     forest = empty_forest(trained.forest.n_trees, leaves, outputs)
     budget = np.full(forest.n_trees, leaves)
-    start = np.zeros(outputs) if init is None else init
+    start = np.full(outputs, scale.start) if init is None else init
     before = np.repeat(start[:, None], n, axis=1)
     after = np.repeat(start[:, None], whole.n_rows, axis=1)
     grad = np.empty((outputs, whole.n_rows), np.int32)
@@ -126,8 +119,7 @@ def renew(
     old_grad = np.empty((outputs, n_compared), np.int32)
     old_hess = np.empty((outputs, n_compared), np.int32)
     moved = np.zeros(n, np.bool_)
-    rule = split_rule(params, data.n_classes, scale)
-    step = params.learning_rate * factor(data.n_classes)
+    goal = make_objective(whole, params, scale)
     n_threads = min(workers.n_threads, outputs)
     scratch = [_scratch(binned, leaves, n) for _ in range(n_threads)]
     tickets = np.zeros(params.max_iter, np.int64)
@@ -139,10 +131,10 @@ def renew(
                 return
             walk, growth = scratch[thread]
             renew_trees(
-                thread, n_threads, sync, tickets, first, last, old, binned, whole.label,
-                whole.weight, np.float32(scale.unit), scale.shift, rule, patience, tolerance,
-                budget, _ANY_DEPTH, step, params.leaf_limit, before, after, grad, hess, old_grad,
-                old_hess, moved, forest.nodes, forest.n_nodes, walk, growth,
+                thread, n_threads, sync, tickets, first, last, old, binned, goal.loss, scale.shift,
+                goal.rule, patience, tolerance, budget, _ANY_DEPTH, goal.step, goal.limit, before,
+                after, grad, hess, old_grad, old_hess, moved, forest.nodes, forest.n_nodes, walk,
+                growth,
             )  # fmt: skip
 
         workers.in_step(work)

@@ -10,10 +10,11 @@ import numpy as np
 
 from timbermark.boosting import fitting
 from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import choose_scale, make_data
+from timbermark.boosting.data import make_data
 from timbermark.boosting.forest import empty_forest
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import make_predictor
+from timbermark.boosting.scale import choose_scale
 from timbermark.boosting.state import fit_ensemble, rebuild_state
 from timbermark.boosting.updating import renew
 from timbermark.kernels.training import train_trees

@@ -35,10 +35,12 @@ def _root(
 # Commands register themselves on import; each imports what it needs when it is called, so that
 # `timbermark --help` starts at once.
 from timbermark.cli import (  # noqa: E402, F401
+    attack,
     demo,
     inspect,
     keygen,
     marking,
+    questions,
     reproduce,
     verify,
     warmup,

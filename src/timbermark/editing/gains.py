@@ -17,9 +17,9 @@ from timbermark.kernels.editing import SPLIT
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
 
-SHYNESS = 0.01
+SHYNESS = 0.1
 """What holds a leaf that moves as far as the sides of its split are apart, in rows of weight 1."""
-_LOWEST, _PART = 0.95, 1.0 / 8.0
+_LOWEST, _PART = 0.95, 1.0 / 3.0
 """A split must gain this share of what its tree's weakest split did, and this part of what it did
 itself: the smallest gains of a tree betray an edit first (benchmarks/hiding.py)."""
 _ROUNDING = 1e-9

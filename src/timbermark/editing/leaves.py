@@ -26,8 +26,9 @@ from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
-STRIDE = 0.25
-ROUNDS = 12
+ROUNDS = 60
+_STALLED, _PATIENCE = 0.98, 4
+"""Rounds end early where so many of them in a row leave this share of what was lacking."""
 _CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
 _PULL = 2.0
@@ -61,18 +62,19 @@ def edit_leaves(
     workers: Workers,
     *,
     ridge: float = RIDGE,
-    stride: float = 0.25,
     l2: float | None = None,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
+    room: np.ndarray | None = None,
 ) -> Edit:
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
     regularizes the gains that the file shows, None if it shows none. ``leaf_dtype``: what new leaf
-    values are rounded to. The result does not depend on the order of rows or the
-    number of threads; with nothing wanted it is the same ensemble.
+    values are rounded to. ``room`` float64 [k, K]: how easily triggers move, where that is not what
+    `trigger_room` says of each alone. The result does not depend on the order of rows or the number
+    of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2)
@@ -84,7 +86,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds,
+                limits[c], max_rounds, None if room is None else room[:, c],
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -114,6 +116,7 @@ def _edit_output(
     ridge: float,
     limits: Gains,
     max_rounds: int,
+    room: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
     first = router.first[c]
@@ -122,15 +125,16 @@ def _edit_output(
     weigh_leaves(leaf, first, held, mass)
     # Trees that count for nothing cannot move anything.
     hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
-    room = trigger_room(first, trigger_leaf, mass, hold)
+    if room is None:
+        room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
     drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
     lacking = np.zeros(len(wanted))
     order = np.arange(len(first) - 1)
-    rounds = 0
-    while rounds < max_rounds:
+    rounds, stalled, due = 0, 0, np.inf
+    while rounds < max_rounds and stalled < _PATIENCE:
         rounds += 1
         edit_round(
             leaf, first, order, held, mass, hold, limits.splits, limits.first, limits.value,
@@ -139,6 +143,8 @@ def _edit_output(
         rest = wanted - shift
         if (np.abs(rest) <= close).all():
             break
+        before, due = due, np.abs(rest).sum()
+        stalled = stalled + 1 if due > _STALLED * before else 0
         lacking += _STEP * rest
         order = order[::-1].copy()
     return change, drift, shift, rounds

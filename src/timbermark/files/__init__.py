@@ -12,7 +12,7 @@ docs/model-format.md says the same for those who write their own reader.
 """
 
 from timbermark.files.atomic import atomic_write
-from timbermark.files.reading import read_container
+from timbermark.files.reading import container_kind, read_container
 from timbermark.files.writing import container_bytes, write_container
 
-__all__ = ["atomic_write", "container_bytes", "read_container", "write_container"]
+__all__ = ["atomic_write", "container_bytes", "container_kind", "read_container", "write_container"]

@@ -82,6 +82,21 @@ def read_container(
         return _read(file, size, os.fspath(source), kind, max_version)
 
 
+def container_kind(path: str | os.PathLike[str]) -> str:
+    """Return what a file's first line says it holds, or an empty string if it is not ours.
+
+    >>> import tempfile
+    >>> from timbermark.files import write_container
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_container(f"{folder}/a", "note", 1, {}, {})
+    ...     container_kind(f"{folder}/a")
+    'note'
+    """
+    with open(path, "rb") as file:
+        match = _FIRST_LINE.fullmatch(file.readline(_LONGEST_LINE))
+    return match[1].decode() if match else ""
+
+
 def _read(
     file: IO[bytes], size: int, name: str, kind: str, max_version: int
 ) -> tuple[int, Meta, Arrays]:

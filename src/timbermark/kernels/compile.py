@@ -64,6 +64,9 @@ if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to typ
         out[index] += first
         out[index + 1] += second
 
+    def prefetch(array: Any, index: Any) -> None:
+        """Ask for the cache line of ``array[index]``, counted over the flat array."""
+
     def load_shared(array: Any, index: Any) -> Any:
         """``array[index]``, which another thread may write at any time."""
         return array[index]
@@ -114,6 +117,25 @@ else:
             return context.get_dummy_value()
 
         return types.none(out, types.uint64, types.int64, types.int64), codegen
+
+    @intrinsic
+    def prefetch(typingctx, array, index):
+        """Ask for the cache line of ``array[index]``, counted over the flat array.
+
+        Rows of a node lie scattered in memory, and a processor cannot foresee which come next.
+        """
+
+        def codegen(context, builder, signature, args):
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            place = builder.bitcast(builder.gep(data, [args[1]]), byte)
+            # For reading, to be kept in all caches, data.
+            builder.call(call, [place, *(ir.Constant(number, x) for x in (0, 3, 1))])
+            return context.get_dummy_value()
+
+        return types.none(array, types.int64), codegen
 
     @intrinsic
     def load_shared(typingctx, array, index):

@@ -1,4 +1,4 @@
-"""From margins to quantised gradients.
+"""From margins to quantised gradients, for every loss there is.
 
 Gradients are kept as integers of 2^-bits. Their sums are then exact in any order: a histogram
 does not depend on the number of threads, a subtraction leaves no residue, and a row can be taken
@@ -7,7 +7,7 @@ out of a sum again without a trace.
 
 import numpy as np
 
-from timbermark.kernels.compile import bits_to_float, inlined, part
+from timbermark.kernels.compile import bits_to_float, inlined, kernel, part
 
 _BLOCK = 128
 _LOG2_E = np.float32(1.44269504)
@@ -99,3 +99,37 @@ def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
         p = small if margin < np.float32(0.0) else _ONE - small
         grad[0, i] = label[i] * weighted(unit, weight[i]) - weighted(p * unit, weight[i])
         hess[0, i] = weighted(p * (_ONE - p) * unit, weight[i])
+
+
+@part
+def squared_gradients(margins, loss, start, stop, grad, hess):
+    """Residuals, and hessians of one per row, which are written only where ``hess`` has room.
+
+    A residual beyond ``loss.most`` pulls as one of that size does. Shapes as in
+    :func:`softmax_gradients` with K = 1.
+    """
+    row = margins[0, start:stop]
+    target, weight = loss.target[start:stop], loss.weight[start:stop]
+    out = grad[0, start:stop]
+    for i in range(stop - start):
+        units = np.floor((target[i] - row[i]) * loss.residual_unit + 0.5)
+        units = min(max(units, -loss.most), loss.most)
+        # Rounded and then weighted, as above.
+        out[i] = np.int32(np.floor(units * np.float64(weight[i]) + 0.5))
+    if hess.shape[1] > 0:
+        for i in range(start, stop):
+            hess[0, i] = weighted(loss.unit, loss.weight[i])
+
+
+@kernel
+def derive_gradients(margins, loss, start, stop, grad, hess):
+    """Gradients of the rows ``start`` to ``stop``; IN loss Loss says of which loss.
+
+    With classes, one output means two of them.
+    """
+    if loss.target.shape[0] > 0:
+        squared_gradients(margins, loss, start, stop, grad, hess)
+    elif margins.shape[0] == 1:
+        logistic_gradients(margins, loss.label, loss.weight, loss.unit, start, stop, grad, hess)
+    else:
+        softmax_gradients(margins, loss.label, loss.weight, loss.unit, start, stop, grad, hess)

@@ -9,7 +9,7 @@ import numpy as np
 
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.hashing import mix
-from timbermark.kernels.histogram import fill_histogram, subtract_histogram
+from timbermark.kernels.histogram import fill_rows, subtract_histogram, unpack
 from timbermark.kernels.layout import (
     DONE,
     EVALUATE,
@@ -68,15 +68,7 @@ def search_split(node, nodes, binned, growth, shift, rule):
     """Find the best split of ``node`` from its histogram."""
     slot = growth.places[node]["slot"]
     sums = growth.sums[slot]
-    collect_candidates(
-        growth.histograms[slot],
-        binned.offsets,
-        binned.n_thresholds,
-        binned.n_strata,
-        binned.firsts,
-        nodes[node]["key"],
-        sums,
-    )
+    collect_candidates(growth.histograms[slot], binned, shift, nodes[node]["key"], sums)
     nodes[node]["choice"] = best_candidate(
         sums,
         binned.n_strata,
@@ -207,9 +199,9 @@ def assign_slots(left, slot, growth):
 def fill_node(node, binned, grad, hess, shift, growth):
     """Add all rows of ``node`` to its histogram."""
     place = growth.places[node]
-    fill_histogram(
-        binned.codes, binned.offsets, growth.rows, place["start"], place["stop"],
-        grad, hess, binned.count, shift, growth.histograms[place["slot"]],
+    fill_rows(
+        binned, growth.rows, place["start"], place["stop"], grad, hess, shift,
+        growth.histograms[place["slot"]],
     )  # fmt: skip
 
 
@@ -233,9 +225,11 @@ def sum_root(node, nodes, binned, growth, shift):
     mask = (np.int64(1) << shift) - np.int64(1)
     g = np.int64(0)
     packed = np.int64(0)
+    words = 1 if binned.hessian_bits >= 0 else 2
     for b in range(binned.n_thresholds[0] + 2):
-        g += histogram[2 * b]
-        packed += histogram[2 * b + 1]
+        g += histogram[words * b]
+        packed += histogram[words * (b + 1) - 1]
+    g, packed = unpack(g, packed, binned.hessian_bits, shift)
     nodes[node]["g"] = g
     nodes[node]["h"] = packed >> shift
     nodes[node]["c"] = packed & mask

@@ -68,6 +68,18 @@ class Binned(NamedTuple):
     n_strata: Any  # int64[d], split candidates per node
     firsts: Any  # int64[d + 1], first candidate of a feature
     count: Any  # int32[n], how many rows a row stands for
+    hessian_bits: Any  # int64; not -1: every row counts once and has the hessian 2^this
+
+
+class Loss(NamedTuple):
+    """What gradients are derived from: the rows' answers, weights, and units of fixed point."""
+
+    label: Any  # int32[n], class numbers; empty in regression
+    target: Any  # float64[n], numbers; empty where there are classes
+    weight: Any  # float32[n]
+    unit: Any  # float32, hessians, and gradients where there are classes, are integers of 1 / unit
+    residual_unit: Any  # float64, residuals are integers of 1 / residual_unit
+    most: Any  # float64, the largest residual in its units; beyond it they are cut
 
 
 class Growth(NamedTuple):
@@ -77,7 +89,7 @@ class Growth(NamedTuple):
     rows: Any  # uint32[n], row numbers, each node's together
     spare: Any  # uint32[n]
     places: Any  # PLACE[nodes]
-    histograms: Any  # int64[slots, 2 * bins]
+    histograms: Any  # int64[slots, words * bins], see kernels/histogram.py
     sums: Any  # int64[slots, 2 * candidates]
     gain: Any  # float64[1]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from timbermark.kernels.compile import inlined, part
 from timbermark.kernels.hashing import mix
+from timbermark.kernels.histogram import unpack
 
 
 @inlined
@@ -32,33 +33,34 @@ def score(g, h, l2):
 
 
 @part
-def collect_candidates(histogram, offsets, n_thresholds, n_strata, firsts, key, out):
+def collect_candidates(histogram, binned, shift, key, out):
     """Sums to the left of every split candidate of a node.
 
-    IN histogram int64[2 * slots]; IN offsets uint64[d]; IN n_thresholds, n_strata int64[d];
-    IN firsts int64[d + 1], a feature's first candidate; IN key uint64; OUT out int64[2 * c]: for
+    IN histogram int64[words * slots]; IN binned Binned; IN key uint64; OUT out int64[2 * c]: for
     each feature its strata in order, without the missing values, then the missing values alone.
     """
-    for f in range(n_thresholds.shape[0]):
-        thresholds = n_thresholds[f]
-        strata = n_strata[f]
-        place = 2 * firsts[f]
-        base = 2 * np.int64(offsets[f])
+    bits = binned.hessian_bits
+    words = 1 if bits >= 0 else 2
+    for f in range(binned.n_thresholds.shape[0]):
+        thresholds = binned.n_thresholds[f]
+        strata = binned.n_strata[f]
+        place = 2 * binned.firsts[f]
+        base = words * np.int64(binned.offsets[f])
         g = np.int64(0)
         h = np.int64(0)
         b = np.int64(0)
         for s in range(strata):
             t = candidate(key, f, s, thresholds, strata)
             while b <= t:
-                g += histogram[base + 2 * b]
-                h += histogram[base + 2 * b + 1]
+                g += histogram[base + words * b]
+                h += histogram[base + words * (b + 1) - 1]
                 b += 1
-            out[place] = g
-            out[place + 1] = h
+            out[place], out[place + 1] = unpack(g, h, bits, shift)
             place += 2
-        missing = base + 2 * (thresholds + 1)
-        out[place] = histogram[missing]
-        out[place + 1] = histogram[missing + 1]
+        missing = base + words * (thresholds + 1)
+        out[place], out[place + 1] = unpack(
+            histogram[missing], histogram[missing + words - 1], bits, shift
+        )
 
 
 @inlined

@@ -70,10 +70,7 @@ def trace_tree(
             node += 1
         here, place = nodes[node], places[node]
         slot = place["slot"]
-        collect_candidates(
-            growth.histograms[slot], binned.offsets, binned.n_thresholds, binned.n_strata,
-            binned.firsts, here["key"], record[split],
-        )  # fmt: skip
+        collect_candidates(growth.histograms[slot], binned, shift, here["key"], record[split])
         here["choice"] = name_split(here, binned, record[split], shift)
         f, code = np.int64(here["feature"]), np.int64(here["code"])
         middle = partition(

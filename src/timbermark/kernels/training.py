@@ -5,38 +5,29 @@ meets the others, and takes trees to grow until none is left.
 """
 
 from timbermark.kernels.compile import kernel
-from timbermark.kernels.gradients import logistic_gradients, softmax_gradients
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.growing import finish_tree, grow
 from timbermark.kernels.layout import N_NODES, PHASE, START
 from timbermark.kernels.waiting import meet, take
 
 
 @kernel
-def derive_gradients(margins, label, weight, unit, start, stop, grad, hess):
-    """Gradients of the rows ``start`` to ``stop``; one output means two classes."""
-    if margins.shape[0] == 1:
-        logistic_gradients(margins, label, weight, unit, start, stop, grad, hess)
-    else:
-        softmax_gradients(margins, label, weight, unit, start, stop, grad, hess)
-
-
-@kernel
 def train_trees(
-    thread, n_threads, sync, tickets, first, last, binned, label, weight, unit, shift, rule,
+    thread, n_threads, sync, tickets, first, last, binned, loss, shift, rule,
     max_leaves, step, limit, keys, margins, grad, hess, nodes, n_nodes, leaf, record, growth,
 ):  # fmt: skip
     """Iterations ``first`` to ``last`` as thread number ``thread`` of ``n_threads``.
 
-    IN label int32[n]; IN weight float32[n]; IN unit float32; IN keys uint64[trees]; INOUT margins
-    float64[outputs, n]; OUT grad, hess int32[outputs, n]; OUT nodes NODE[trees, m]; OUT n_nodes
-    int64[trees]; OUT leaf uint8|uint16[trees, n]; OUT record int64[trees, splits, 2 * candidates];
-    growth belongs to this thread, sync and tickets int64[iterations] to all.
+    IN binned Binned; IN loss Loss; IN keys uint64[trees]; INOUT margins float64[outputs, n]; OUT
+    grad, hess int32[outputs, n]; OUT nodes NODE[trees, m]; OUT n_nodes int64[trees]; OUT leaf
+    uint8|uint16[trees, n]; OUT record int64[trees, splits, 2 * candidates]; growth belongs to this
+    thread, sync and tickets int64[iterations] to all.
     """
     n_outputs, n = margins.shape
     part = (n + n_threads - 1) // n_threads
     start, stop = min(thread * part, n), min((thread + 1) * part, n)
     for iteration in range(first, last):
-        derive_gradients(margins, label, weight, unit, start, stop, grad, hess)
+        derive_gradients(margins, loss, start, stop, grad, hess)
         if not meet(sync, 2 * (iteration - first) + 1, n_threads):
             return
         while True:

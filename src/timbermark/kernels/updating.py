@@ -3,9 +3,9 @@
 import numpy as np
 
 from timbermark.kernels.compile import kernel, part
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import N_NODES
 from timbermark.kernels.renewing import finish_renewal, renew_tree
-from timbermark.kernels.training import derive_gradients
 from timbermark.kernels.waiting import meet, take
 
 
@@ -52,13 +52,13 @@ def find_moved(before, after, tolerance, start, stop, out):
 
 @kernel
 def renew_trees(
-    thread, n_threads, sync, tickets, first, last, old, binned, label, weight, unit, shift, rule,
+    thread, n_threads, sync, tickets, first, last, old, binned, loss, shift, rule,
     patience, tolerance, max_leaves, max_depth, step, limit, before, after, grad, hess, old_grad,
     old_hess, moved, nodes, n_nodes, walk, growth,
 ):  # fmt: skip
     """Renew the trees of the iterations ``first`` to ``last``, as one thread of ``n_threads``.
 
-    IN old Old, the forest and its training on the first n rows; IN label, weight of all rows;
+    IN old Old, the forest and its training on the first n rows; IN loss Loss of all rows;
     INOUT before float64[outputs, n]; INOUT after float64[outputs, rows]; OUT grad, hess
     int32[outputs, rows]; OUT old_grad, old_hess int32[outputs, n] (no rows where the tolerance is
     infinite: nothing moves then); IN max_leaves int64[trees]; IN max_depth int64;
@@ -71,10 +71,10 @@ def renew_trees(
     start, stop = min(thread * part, n_all), min((thread + 1) * part, n_all)
     old_stop = min(stop, n)
     for iteration in range(first, last):
-        derive_gradients(after, label, weight, unit, start, stop, grad, hess)
+        derive_gradients(after, loss, start, stop, grad, hess)
         if old_grad.shape[1] > 0 and start < old_stop:
             find_moved(before, after, tolerance, start, old_stop, moved)
-            derive_gradients(before, label, weight, unit, start, old_stop, old_grad, old_hess)
+            derive_gradients(before, loss, start, old_stop, old_grad, old_hess)
         if not meet(sync, 2 * (iteration - first) + 1, n_threads):
             return
         while True:

@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
-from timbermark.editing.leaves import STRIDE
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.budget import Budget
+from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.costs import Cost
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import (
@@ -36,6 +34,7 @@ from timbermark.marking.rehearsing import (
     rehearse,
 )
 from timbermark.marking.setting import Setting, report_cost, set_symbols
+from timbermark.marking.tasks import Cost
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.trees import reference
@@ -44,8 +43,6 @@ from timbermark.trees.ensemble import Ensemble, digest
 KINDS = ("mixed", "rows")
 _WEAKER = 0.7
 """By how much the lead shrinks where the real symbols do not fit the budget."""
-_WIDER = 3.0
-"""By how much the stride grows where too few of the real symbols can be set."""
 _MOST_DRAWS = 4
 
 
@@ -53,8 +50,8 @@ _MOST_DRAWS = 4
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the labels of an untouched copy prove; ``attempts``: the rehearsals and the
-    draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
+    and the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
     """
 
     model: Any
@@ -80,6 +77,7 @@ def embed(
     *,
     key: OwnerKey,
     owner: str,
+    groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -91,16 +89,19 @@ def embed(
     random_state: int = 0,
     verbose: int = 0,
 ) -> EmbedResult:
-    """Mark ``model``; the model given is never touched.
+    """Mark ``model``, a classifier, regressor or ranker; the model given is never touched.
 
-    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels,
-    which only the cost is measured with. Without training rows give ``X=None`` and ``candidates``.
+    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels or
+    numbers, which only the cost is measured with; for rankers ``groups`` [n] says which rows are
+    ranked together (qid). Without training rows give ``X=None`` and ``candidates``.
     ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
-    ``validation``: held-out rows, or (rows, labels), to judge and report the cost by; else a part
-    of ``X`` is kept apart for that. ``budget``: what the mark may cost. ``triggers``: "mixed" makes
-    each out of two rows, so that no real row is one; "rows" takes rows as they are.
-    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many labels each can carry (2 or
-    4), and how far the label must be ahead; "auto" takes the strongest mark within the budget.
+    ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and report
+    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost.
+    ``triggers``: "mixed" makes each out of two rows, so that no real row is one; "rows" takes rows
+    as they are.
+    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
+    4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
+    the model's error; "auto" takes the strongest mark within the budget.
     ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
     terminal. A mark has a random id, so that marking twice gives two marks.
 
@@ -124,8 +125,9 @@ def embed(
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
         foreign = open_model(model)
+        check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         say("setting the symbols")
         return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
@@ -153,9 +155,7 @@ def _embed(
     triggers = rehearsal.triggers
     for draws in range(1, _MOST_DRAWS + 1):
         mark = _make_mark(prepared, triggers, key, owner, strength, draws)
-        setting = set_symbols(
-            prepared, triggers, mark.symbols, strength.lead, workers, strength.stride
-        )
+        setting = set_symbols(prepared, triggers, mark.symbols, strength.lead, workers)
         attempt = judge(prepared, budget, strength, setting, workers)
         attempts.append(attempt)
         # Whoever asks for labels of a suspect that gives scores pays one bit for it.
@@ -164,8 +164,6 @@ def _embed(
             return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
         if attempt.most_used > 1.0:
             strength = replace(strength, lead=strength.lead * _WEAKER)
-        else:
-            strength = replace(strength, stride=_WIDER * strength.stride)
     if attempts[-1].most_used <= 1.0:
         raise InputError(
             f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "
@@ -190,10 +188,8 @@ def _make_mark(
         key,
         owner=owner,
         model_digest=digest(foreign.ensemble),
-        classes=foreign.classes.tolist(),
         triggers=triggers.X,
-        alphabets=triggers.alphabets,
-        reference=foreign.confidence(margins.astype(np.float64)),
+        **prepared.task.describe_triggers(margins, triggers.alphabets, strength.lead),
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
@@ -219,11 +215,6 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    if strength.stride > STRIDE and foreign.l2 is not None:
-        notes.append(
-            "The model is so small that some of its splits now gain much less than before; whoever "
-            "has the file and many like it may see that it was edited."
-        )
     if prepared.measured_on == "training":
         notes.append(
             "The cost was measured on training rows held out from the edit and on rows made to "

@@ -27,10 +27,10 @@ class OwnAdapter:
     name = NAME
 
     def is_model(self, model: object) -> bool:
-        """Return whether an object is a TimberClassifier."""
-        from timbermark.estimator import TimberClassifier
+        """Return whether an object is a TimberClassifier or a TimberRegressor."""
+        from timbermark.estimator import TimberClassifier, TimberRegressor
 
-        return isinstance(model, TimberClassifier)
+        return isinstance(model, TimberClassifier | TimberRegressor)
 
     def is_file(self, head: bytes) -> bool:
         """Return whether a file that begins with these bytes is timbermark's."""
@@ -42,25 +42,27 @@ class OwnAdapter:
 
     def open_file(self, path: str | os.PathLike[str]) -> ForeignModel:
         """Return the model in a file. Raises FileFormatError if it holds anything else."""
-        from timbermark.estimator import TimberClassifier
+        from timbermark.estimator import load_estimator
 
-        return self.open(TimberClassifier.load(Path(path)))
+        return self.open(load_estimator(path))
 
     def open(self, model: Any) -> ForeignModel:
         """Return a fitted classifier's trees. Raises InputError if it is not fitted."""
         if not hasattr(model, "ensemble_"):
             raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
         names = getattr(model, "feature_names_in_", None)
+        labels = not model.ensemble_.gives_numbers
         return ForeignModel(
             library=NAME,
             kind=type(model).__name__,
             ensemble=model.ensemble_,
-            classes=np.asarray(model.classes_),
+            classes=np.asarray(model.classes_) if labels else np.empty(0, np.int64),
             feature_names=None if names is None else tuple(str(name) for name in names),
             margin_scale=1.0,
             leaf_dtype="f8",
             native=model,
             adapter=self,
+            task="classification" if labels else "regression",
         )
 
     def rows(self, foreign: ForeignModel, X: Any) -> np.ndarray:
@@ -124,7 +126,7 @@ def close_model(foreign: ForeignModel, ensemble: Ensemble) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model in a file: a TimberClassifier, or a model of the library that wrote it.
+    """Return the model in a file: one of our own, or a model of the library that wrote it.
 
     Raises FileFormatError for anything else, MissingLibraryError where the library is not
     installed, OSError where the file cannot be opened.
@@ -139,9 +141,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     'TimberClassifier'
     """
     if is_ours(path):
-        from timbermark.estimator import TimberClassifier
+        from timbermark.estimator import load_estimator
 
-        return TimberClassifier.load(Path(path))
+        return load_estimator(path)
     return libraries.load(path)
 
 
@@ -152,7 +154,9 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
     its place. Raises InputError where the file exists, unless ``overwrite``, or for a model that
     is not supported; StateError where the file predicts something else.
     """
-    if not OWN.is_model(model):
+    from timbermark.estimator_base import TimberEstimator
+
+    if not isinstance(model, TimberEstimator):
         libraries.save(model, path, overwrite=overwrite)
         return
     if not overwrite and Path(path).exists():

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from timbermark.ownership.labels import Label
 from timbermark.ownership.statistics import Level, level, round_bits, show_chance
 
-EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one"]
+EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one", "numbers"]
 
 _EXACT_FACTORIAL = 1000
 _FINDINGS: dict[Level, str] = {
@@ -82,12 +82,24 @@ def price_of_kind() -> Price:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One trigger and the label that the suspect gave it."""
+    """One trigger and the label, or the difference of numbers, that the suspect gave it."""
 
     trigger: int
     expected: Label
     response: Label | None
     matched: bool
+
+
+_ADAPTERS = {
+    "function": (
+        "A function can be written to give any answers: the evidence holds only if whoever wrote "
+        "it did not know the secret of the mark."
+    ),
+    "object": (
+        "An object runs code of its own: the evidence holds only if whoever made it did not know "
+        "the secret of the mark. A model file is read and never runs."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +131,7 @@ class Verdict:
     answered: int  # triggers that the suspect answered
     q: int  # labels in each alphabet
     matched: int | None  # answers that are the label their symbol asks for, if labels are known
-    outside: int = 0  # labels outside their alphabet
+    outside: int = 0  # labels outside their alphabet, which do not count
     unknown: int = 0  # of these, answers that are no class of the mark at all
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
     reading: str = ""  # how answers were read, where it is not obvious
@@ -153,6 +165,15 @@ class Verdict:
         return _MEANINGS[self.level]
 
     @property
+    def condition(self) -> str:
+        """What the evidence depends on because of how the suspect was asked; may be empty.
+
+        A suspect that is code can be an adapter, written after the secret was known. That has no
+        price in bits.
+        """
+        return _ADAPTERS.get(self.asked_through, "")
+
+    @property
     def unanswered(self) -> int:
         """Triggers that the suspect did not answer."""
         return self.trials - self.answered
@@ -177,6 +198,7 @@ class Verdict:
         return {
             "level": self.level,
             "meaning": self.meaning,
+            "condition": self.condition,
             "bits": self.bits,
             "chance": self.chance,
             "kind": self.kind,
@@ -209,13 +231,18 @@ class Verdict:
             f"{self.chance}",
         ]
         if self.matched is not None:
+            # Where asking may stop at any moment, triggers without an answer do not count.
+            trials = self.trials if self.kind in ("labels", "numbers") else self.answered
+            what = "levels" if self.kind == "numbers" else "labels"
             lines.append(
-                f"  matches:  {self.matched} of {self.trials} labels, chance gives about "
-                f"{self.trials / self.q:.0f}"
+                f"  matches:  {self.matched} of {trials} {what}, chance gives about "
+                f"{trials / self.q:.0f}"
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
+        lines.append(f"  meaning:  {self.meaning}")
+        if self.condition and self.level != "none":
+            lines.append(f"  provided: {self.condition}")
         lines += [
-            f"  meaning:  {self.meaning}",
             f"  mark:     {self.mark_id} of {self.owner}, made {self.created}",
             f"            SHA-256 {self.mark_digest}",
             f"  unmarked: SHA-256 {self.model_digest}",

@@ -42,7 +42,8 @@ def make_ensemble(
 
     By default trees take turns over the outputs (leaf vectors: all of them), weigh 1, compare with
     ``<=``, send NaN right as a missing value, start from 0 and carry statistics of 0. The objective
-    is logistic for one output and softmax for more. ``value`` may be [N] instead of [N, 1].
+    is logistic for one output and softmax for more; name ``identity`` for regression. ``value`` may
+    be [N] instead of [N, 1].
 
     Raises InputError if the result is not sound, see `validate_ensemble`.
 

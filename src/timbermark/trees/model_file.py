@@ -19,7 +19,8 @@ from timbermark.trees.ensemble import ARRAY_TYPES, Ensemble, scalars
 from timbermark.trees.validation import validate_ensemble
 
 KIND = "ensemble"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1: classes only. 2: also regression, the objective ``identity``."""
 
 _SCALAR_TYPES: dict[str, type] = {
     "n_features": int,

@@ -25,6 +25,7 @@ from timbermark.trees.ensemble import (
     MISSING_NAN,
     MISSING_NONE,
     MISSING_ZERO,
+    NUMBERS,
     OBJECTIVES,
     ZERO_RANGE,
     Ensemble,
@@ -79,11 +80,12 @@ def probabilities(margins: AnyArray, objective: Objective) -> Reals:
     ``margins`` is [n, K]. Returns [n, K], or [n, 2] for ``"logistic"`` (K = 1). The rows of
     ``"sigmoid"`` do not add up to 1: each class is judged by itself.
 
-    Raises InputError if the objective is not known.
+    Raises InputError if the objective is not known, or is that of regression: no classes.
 
     >>> probabilities(np.array([[0.0]]), "logistic")
     array([[0.5, 0.5]])
     """
+    _require_classes(objective)
     exact = np.asarray(margins, dtype=np.float64)
     if objective == "softmax":
         # Subtracting the largest changes nothing but keeps the exponentials in range.
@@ -97,21 +99,49 @@ def probabilities(margins: AnyArray, objective: Objective) -> Reals:
     raise InputError(f"objective={objective!r} is not known.", hint=f"use one of {OBJECTIVES}.")
 
 
+def numbers(margins: AnyArray, objective: Objective) -> Reals:
+    """Return the numbers that margins stand for where the answer is a number, in float64.
+
+    ``margins`` may have any shape. Raises InputError if the objective is one of classes.
+
+    >>> numbers(np.array([0.0]), "exponential"), numbers(np.array([0.0]), "expit")
+    (array([1.]), array([0.5]))
+    """
+    exact = np.asarray(margins, dtype=np.float64)
+    if objective == "identity":
+        return exact
+    if objective == "exponential":
+        # Beyond the range they become infinite, silently as in every library.
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(exact))
+    if objective == "expit":
+        return _sigmoid(exact)
+    raise InputError(f"objective={objective!r} gives no numbers.", hint=f"use one of {NUMBERS}.")
+
+
 def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
     """Return the index of the most likely class of each row, int64 [n].
 
     ``margins`` is [n, K] as given by `margins`. Of several equal margins the first class wins; with
     one logistic margin of exactly 0 it is class 1 if ``zero_is_positive``, else class 0.
 
+    Raises InputError for regression, where there are no classes.
+
     >>> from timbermark.trees.making import constant_ensemble
     >>> labels(np.array([[-1.0], [0.0], [1.0]]), constant_ensemble(n_features=1, value=2.0))
     array([0, 0, 1])
     """
+    _require_classes(ensemble.objective)
     if ensemble.objective == "logistic":
         positive: Flags = margins[:, 0] >= 0 if ensemble.zero_is_positive else margins[:, 0] > 0
         return positive.astype(np.int64)
     best: NDArray[np.int64] = np.argmax(margins, axis=1).astype(np.int64)
     return best
+
+
+def _require_classes(objective: Objective) -> None:
+    if objective in NUMBERS:
+        raise InputError("A regression model has no classes.", hint="its answers are numbers.")
 
 
 def _cast_rows(ensemble: Ensemble, X: ArrayLike) -> AnyArray:

@@ -13,6 +13,7 @@ from timbermark.trees.ensemble import (
     MISSING_NAN,
     OBJECTIVES,
     SIDES,
+    SINGLE_OUTPUT,
     Ensemble,
 )
 
@@ -75,9 +76,9 @@ def _check_scalars(e: Ensemble) -> None:
     ):
         _require(getattr(e, name) in choices, f"{name}={getattr(e, name)!r} is none of {choices}")
     _require(
-        (e.n_outputs == 1) == (e.objective == "logistic"),
+        (e.n_outputs == 1) == (e.objective in SINGLE_OUTPUT),
         f"n_outputs={e.n_outputs} does not go with the objective {e.objective}, "
-        "only logistic has a single output",
+        f"only {' and '.join(SINGLE_OUTPUT)} have a single output",
     )
     _require(
         isinstance(e.scale, float) and math.isfinite(e.scale), f"scale={e.scale!r} must be finite"

@@ -1,0 +1,67 @@
+"""The chart of an attack lab: what the thief keeps against the evidence that is left."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from timbermark.attacks.results import AttackResult, AttackRow, worth
+from timbermark.files import atomic_write
+
+_COLOURS = {
+    "tune": "#0072b2",
+    "cut": "#009e73",
+    "blur": "#7f7f7f",
+    "mix": "#d55e00",
+    "copy": "#cc79a7",
+    "mark": "#e69f00",
+    "flatten": "#56b4e9",
+    "dodge": "#000000",
+    "chain": "#8c564b",
+}
+_MARKERS = "osD^vP*X"
+_LEFTMOST = -0.5
+
+
+def draw_chart(result: AttackResult, path: Path) -> None:
+    """Draw x = theft kept, y = bits by scores, one curve per attack; the ending is the format."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 5.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    axis.axhspan(0, 20, color="#f4d6d6", lw=0, zorder=0)
+    for bits, said in ((64, "conclusive"), (20, "indicative")):
+        axis.axhline(bits, color="#555555", lw=0.8, ls="--", zorder=1)
+        axis.text(1.0, bits, f" {said}", va="bottom", ha="right", fontsize=8,
+                  transform=axis.get_yaxis_transform())  # fmt: skip
+    axis.axvline(0.5, color="#bbbbbb", lw=0.8, ls=":", zorder=1)
+    curves: dict[str, list[AttackRow]] = {}
+    for row in result.rows:
+        if row.score_bits is not None:
+            curves.setdefault(row.attack, []).append(row)
+    seen: dict[str, int] = {}
+    for name, rows in curves.items():
+        family = rows[0].family
+        number = seen[family] = seen.get(family, -1) + 1
+        axis.plot(
+            [max(worth(r), _LEFTMOST) for r in rows], [r.score_bits or 0.0 for r in rows],
+            color=_COLOURS.get(family, "#333333"), marker=_MARKERS[number % len(_MARKERS)],
+            ms=4.5, lw=1.1, label=name,
+        )  # fmt: skip
+    start = result.untouched
+    axis.plot([worth(start)], [start.score_bits or 0.0], "k*", ms=12, label="untouched", zorder=5)
+    axis.set_xlabel("theft kept (0: the thief's own model, 1: the stolen one)")
+    axis.set_ylabel("evidence left, bits by scores")
+    axis.set_ylim(bottom=0)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    kind = path.suffix.lstrip(".")
+    drawn = io.BytesIO()
+    # Without a date and random names, the same results give the same file.
+    with rc_context({"svg.hashsalt": "timbermark"}):
+        figure.savefig(
+            drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
+        )
+    atomic_write(path, drawn.getvalue())

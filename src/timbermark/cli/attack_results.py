@@ -1,0 +1,73 @@
+"""What `attack` and `plan --attacks` share: the words that name attacks, forecasts, the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from timbermark.cli.printing import show, show_json, tell
+from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.attacks.results import AttackResult
+    from timbermark.libraries.contract import ForeignModel
+
+
+def take_attacks(given: list[str] | None) -> str | list[str]:
+    """Return what the lab takes for the words after --attacks, which commas may separate.
+
+    >>> take_attacks(["refit:0.5,majority"]), take_attacks(None)
+    (['refit:0.5', 'majority'], 'fast')
+    """
+    words = [word.strip() for text in given or ["fast"] for word in text.split(",")]
+    words = [word for word in words if word]
+    return words[0] if len(words) == 1 and words[0] in ("all", "fast") else words
+
+
+def show_found(found: AttackResult, as_json: bool) -> None:
+    """Print what the lab found, and its notes."""
+    tell(found.notes)
+    if as_json:
+        show_json(found.to_dict())
+        return
+    show(str(found))
+    worst = found.worst
+    if worst is not None and worst.score_bits is not None:
+        show(
+            f"weakest where at least half of the theft is kept: {worst.attack} {worst.strength:g}, "
+            f"{worst.score_bits:.0f} bits"
+        )
+
+
+def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
+    """Return the attacks that a plan shall try, None for none; refuse what cannot be."""
+    if not given:
+        return None
+    from timbermark.attacks.registry import find_attacks
+
+    wanted = take_attacks(given)
+    find_attacks(wanted)
+    if validation is None:
+        raise InputError(
+            "--attacks needs rows that the model was not trained on.",
+            hint="give them with --validation, and their labels with --label.",
+        )
+    return wanted
+
+
+def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
+    """Raise InputError if the validation rows are too few for attacks or have no labels."""
+    from timbermark.attacks.forecasting import take_validation
+
+    take_validation(model, rows["validation"])
+
+
+def forecast(
+    model: ForeignModel, rows: dict[str, Any], choices: dict[str, Any], wanted: str | list[str]
+) -> AttackResult:
+    """Return what a rehearsed mark survives."""
+    from timbermark.attacks import forecasting
+
+    # Groups are for rankers, which are not attacked.
+    given = {name: part for name, part in rows.items() if name != "groups"}
+    return forecasting.forecast(model, **given, **choices, attacks=wanted, verbose=1)

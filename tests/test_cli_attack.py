@@ -1,0 +1,112 @@
+import json
+
+import pytest
+
+from tests.attacks.models import data, fitted
+from tests.attacks.test_lab import marked
+from timbermark.cli import main
+from timbermark.ownership.keys import OwnerKey
+
+NAMES = [f"c{i}" for i in range(10)]
+
+
+def write_csv(path, X, y):
+    rows = zip(X.tolist(), y.tolist(), strict=True)
+    lines = [",".join([*NAMES, "kind"])]
+    lines += [",".join([*map(repr, row), str(label)]) for row, label in rows]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A marked model, its mark, and a thief's rows."""
+    place = tmp_path_factory.mktemp("lab")
+    X, y = data()
+    made = marked()
+    made.model.save(place / "marked")
+    made.mark.save(place / "mark")
+    fitted("timbermark").save(place / "unmarked")
+    write_csv(place / "train.csv", X[:600], y[:600])
+    write_csv(place / "thief.csv", X[600:1200], y[600:1200])
+    write_csv(place / "few.csv", X[600:650], y[600:650])
+    write_csv(place / "strange.csv", X[600:1200], y[600:1200] + 1)
+    lines = (place / "thief.csv").read_text().splitlines()
+    (place / "narrow.csv").write_text("\n".join(line.partition(",")[2] for line in lines))
+    OwnerKey.generate().save(place / "key")
+    return place
+
+
+def words(house, *more, model="marked", rows="thief.csv", label="kind"):
+    return [
+        "attack", str(house / model), "--mark", str(house / "mark"), "--rows", str(house / rows),
+        "--label", label, *more,
+    ]  # fmt: skip
+
+
+def test_a_table_and_the_files(house, tmp_path, capsys):
+    out = tmp_path / "lab"
+    more = ["--attacks", "round-answers:1,majority", "--attacks", "add-trees", "--out", str(out)]
+    assert main(words(house, *more)) == 0
+    shown = capsys.readouterr().out
+    assert "theft kept" in shown
+    assert "untouched" in shown
+    assert "skipped: TimberClassifier has no continued training" in shown
+    assert {p.name for p in out.iterdir()} == {
+        "results.csv", "lab.json", "chart.png", "chart.svg",
+    }  # fmt: skip
+    before = (out / "results.csv").stat().st_mtime_ns
+    assert main(words(house, *more)) == 0
+    assert (out / "results.csv").stat().st_mtime_ns == before
+
+
+def test_json_for_machines(house, capsys):
+    more = ["--attacks", "round-answers:1", "--evaluation", str(house / "train.csv"), "--json"]
+    assert main(words(house, *more)) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["rows"][0]["attack"] == "round-answers"
+    assert facts["rows"][0]["level"] == "conclusive"
+    assert (facts["attack_rows"], facts["evaluation_rows"]) == (600, 600)
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "said"),
+    [
+        ({}, ["--attacks", "refitt"], "did you mean 'refit'"),
+        ({}, ["--attacks", "refit:x"], "'x' is no strength"),
+        ({"model": "unmarked"}, [], "The mark is not in the model"),
+        ({"label": "knid"}, [], "no column 'knid'"),
+        ({"rows": "strange.csv"}, [], "The label 4 is not one of the model's"),
+        ({"rows": "narrow.csv"}, [], "does not fit the model"),
+        ({"rows": "few.csv"}, [], "50 rows are too few"),
+        ({"rows": "none.csv"}, [], "none.csv"),
+    ],
+)
+def test_bad_input_is_one_sentence(house, capsys, monkeypatch, change, more, said):
+    monkeypatch.setattr(
+        "timbermark.attacks.lab.run_attacks", lambda *given: pytest.fail("too late")
+    )
+    assert main(words(house, *more, **change)) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "Hint:" in shown.err
+    assert shown.out == ""
+
+
+def test_a_plan_attacks_a_rehearsed_mark(house, capsys, monkeypatch):
+    plan = [
+        "plan", str(house / "unmarked"), "--train", str(house / "train.csv"), "--label", "kind",
+        "--max-changed", "off", "--max-drift", "off", "--max-accuracy-loss", "off",
+        "--attacks", "round-answers:1",
+    ]  # fmt: skip
+    before = sorted(house.iterdir())
+    assert main([*plan, "--validation", str(house / "thief.csv"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["attacks"]["rows"][0]["attack"] == "round-answers"
+    assert sorted(house.iterdir()) == before
+    monkeypatch.setattr(
+        "timbermark.marking.planning.plan", lambda *given, **more: pytest.fail("too late")
+    )
+    assert main(plan) == 2
+    assert "--validation" in capsys.readouterr().err
+    assert main([*plan, "--validation", str(house / "few.csv")]) == 2
+    assert "50 validation rows are too few for attacks" in capsys.readouterr().err
