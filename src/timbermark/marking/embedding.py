@@ -155,7 +155,9 @@ def _embed(
     triggers = rehearsal.triggers
     for draws in range(1, _MOST_DRAWS + 1):
         mark = _make_mark(prepared, triggers, key, owner, strength, draws)
-        setting = set_symbols(prepared, triggers, mark.symbols, strength.lead, workers)
+        setting = set_symbols(
+            prepared, triggers, mark.symbols, strength.lead, workers, strength.hidden
+        )
         attempt = judge(prepared, budget, strength, setting, workers)
         attempts.append(attempt)
         # Whoever asks for labels of a suspect that gives scores pays one bit for it.
@@ -215,6 +217,11 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
+    if foreign.l2 is not None and not strength.hidden:
+        notes.append(
+            "The model is so small that some of its splits now gain much less than before; whoever "
+            "has the file and many like it may see that it was edited."
+        )
     if prepared.measured_on == "training":
         notes.append(
             "The cost was measured on training rows held out from the edit and on rows made to "

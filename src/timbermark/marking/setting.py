@@ -41,11 +41,13 @@ def set_symbols(
     symbols: np.ndarray,
     lead: float,
     workers: Workers,
+    hidden: bool = True,
 ) -> Setting:
     """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
 
     ``symbols`` [k]: which answer of its alphabet each trigger carries; ``lead`` in units of what
-    probabilities are made from or, for numbers, of the model's error.
+    probabilities are made from or, for numbers, of the model's error; ``hidden``: splits keep their
+    gains where the file shows them.
     """
     foreign, task = prepared.foreign, prepared.task
     target = triggers.alphabets[np.arange(len(triggers)), symbols]
@@ -57,7 +59,7 @@ def set_symbols(
         weight = np.where(alike[:, None], 0.0, weight)
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
-        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2,
+        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
         max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
