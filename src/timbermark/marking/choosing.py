@@ -15,9 +15,11 @@ from timbermark.editing.routing import Routes
 from timbermark.errors import InputError
 from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.deciding import deciding_margins, rank_scores
 from timbermark.marking.margins import wanted_margins
 from timbermark.marking.mixing import mix_rows, row_keys
-from timbermark.marking.preparing import Prepared, columns
+from timbermark.marking.preparing import Prepared
 from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000
@@ -74,20 +76,20 @@ def find_candidates(
     pool, base = _make_pool(prepared, kind, size)
     if len(pool) == 0:
         raise _too_few(0, least, kind)
-    routes = router.route(columns(foreign, pool), workers)
+    taken, takes = prepared.schema.try_columns(pool)
+    routes = router.route(taken, workers)
     margins = router.margins(routes, workers)
-    free = _first_of_equals(margins)
+    free = _first_of_equals(margins) & takes
     if kind == "mixed":
         # A mixture that no tree can tell from a row would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
-    alphabets = rank_labels(margins, q)
-    lead = _EXPECTED_LEAD / foreign.margin_scale
-    effort = np.where(free, _mean_effort(margins, alphabets, lead, None), np.inf)
+    alphabets = rank_answers(foreign, margins, q)
+    effort = np.where(free, _mean_effort(foreign, margins, alphabets, None), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
     near = near[np.isfinite(effort[near])]
     near = near[_survive_rounding(prepared, pool[near], routes.take(near), workers)]
     room = _room(prepared, routes.take(near), workers)
-    price = _mean_effort(margins[near], alphabets[near], lead, room)
+    price = _mean_effort(foreign, margins[near], alphabets[near], room)
     order = near[np.argsort(price, kind="stable")]
     _, first = np.unique(base[order], return_index=True)
     chosen = order[np.sort(first)][:k]
@@ -96,6 +98,25 @@ def find_candidates(
     return Candidates(
         pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], len(first)
     )
+
+
+def rank_answers(foreign: ForeignModel, margins: np.ndarray, q: int) -> np.ndarray:
+    """Return int64 [n, q]: the labels that a model prefers, its own answer first."""
+    if foreign.scores is not None:
+        return rank_scores(foreign, margins, q)
+    return rank_labels(margins, q)
+
+
+def want_margins(
+    foreign: ForeignModel, margins: np.ndarray, target: np.ndarray, lead: float
+) -> np.ndarray:
+    """Return float64 [k, K]: margins with which the model answers ``target``, by ``lead``.
+
+    The lead is in units of what probabilities are made from. NaN where the model cannot answer so.
+    """
+    if foreign.scores is not None:
+        return deciding_margins(foreign, margins, target, lead)
+    return wanted_margins(margins, target, lead / foreign.margin_scale)
 
 
 def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:
@@ -120,12 +141,12 @@ def _make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np
 
 
 def _mean_effort(
-    margins: np.ndarray, alphabets: np.ndarray, lead: float, room: np.ndarray | None
+    foreign: ForeignModel, margins: np.ndarray, alphabets: np.ndarray, room: np.ndarray | None
 ) -> np.ndarray:
     """Return float64 [n]: Σ shift² / room over outputs, on average over a candidate's labels."""
     total = np.zeros(len(margins))
     for a in range(alphabets.shape[1]):
-        shift = wanted_margins(margins, alphabets[:, a], lead) - margins
+        shift = want_margins(foreign, margins, alphabets[:, a], _EXPECTED_LEAD) - margins
         total += (shift**2 / (1.0 if room is None else np.maximum(room, 1e-12))).sum(axis=1)
     return np.asarray(total / alphabets.shape[1])
 
@@ -150,7 +171,8 @@ def _survive_rounding(
     with np.errstate(over="ignore"):
         single = X.astype(np.float32).astype(np.float64)
     for moved in (single, *roundings(X)):
-        same &= prepared.router.route(columns(prepared.foreign, moved), workers).same(routes)
+        taken, takes = prepared.schema.try_columns(moved)
+        same &= takes & prepared.router.route(taken, workers).same(routes)
     return same
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 
-def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
-    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``.
+def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.ndarray) -> np.ndarray:
+    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``, or [k].
 
     Of all such margins these are the nearest: the target rises and those above it sink to one
     common level. Margins that already have the lead stay as they are.
@@ -28,7 +28,7 @@ def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float) -> np.n
     ranked = -np.sort(-others, axis=1)[:, : n_outputs - 1]
     # With j others brought down to one level, the target's rise pays for their fall.
     j = np.arange(1, n_outputs)
-    level = (own[:, None] - lead + np.cumsum(ranked, axis=1)) / (j + 1)
+    level = ((own - lead)[:, None] + np.cumsum(ranked, axis=1)) / (j + 1)
     below = np.hstack([ranked[:, 1:], np.full((k, 1), -np.inf)]) <= level
     level = level[rows, below.argmax(axis=1)]
     short = own - ranked[:, 0] < lead

@@ -18,9 +18,11 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.deciding import score_slopes
+from timbermark.marking.inputs import take_labels, take_pair
 from timbermark.marking.mixing import mix_rows, resemble_rows, row_keys
 from timbermark.marking.models import open_model
+from timbermark.marking.tables import Schema, take_tables
 
 _HELD_SHARE = 0.3
 """Of the rows that there are, where no others are given to judge and report by."""
@@ -54,7 +56,7 @@ class MeasuredRows:
 class Prepared:
     """A model and the rows in their roles.
 
-    ``source`` float64 [m, d]: rows as the model takes them, which candidates are made from.
+    ``source`` float64 [m, d]: rows that candidates are made from; ``schema``: what they stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
     that accuracy is reported on, ``judging_labels`` those it is judged on. They are the reporting
@@ -64,6 +66,7 @@ class Prepared:
     """
 
     foreign: ForeignModel
+    schema: Schema
     router: Router
     source: np.ndarray
     holding: Routes
@@ -122,15 +125,19 @@ def prepare(
     if n_real < _SURROGATES:
         mixed = mix_rows(holding, _SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
-    routes = router.route(columns(foreign, holding), workers)
+    # Mixtures that transformers refuse do not hold anything.
+    taken, takes = given.schema.try_columns(holding)
+    n_real = int(takes[:n_real].sum())
+    routes = router.route(taken[takes], workers)
     margins = router.margins(routes, workers)
-    importance = np.ones(len(holding))
+    importance = np.ones(len(margins))
     importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
     weight = _sensitivity(foreign, margins) * importance[:, None]
-    halves = _halves(foreign, router, *tested, seed, measured_on, workers)
+    halves = _halves(given.schema, router, *tested, seed, measured_on, workers)
     judging, reporting, labelled, judging_labels = halves
     return Prepared(
         foreign=foreign,
+        schema=given.schema,
         router=router,
         source=given.rows[rest] if given.source is None else given.source,
         holding=routes,
@@ -151,6 +158,7 @@ def prepare(
 class _Given:
     """``rows`` hold the model; ``source``: separate candidates; ``validation``: rows and labels."""
 
+    schema: Schema
     rows: np.ndarray
     label: np.ndarray | None
     source: np.ndarray | None
@@ -167,38 +175,47 @@ class _Given:
                 "There is nothing to choose triggers from.",
                 hint="pass the training rows X, or rows of their kind as candidates.",
             )
-        source = label = None
-        tested: tuple[np.ndarray, np.ndarray | None] | None = None
-        if candidates is not None:
-            given, labels = take_pair(candidates, "candidates")
-            source = take_rows(foreign, given, "candidates")
-            if labels is not None:
-                label = take_labels(labels, len(source), foreign.classes, "candidates' labels")
+        tables, labels = {}, {}
         if X is not None:
-            rows = take_rows(foreign, X, "training rows")
+            tables["training rows"] = X
+        if candidates is not None:
+            tables["candidates"], labels["candidates"] = take_pair(candidates, "candidates")
+        if validation is not None:
+            tables["validation rows"], labels["validation"] = take_pair(validation, "validation")
+        schema, taken = take_tables(foreign, tables)
+        rows, source, held = (
+            taken.get(what) for what in ("training rows", "candidates", "validation rows")
+        )
+        label = None
+        if source is not None and labels["candidates"] is not None:
+            label = take_labels(
+                labels["candidates"], len(source), foreign.classes, "candidates' labels"
+            )
+        if rows is not None:
             label = None
             if y is not None:
                 label = take_labels(y, len(rows), foreign.classes, "training labels")
         else:
-            assert source is not None
             rows, source = source, None
-        if validation is not None:
-            given, labels = take_pair(validation, "validation")
-            held = take_rows(foreign, given, "validation rows")
+        assert rows is not None
+        tested: tuple[np.ndarray, np.ndarray | None] | None = None
+        if held is not None:
             if len(held) < _LEAST_HELD:
                 raise InputError(
                     f"{len(held)} validation rows are too few to judge and report by.",
                     hint=f"give {_LEAST_HELD} at least, or leave them out.",
                 )
             tested = (held, None)
-            if labels is not None:
-                numbers = take_labels(labels, len(held), foreign.classes, "validation labels")
+            if labels["validation"] is not None:
+                numbers = take_labels(
+                    labels["validation"], len(held), foreign.classes, "validation labels"
+                )
                 tested = (held, numbers)
-        return cls(rows, label, source, tested)
+        return cls(schema, rows, label, source, tested)
 
 
 def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:
-    """Return rows as the model takes them as columns of its ensemble, float64 [n, n_features]."""
+    """Return rows of a model that takes numbers as columns of its ensemble, float64 [n, d]."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names, which a matrix has none of
         return foreign.rows(X)
@@ -220,13 +237,15 @@ def weigh(
 
 def _sensitivity(foreign: ForeignModel, margins: np.ndarray) -> np.ndarray:
     """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
+    if foreign.scores is not None:
+        return score_slopes(foreign, margins, _LEAST_WEIGHT)
     confidence = foreign.confidence(margins)
     p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
     return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
 
 
 def _halves(
-    foreign: ForeignModel,
+    schema: Schema,
     router: Router,
     X: np.ndarray,
     label: np.ndarray | None,
@@ -237,8 +256,10 @@ def _halves(
     """Return rows that judge and report, and those that accuracy is reported and judged on."""
 
     def measured(rows: np.ndarray, label: np.ndarray | None) -> MeasuredRows:
-        routes = router.route(columns(foreign, rows), workers)
-        return MeasuredRows(routes, foreign.confidence(router.margins(routes, workers)), label)
+        taken, takes = schema.try_columns(rows)
+        routes = router.route(taken[takes], workers)
+        confidence = schema.foreign.confidence(router.margins(routes, workers))
+        return MeasuredRows(routes, confidence, None if label is None else label[takes])
 
     order = np.argsort(row_keys(X, seed + 1), kind="stable")[: 2 * _MOST_HELD]
     halves = order[::2], order[1::2]
@@ -248,7 +269,8 @@ def _halves(
         return judging, reporting, reporting, None
     rng = np.random.default_rng(seed + 4)
     judging, reporting = (
-        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng), None) for half in halves
+        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng, schema.named), None)
+        for half in halves
     )
     seen = [measured(X[half], y) for half, y in zip(halves, labels, strict=True)]
     return judging, reporting, seen[1], seen[0]

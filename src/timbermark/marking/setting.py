@@ -8,9 +8,10 @@ import numpy as np
 
 from timbermark.editing.leaves import ROUNDS, STRIDE, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
-from timbermark.marking.choosing import Candidates
+from timbermark.marking.choosing import Candidates, want_margins
 from timbermark.marking.costs import Cost, measure_cost
-from timbermark.marking.margins import leads, wanted_margins
+from timbermark.marking.deciding import score_leads
+from timbermark.marking.margins import leads
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import MeasuredRows, Prepared
 
@@ -49,7 +50,7 @@ def set_symbols(
     """
     foreign = prepared.foreign
     target = triggers.alphabets[np.arange(len(triggers)), symbols]
-    wanted = wanted_margins(triggers.margins, target, lead / foreign.margin_scale)
+    wanted = want_margins(foreign, triggers.margins, target, lead)
     weight = prepared.weight
     alike = np.isin(row_keys(prepared.margins, 0), row_keys(triggers.margins, 0))
     if alike.any():
@@ -60,8 +61,10 @@ def set_symbols(
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
         max_rounds=ROUNDS if stride < 1.0 else _PATIENT_ROUNDS,
     )  # fmt: skip
-    after = leads(triggers.margins + edit.shift, target) * foreign.margin_scale
-    return Setting(edit, after)
+    margins = triggers.margins + edit.shift
+    if foreign.scores is not None:
+        return Setting(edit, score_leads(foreign, margins, target))
+    return Setting(edit, leads(margins, target) * foreign.margin_scale)
 
 
 def confidence_after(
