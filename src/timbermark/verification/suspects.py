@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from timbermark import libraries
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import is_wrapper
 from timbermark.ownership.suspects import Suspect
+from timbermark.ownership.suspects import open_suspect as open_estimator
 from timbermark.trees import reference
 
 _OURS = b"timbermark "
@@ -21,7 +24,9 @@ def open_suspect(suspect: Any) -> Any:
     """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
 
     Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
-    so do classifiers that want tables with categories, where a mark has the model's codes.
+    so do classifiers that want tables with categories, where a mark has texts or the model's codes.
+    A pair of a model and an encoder of labels is asked through both. All other deployed models
+    answer for themselves.
 
     Raises InputError or FileFormatError if a file or booster cannot be read.
 
@@ -35,6 +40,8 @@ def open_suspect(suspect: Any) -> Any:
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
+    if isinstance(suspect, tuple) and is_wrapper(suspect):
+        return _pair(*suspect)
     if _is_booster(suspect) or _takes_categories(suspect):
         return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
     return suspect
@@ -58,7 +65,11 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         return np.asarray(reference.margins(trees, rows))
 
     def labels(X: Any) -> np.ndarray:
-        numbers = reference.labels(margins(X), trees)
+        found = margins(X)
+        if foreign.scores is not None:
+            numbers = foreign.confidence(found.astype(np.float64)).argmax(axis=1)
+        else:
+            numbers = reference.labels(found, trees)
         return numbers if counts else np.asarray(classes[numbers])
 
     names = foreign.feature_names
@@ -69,9 +80,21 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         score_classes=None if counts else tuple(classes.tolist()),
         feature_names=names,
         n_features=None if names is None else len(names),
+        takes_frames=foreign.takes_frames,
         answers_class_numbers=counts,
         asked_through=through,
         digest=digest,
+    )
+
+
+def _pair(model: Any, encoder: Any) -> Suspect:
+    """Return a model whose class numbers an encoder turns into labels."""
+    asked = open_estimator(model)
+    labels, numbers = asked.answer_labels, asked.score_classes
+    return replace(
+        asked,
+        answer_labels=None if labels is None else lambda X: encoder.inverse_transform(labels(X)),
+        score_classes=None if numbers is None else tuple(encoder.inverse_transform(numbers)),
     )
 
 
