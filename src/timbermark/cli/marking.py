@@ -280,7 +280,7 @@ def _read_rows(
 
     names = model.feature_names
     tables = [
-        None if path is None else read_table(path, names, label)
+        None if path is None else read_table(path, names, label, model.text_columns)
         for path in (train, candidates, validation)
     ]
     given = [table for table in tables if table is not None]
