@@ -191,7 +191,7 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
             "and texts.",
             hint="give columns of numbers and of texts, with NaN where a value is missing.",
         )
-    # All others are taken as well, or it is said now.
+    # Rows that are refused are said now; of tables with more than these, they are left out later.
     schema.columns(rows[-_BLOCK:])
 
 
