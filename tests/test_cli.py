@@ -83,7 +83,7 @@ def test_debug_variable_shows_the_traceback(failing, capsys, monkeypatch):
 
 def test_too_little_memory_is_said_in_a_sentence(failing, capsys):
     failing(MemoryError())
-    assert main([]) == 4
+    assert main([]) == 2
     assert "not enough memory" in capsys.readouterr().err
 
 

@@ -151,18 +151,57 @@ def one_by_one_bits(matched, answered, q):
 
 def scores_bits(scores, reference, alphabets, symbols):
     """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
-    logs = []
-    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-        for f in (0.0, 0.5, 1.0):
-            terms = []
-            for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
-                if p is None:
-                    continue
-                w = [t * (math.log(floored(p[a])) - f * math.log(floored(r[a]))) for a in alphabet]
-                total = math.fsum(math.exp(x - max(w)) for x in w)
-                terms.append(math.log(len(alphabet)) + w[s] - max(w) - math.log(total))
-            logs.append(math.fsum(terms))
+    logs = [0.0] * 108
+    for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
+        if p is None:
+            continue
+        for number, g in enumerate(forms([floored(x) for x in p], [*map(floored, r)], alphabet)):
+            total = math.fsum(math.exp(x - max(g)) for x in g)
+            logs[number] += math.log(len(alphabet)) + g[s] - max(g) - math.log(total)
     return log2_mean(logs)
+
+
+def forms(p, r, alphabet):
+    """All g of one trigger, in the order of the page."""
+    for t in (0.1, 0.35, 1.0, 4.0, 16.0, 32.0):
+        for f in (0.5, 1.0):
+            yield [t * (math.log(p[c]) - f * math.log(r[c])) for c in alphabet]
+    for lead in (0.5, 1.0, 2.0, 4.0):
+        expected = [[leading(r, c, lead)[b] for b in alphabet] for c in alphabet]
+        for share in (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95):
+            for e in (0.01, 0.03):
+                g = []
+                for t in expected:
+                    v = [(p[c] - (1 - share) * x) / share for c, x in zip(alphabet, t, strict=True)]
+                    g.append(-math.fsum(math.log(e + abs(x)) + max(0.0, -x) / e for x in v))
+                yield g
+        for part in (0.2, 0.35, 1.0):
+            for spread in (0.5, 1.0):
+                g = []
+                for t in expected:
+                    d = [
+                        math.log(p[c] / r[c]) - part * math.log(max(x, 1e-6) / r[c])
+                        for c, x in zip(alphabet, t, strict=True)
+                    ]
+                    g.append(-math.fsum(abs(x - math.fsum(d) / len(d)) for x in d) / spread)
+                yield g
+
+
+def leading(r, x, lead):
+    """The scores that are expected where class x leads; the level is found by halving."""
+    m = [math.log(value) for value in r]
+    others = [value for c, value in enumerate(m) if c != x]
+    if m[x] - max(others) < lead:
+        low, high = min(m) - lead, max(m)
+        for _ in range(200):
+            level = (low + high) / 2
+            if level + lead - m[x] < math.fsum(max(0.0, value - level) for value in others):
+                low = level
+            else:
+                high = level
+        m = [level + lead if c == x else min(value, level) for c, value in enumerate(m)]
+    powers = [math.exp(value - max(m)) for value in m]
+    return [value / math.fsum(powers) for value in powers]
 
 
 def floored(p):

@@ -11,12 +11,14 @@ from tests.ownership import independent
 from tests.ownership.making import make_mark, marks
 from timbermark.errors import InputError
 from timbermark.ownership import (
+    evidence,
     levels_around,
     numbers_evidence,
     scores_evidence,
     sequential_evidence,
 )
 from timbermark.ownership.evidence import mixture_bits, softmax
+from timbermark.ownership.score_forms import nearest_margins
 
 shares = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-300])
 
@@ -85,27 +87,42 @@ def test_one_by_one_agrees_with_the_independent_verifier(matched, missed, q):
     assert bits == pytest.approx(again, rel=1e-10, abs=1e-9)
 
 
-def naive_bits(scores, mark):
-    """The formula as the design states it, in plain products."""
-    total = 0.0
-    for t in (0.05, 0.1, 0.2, 0.35, 0.6, 1, 2, 4, 8, 16, 32):
-        for f in (0, 0.5, 1):
-            product = 1.0
-            for p, r, alphabet, s in zip(
-                scores, mark.reference, mark.alphabets, mark.symbols, strict=True
-            ):
-                w = [math.exp(t * (math.log(p[a]) - f * math.log(r[a]))) for a in alphabet]
-                product *= mark.q * w[s] / sum(w)
-            total += product / 33
-    return math.log2(total)
-
-
-def test_scores_equal_the_formula():
+def test_scores_of_a_whole_mark_agree_with_the_independent_verifier():
     rng = np.random.default_rng(3)
-    for q, seed in ((2, 0), (4, 1), (4, 2)):
+    for q, seed in ((2, 0), (4, 1)):
         mark = make_mark(k=40, q=q, seed=seed)
-        scores = rng.dirichlet(np.ones(6), size=40).clip(1e-6)
-        assert scores_evidence(scores, mark) == pytest.approx(naive_bits(scores, mark), rel=1e-9)
+        scores = rng.dirichlet(np.ones(6), size=40)
+        again = independent.scores_bits(
+            scores.tolist(), mark.reference.tolist(), mark.alphabets.tolist(), mark.symbols.tolist()
+        )
+        assert scores_evidence(scores, mark) == pytest.approx(again, rel=1e-10)
+
+
+def test_evidence_in_parts_is_the_evidence_as_a_whole(monkeypatch):
+    mark = make_mark(k=40)
+    scores = np.random.default_rng(4).dirichlet(np.ones(6), size=40)
+    whole = scores_evidence(scores, mark)
+    monkeypatch.setattr(evidence, "_AT_ONCE", 42)
+    assert scores_evidence(scores, mark) == pytest.approx(whole, rel=1e-12)
+
+
+def marked_scores(mark, lead):
+    """What a model that carries the mark answers with, by the edit's own formula."""
+    margins = np.log(mark.reference)
+    wanted = nearest_margins(margins, mark.expected_numbers, lead)
+    return softmax(wanted)
+
+
+@pytest.mark.parametrize(("share", "bits"), [(0.5, 90), (0.7, 70), (0.9, 30)])
+def test_averaging_with_another_model_leaves_the_mark(share, bits):
+    """A confident model of somebody else's, nine parts of ten, does not hide the rest."""
+    rng = np.random.default_rng(7)
+    mark = make_mark(k=96, q=4, reference=rng.dirichlet(np.full(6, 1.0), size=96))
+    other = rng.dirichlet(np.full(6, 0.15), size=96)
+    suspect = (1 - share) * marked_scores(mark, 1.0) + share * other
+    assert scores_evidence(suspect, mark) > bits
+    innocent = (1 - share) * mark.reference + share * other
+    assert scores_evidence(innocent, mark) < 8
 
 
 def test_nothing_overflows():
@@ -185,8 +202,8 @@ def test_few_questions_are_enough(rate, most):
     assert np.mean(asked) <= most
 
 
-def test_answers_outside_the_alphabets_are_no_evidence():
-    """An innocent suspect may never match; a two-sided bet would take that for evidence."""
+def test_avoiding_symbols_is_no_evidence():
+    """A two-sided bet would take it for evidence."""
     assert sequential_evidence(0, 96, 4) < 0
     assert sequential_evidence(0, 5000, 2) < 0
 

@@ -4,15 +4,20 @@ Each attempt chooses the best among several and must pay for the choice: of many
 that still reaches b bits may not exceed 2^-b.
 """
 
+import json
 from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.ownership.making import KEY, confident, make_mark, obedient
-from timbermark.errors import InputError
-from timbermark.ownership import Inquiry, Suspect, judge, symbols, verify
+from tests.ownership.making import KEY, confident, make_mark, obedient, packed, unpacked
+from timbermark.errors import FileFormatError, InputError
+from timbermark.ownership import Inquiry, Mark, Suspect, judge, symbols, verify
 from timbermark.ownership.columns import split_columns
+
+FLIPPED = make_mark(k=96, q=4)
 
 
 def check_share(best, bounds=(1, 2, 3)):
@@ -184,3 +189,66 @@ def test_an_adapter_written_after_the_secret_stands_in_the_verdict():
         assert found.asked_through == "function"
         assert "asked through function" in str(found)
         assert found.to_dict()["asked_through"] == "function"
+        assert "did not know the secret" in str(found)
+        assert "did not know the secret" in found.to_dict()["condition"]
+
+
+def test_an_adapter_may_be_an_object_but_not_a_file():
+    mark = make_mark(k=64)
+
+    class Adapter:
+        predict = staticmethod(obedient(mark))
+
+    assert "did not know the secret" in str(verify(Adapter(), mark))
+    read = Suspect("a file", answer_labels=obedient(mark), asked_through="file")
+    assert verify(read, mark).condition == ""
+
+
+def test_the_price_of_draws_is_subtracted_and_shown():
+    mark = make_mark(k=64, q=4, draws=4)
+    found = verify(obedient(mark), mark)
+    assert found.bits == found.raw_bits - 2.0 == 126.0
+    assert "minus:    2.0 bits for" in str(found)
+    assert found.to_dict()["prices"][0]["bits"] == 2.0
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 3, 2.0, "2", True, None])
+def test_marks_of_a_foreign_protocol_are_refused(protocol):
+    """Another protocol could derive symbols that a claimant chooses."""
+    with pytest.raises(InputError):
+        make_mark(protocol=protocol)
+    data = make_mark().to_bytes()
+    meta, members = unpacked(data)
+    first = data.split(b"\n", 1)[0] + b"\n"
+    with pytest.raises(FileFormatError):
+        Mark.from_bytes(packed(first, {**meta, "protocol": protocol}, members))
+    with pytest.raises(FileFormatError):
+        Mark.from_bytes(packed(b"timbermark mark 1\n", meta, members))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_flipped_bit_is_refused_or_draws_other_symbols(data):
+    """Whatever is changed, also with a repaired checksum, a marked model matches by chance only."""
+    whole = FLIPPED.to_bytes()
+    meta, members = unpacked(whole)
+    name = data.draw(st.sampled_from([*sorted(members), "meta.json"]))
+    content = bytearray(json.dumps(meta).encode() if name == "meta.json" else members[name])
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= 1 << data.draw(st.integers(0, 7))
+    first = whole.split(b"\n", 1)[0] + b"\n"
+    try:
+        if name == "meta.json":
+            changed = packed(first, json.loads(content), members)
+        else:
+            changed = packed(first, meta, {**members, name: bytes(content)})
+        mark = Mark.from_bytes(changed)
+    except (ValueError, FileFormatError):  # no JSON, no text, no mark
+        return
+    if mark == FLIPPED:  # such as a blank in the metadata, or the sign of a NaN
+        return
+    assert judge(mark, Inquiry("x"), labels=FLIPPED.expected_numbers).bits < 30
+    damaged = bytearray(whole)
+    damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1
+    with pytest.raises(FileFormatError):
+        Mark.from_bytes(bytes(damaged))

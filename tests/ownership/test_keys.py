@@ -4,6 +4,8 @@ import hmac
 import os
 import pickle
 import stat
+import subprocess
+import sys
 import threading
 import warnings
 from contextlib import suppress
@@ -165,6 +167,24 @@ def test_of_concurrent_saves_exactly_one_succeeds(tmp_path, monkeypatch, links):
         assert len(saved) == 1
         assert OwnerKey.load(folder / "k") == saved[0]
         assert [p.name for p in folder.iterdir()] == ["k"]
+
+
+def test_of_concurrent_commands_exactly_one_succeeds(tmp_path):
+    """Two processes that make a key at the same moment: one key, one refusal."""
+    code = "import sys; from timbermark.cli import main; input(); sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "keygen", str(tmp_path / "k")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    runs = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
+    for run in runs:
+        run.stdin.write("\n")
+        run.stdin.flush()
+    said = [run.communicate() for run in runs]
+    codes = sorted(run.returncode for run in runs)
+    assert codes == [0, 2, 2, 2], said
+    (made,) = [out for run, (out, _) in zip(runs, said, strict=True) if run.returncode == 0]
+    assert OwnerKey.load(tmp_path / "k").fingerprint in made
+    assert sum("exists" in err for _, err in said) == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["k"]
 
 
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):

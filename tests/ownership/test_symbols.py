@@ -107,11 +107,13 @@ def test_vectors_of_the_evidence(vector, real_scrypt):
         "scores": judge(mark, Inquiry("x"), scores=given_scores(vector)),
     }
     assert {kind: verdict.bits for kind, verdict in found.items()} == vector["bits"]
-    matched = found["labels"].matched
-    answered = found["labels"].answered
+    pairs = list(zip(vector["labels"], vector["alphabets"], vector["symbols"], strict=True))
+    matched = sum(label == alphabet[symbol] for label, alphabet, symbol in pairs)
+    counted = sum(label in alphabet for label, alphabet, _ in pairs)
+    missing = vector["labels"].count(None)
     again = {
-        "labels": independent.labels_bits(matched, mark.n_triggers, mark.q),
-        "labels one by one": independent.one_by_one_bits(matched, answered, mark.q),
+        "labels": independent.labels_bits(matched, counted + missing, mark.q),
+        "labels one by one": independent.one_by_one_bits(matched, counted, mark.q),
         "scores": independent.scores_bits(
             vector["scores"], vector["reference"], vector["alphabets"], vector["symbols"]
         ),

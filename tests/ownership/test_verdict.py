@@ -131,6 +131,7 @@ def test_everything_else_is_in_the_dictionary():
         "created": "2030-01-02T03:04:05Z",
         "mark_digest": "11" * 32,
         "model_digest": "22" * 32,
+        "condition": "",
         "suspect": "file a.timber",
         "suspect_digest": "33" * 32,
         "asked_through": "file",

@@ -23,7 +23,15 @@ from tests.ownership.making import (
 )
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import write_container
-from timbermark.ownership import Inquiry, Mark, OwnerKey, Suspect, judge, verify
+from timbermark.ownership import (
+    Inquiry,
+    Mark,
+    OwnerKey,
+    Suspect,
+    judge,
+    sequential_evidence,
+    verify,
+)
 from timbermark.ownership.labels import UNANSWERED
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.model_file import ensemble_to_arrays, save_ensemble
@@ -150,6 +158,18 @@ def test_known_classes_outside_the_alphabet():
     answers = dict(zip(map(bytes, mark.triggers), left, strict=True))
     found = verify(lambda X: [answers[bytes(row)] for row in X], mark)
     assert (found.matched, found.outside, found.unknown) == (0, 8, 0)
+    assert found.bits == 0.0
+
+
+def test_answers_outside_the_alphabet_do_not_count():
+    """They speak for no symbol, so that they neither help the claim nor stand against it."""
+    mark = make_mark(k=64, q=4)
+    numbers = mark.expected_numbers.copy()
+    for trigger in range(24):
+        numbers[trigger] = next(c for c in range(6) if c not in mark.alphabets[trigger])
+    assert judge(mark, Inquiry("x"), labels=numbers).raw_bits == pytest.approx(80.0)
+    rate = judge(mark, Inquiry("x"), labels=numbers, one_by_one=True).raw_bits
+    assert rate == pytest.approx(sequential_evidence(40, 40, 4))
 
 
 def test_the_table_is_in_the_order_of_the_mark():

@@ -73,7 +73,7 @@ def test_files_are_read_and_judged_like_the_model(library, ending, tmp_path):
     assert tm.verify(clean, result.mark, answers="labels").level == "none"
 
 
-@pytest.mark.parametrize("library", ["timbermark", "xgboost", "lightgbm", "catboost", "histogram"])
+@pytest.mark.parametrize("library", ["timbermark", "xgboost", "lightgbm", "histogram"])
 def test_objects_are_asked_through_their_own_predict(library):
     model, result = marked(library)
     verdict = tm.verify(result.model, result.mark, answers="labels")
@@ -101,6 +101,33 @@ def test_a_booster_of_xgboost_is_judged_like_its_classifier():
     assert tm.verify(model.get_booster(), result.mark, answers="labels").level == "none"
     scores = tm.verify(result.model.get_booster(), result.mark)
     assert scores.bits == pytest.approx(tm.verify(result.model, result.mark).bits, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["CatBoostClassifier", "CatBoost"])
+def test_a_loaded_model_of_catboost_is_read_by_name(kind, tmp_path):
+    """Once loaded it counts no columns, and the plain class answers with margins."""
+    catboost = pytest.importorskip("catboost")
+    model, result = marked("catboost", named=True)
+    for made, level in ((result.model, "conclusive"), (model, "none")):
+        made.save_model(str(tmp_path / "m.cbm"))
+        loaded = getattr(catboost, kind)().load_model(str(tmp_path / "m.cbm"))
+        verdict = tm.verify(loaded, result.mark, answers="labels")
+        assert (verdict.level, verdict.columns, verdict.suspect) == (level, "by name", kind)
+        verdict = tm.verify(loaded, result.mark)
+        assert verdict.bits == tm.verify(made, result.mark).bits
+
+
+@pytest.mark.parametrize(
+    ("library", "ending"), [("xgboost", "json"), ("lightgbm", "txt"), ("catboost", "cbm")]
+)
+def test_names_with_blanks_are_the_same_names_in_a_file(library, ending, tmp_path):
+    """LightGBM writes a blank as an underscore."""
+    model, result = marked(library, named=True)
+    tm.save(result.model, tmp_path / f"own.{ending}")
+    verdict = tm.verify(tmp_path / f"own.{ending}", result.mark, answers="labels")
+    assert (verdict.level, verdict.columns) == ("conclusive", "by name")
+    tm.save(model, tmp_path / f"clean.{ending}")
+    assert tm.verify(tmp_path / f"clean.{ending}", result.mark, answers="labels").level == "none"
 
 
 @pytest.mark.parametrize("labels", ["texts", "from 1"])

@@ -65,7 +65,14 @@ class State:
 
     def check(self, ensemble: Ensemble) -> None:
         """Raise StateError unless this is the state of ``ensemble``."""
-        if ensemble is not self.owner and digest(ensemble) != self.model:
+        # Whoever made the file could name any model: rows and labels of this one must fit, too.
+        fits = (
+            ensemble.n_features == self.data.bins.n_features
+            and ensemble.n_classes == self.data.n_classes
+            and ensemble.n_outputs == self.data.n_outputs
+            and ensemble.n_trees == self.trained.forest.n_trees
+        )
+        if not fits or (ensemble is not self.owner and digest(ensemble) != self.model):
             raise StateError(
                 "This state belongs to another model.",
                 hint="load the state that was saved with this model, or rebuild one from the "

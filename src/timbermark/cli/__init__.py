@@ -28,8 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     This is the only place where an error becomes a message. A `TimbermarkError` prints its
     sentence and its hint, in the words of the command line, on stderr and gives exit code 2; so
-    does a file that the system refuses. Anything else is a bug and gives exit code 4. Its traceback
-    is printed only if the environment variable TIMBERMARK_DEBUG is 1.
+    does a file that the system refuses, and one that needs more memory than there is. Anything else
+    is a bug and gives exit code 4. Its traceback is printed only if the environment variable
+    TIMBERMARK_DEBUG is 1.
     """
     from timbermark.cli.app import app
     from timbermark.cli.wording import use_flags
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(BAD_INPUT, f"{what}.", "check the path, its permissions and the disk.")
     except MemoryError:
         return _refuse(
-            UNEXPECTED, "There is not enough memory.", "end other programs, or give fewer rows."
+            BAD_INPUT, "There is not enough memory.", "end other programs, or give fewer rows."
         )
     except Exception as error:
         return _report_bug(error)

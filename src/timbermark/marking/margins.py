@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from timbermark.ownership.score_forms import nearest_margins
+
 
 def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.ndarray) -> np.ndarray:
     """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``, or [k].
@@ -20,21 +22,7 @@ def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.nda
         m = margins[:, 0]
         rise, fall = np.maximum(m, lead), np.minimum(m, -lead)
         return np.asarray(np.where(target == 1, rise, fall)[:, None])
-    k, n_outputs = margins.shape
-    rows = np.arange(k)
-    own = margins[rows, target]
-    others = margins.copy()
-    others[rows, target] = -np.inf
-    ranked = -np.sort(-others, axis=1)[:, : n_outputs - 1]
-    # With j others brought down to one level, the target's rise pays for their fall.
-    j = np.arange(1, n_outputs)
-    level = ((own - lead)[:, None] + np.cumsum(ranked, axis=1)) / (j + 1)
-    below = np.hstack([ranked[:, 1:], np.full((k, 1), -np.inf)]) <= level
-    level = level[rows, below.argmax(axis=1)]
-    short = own - ranked[:, 0] < lead
-    wanted = np.minimum(margins, np.where(short, level, np.inf)[:, None])
-    wanted[rows, target] = np.where(short, level + lead, own)
-    return np.asarray(wanted)
+    return nearest_margins(margins, target, lead)
 
 
 def leads(margins: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -17,19 +17,16 @@ from numpy.typing import ArrayLike
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
+from timbermark.ownership.score_forms import N_FORMS, score_forms
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
-SCORE_FLOOR = 1e-6
-"""Probabilities below this count as this: the logarithm of 0 would outweigh everything else."""
-TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""High ones are for copies that nobody touched: an edit moves a trigger's scores only a little, and
-the copy repeats that exactly. Low ones are for copies that were averaged or tuned."""
-REFERENCE_SHARES = (0.0, 0.5, 1.0)
 N_MATCH_RATES = 64
 LEVEL_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _FARTHEST = 1e6
+_AT_ONCE = 1 << 18
+"""Scores that are worked on at once: the forms of a mark with many classes need memory."""
 _LOG_2 = math.log(2.0)
 
 
@@ -40,9 +37,8 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     mark's order. They need not add up to 1; what is below 1e-6 counts as 1e-6. A row with NaN was
     not answered and does not count. Draws and other prices are not subtracted here.
 
-    For each τ in `TEMPERATURES` and each f in `REFERENCE_SHARES`,
-    w_i(a) ∝ exp(τ·(log p_i(a) − f·log r_i(a))), where p are the scores and r the mark's reference;
-    E is the mean of the 33 products.
+    E is the mean of the products Π q·w_i(s_i) over the forms of w in
+    :mod:`timbermark.ownership.score_forms`.
 
     Raises InputError unless the scores are a matrix [k, K] of numbers.
 
@@ -62,25 +58,25 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     answered = np.flatnonzero(~np.isnan(given).any(axis=1))
     if not answered.size:
         return 0.0
-    alphabets = mark.alphabets[answered]
-    p = np.take_along_axis(given[answered], alphabets, axis=1)
-    r = np.take_along_axis(mark.reference[answered], alphabets, axis=1)
-    log_p, log_r = _floored_log(p), _floored_log(r)
-    forms = np.stack([t * (log_p - f * log_r) for t in TEMPERATURES for f in REFERENCE_SHARES])
-    return mixture_bits(forms, mark.symbols[answered])
+    logarithms = np.zeros(N_FORMS)
+    rows = max(1, _AT_ONCE // len(mark.classes))
+    for first in range(0, len(answered), rows):
+        part = answered[first : first + rows]
+        forms = score_forms(given[part], mark.reference[part], mark.alphabets[part])
+        logarithms += _products(forms, mark.symbols[part])
+    return _mean_bits(logarithms)
 
 
 def sequential_evidence(matched: int, answered: int, q: int) -> float:
     """Return the evidence of labels that were asked one by one, in bits, valid whenever one stops.
 
-    ``matched`` of ``answered`` responses are the label that their symbol asks for; a label outside
-    the alphabet is an answer that does not match, a question without an answer is not counted.
+    ``matched`` of ``answered`` responses are the label that their symbol asks for. A question
+    without an answer, or with a label outside its alphabet, is not counted.
 
     It is the betting form of Krichevsky and Trofimov, mixed over match rates above chance only:
     E is the mean of (q·θ)^S·((1 − θ)·q/(q − 1))^(n − S) over `N_MATCH_RATES` rates θ = cos²φ, at
     the midpoints of equal parts of 0 <= φ <= arccos(1/√q). Rates below chance are left out because
-    a suspect that answers outside the alphabets matches less often than by chance without knowing
-    any secret.
+    nobody is accused of avoiding symbols.
 
     Raises InputError unless 0 <= matched <= answered and q >= 2.
 
@@ -157,9 +153,7 @@ def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
     >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
     1.17
     """
-    weights = forms - _log_sum(forms)[..., np.newaxis]
-    chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
-    return _mean_bits(chosen[..., 0].sum(axis=1) + len(symbols) * math.log(forms.shape[2]))
+    return _mean_bits(_products(forms, symbols))
 
 
 def softmax(margins: ArrayLike) -> Reals:
@@ -193,8 +187,12 @@ def _read_scores(scores: ArrayLike, shape: tuple[int, int]) -> Reals:
     return given
 
 
-def _floored_log(p: Reals) -> Reals:
-    return np.log(np.clip(p, SCORE_FLOOR, 1.0))
+def _products(forms: AnyArray, symbols: AnyArray) -> AnyArray:
+    """Return log Π q·w_i(s_i) for each form, [m]."""
+    weights = forms - _log_sum(forms)[..., np.newaxis]
+    chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
+    total: AnyArray = chosen[..., 0].sum(axis=1) + len(symbols) * math.log(forms.shape[2])
+    return total
 
 
 def _log_sum(values: AnyArray) -> AnyArray:

@@ -54,8 +54,9 @@ def judge(
     the evidence that allows for it. ``shown`` [k] are the answers as the suspect gave them, for the
     table.
 
-    A trigger without an answer counts as a trial without a match where labels were asked for all at
-    once, and not at all otherwise.
+    A label outside the trigger's alphabet does not count: it speaks for no symbol. A trigger
+    without an answer counts as a trial without a match where labels were asked for all at once,
+    because whoever asks could leave answers out, and not at all otherwise.
 
     Raises InputError if no trigger was answered or no answer is a class of the mark.
 
@@ -83,9 +84,10 @@ def judge(
     if labels is not None:
         if one_by_one:
             kind = "labels one by one"
-            raw_bits = sequential_evidence(counts.matched, counts.answered, mark.q)
+            raw_bits = sequential_evidence(counts.matched, counts.inside, mark.q)
         else:
-            raw_bits = evidence_bits(counts.matched, mark.n_triggers, mark.q)
+            trials = counts.inside + mark.n_triggers - counts.answered
+            raw_bits = evidence_bits(counts.matched, trials, mark.q) if trials else 0.0
     prices = (price_of_draws(mark.draws),) if mark.draws > 1 else ()
     return Verdict(
         owner=mark.owner,
@@ -103,7 +105,7 @@ def judge(
         answered=counts.answered,
         q=mark.q,
         matched=counts.matched,
-        outside=counts.outside,
+        outside=counts.answered - counts.inside,
         unknown=counts.unknown,
         columns=inquiry.columns,
         reading=inquiry.reading,
@@ -118,7 +120,7 @@ def judge(
 class _Counts:
     answered: int
     matched: int
-    outside: int
+    inside: int
     unknown: int
 
 
@@ -128,7 +130,7 @@ def _count(numbers: ClassIndices, mark: Mark) -> _Counts:
     return _Counts(
         answered=int(answered.sum()),
         matched=int((numbers == mark.expected_numbers).sum()),
-        outside=int((answered & ~inside).sum()),
+        inside=int(inside.sum()),
         unknown=int((numbers == UNKNOWN).sum()),
     )
 

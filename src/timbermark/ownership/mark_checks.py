@@ -10,9 +10,9 @@ import numpy as np
 from timbermark.dtypes import CLASS_INDEX, REAL, AnyArray, ClassIndices, Reals
 from timbermark.errors import InputError
 from timbermark.ownership.encoding import is_unicode
-from timbermark.ownership.evidence import SCORE_FLOOR
 from timbermark.ownership.keys import KEY_BYTES, MARK_ID_BYTES
 from timbermark.ownership.labels import Label
+from timbermark.ownership.score_forms import SCORE_FLOOR
 from timbermark.ownership.symbols import ALPHABET_SIZES
 
 PROTOCOL = 2

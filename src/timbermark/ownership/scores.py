@@ -42,17 +42,27 @@ def read_scores(
     in its order. A class that the suspect does not know has the probability 0; a class that the
     mark does not know is strange and left out. A row with NaN becomes NaN: not answered.
 
+    Where the response names its columns (a data frame, a table), the names are the classes, in
+    whatever order; columns that are only counted are taken by place.
+
     ``scale`` "margins" stands for raw scores and logarithms of probabilities, which go through
     softmax; "auto" takes the values as probabilities if all are from 0 to 1, otherwise as margins.
     Where answers come one by one the scale must be fixed before, because the rule looks at all.
 
-    Raises InputError if it is no such matrix, or if no class is one of the mark's.
+    Raises InputError if it is no such matrix, if no class is one of the mark's, or if its columns
+    have names that are no classes.
 
     >>> read_scores([[0.2, 0.8]], 1, ("no", "yes"), ("yes", "no"))
+    (array([[0.8, 0.2]]), ())
+    >>> import pandas as pd
+    >>> read_scores(pd.DataFrame({"yes": [0.2], "no": [0.8]}), 1, ("no", "yes"), None)
     (array([[0.8, 0.2]]), ())
     """
     width = len(mark_classes) if score_classes is None else len(score_classes)
     values = _matrix(response, n, width)
+    named = _places_by_name(response, mark_classes if score_classes is None else score_classes)
+    if named is not None:
+        values = values[:, named]
     if score_classes is None:
         return _probabilities(values, scale), ()
     numbers = read_answers([_plain(label) for label in score_classes], tuple(mark_classes))
@@ -90,6 +100,33 @@ def _matrix(response: Any, n: int, width: int) -> AnyArray:
             hint=_HINT,
         )
     return values
+
+
+def _places_by_name(response: Any, classes: Sequence[Any]) -> list[int] | None:
+    """Return the column of each class, or None if columns have no names."""
+    names = _column_names(response)
+    if names is None:
+        return None
+    known = tuple(_plain(label) for label in classes)
+    numbers = read_answers(list(names), known).tolist()
+    if sorted(numbers) != list(range(len(known))):
+        raise InputError(
+            f"The columns of the suspect's scores are called {_show(names)}, the classes "
+            f"{_show(known)}.",
+            hint="name each column like its class, or answer with a matrix in the order of the "
+            "mark's classes.",
+        )
+    return [numbers.index(number) for number in range(len(known))]
+
+
+def _column_names(response: Any) -> Sequence[Any] | None:
+    """Return the names of a table's columns; None for a matrix, or if pandas counted them."""
+    names = getattr(response, "column_names", None)  # pyarrow
+    if names is None:
+        names = getattr(response, "columns", None)  # pandas, polars
+    if names is None or type(names).__name__ == "RangeIndex":
+        return None
+    return list(names)
 
 
 def _probabilities(values: AnyArray, scale: ScoreScale) -> Reals:

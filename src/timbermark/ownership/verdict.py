@@ -90,6 +90,18 @@ class Answer:
     matched: bool
 
 
+_ADAPTERS = {
+    "function": (
+        "A function can be written to give any answers: the evidence holds only if whoever wrote "
+        "it did not know the secret of the mark."
+    ),
+    "object": (
+        "An object runs code of its own: the evidence holds only if whoever made it did not know "
+        "the secret of the mark. A model file is read and never runs."
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the answers of one suspect to one mark prove.
@@ -119,7 +131,7 @@ class Verdict:
     answered: int  # triggers that the suspect answered
     q: int  # labels in each alphabet
     matched: int | None  # answers that are the label their symbol asks for, if labels are known
-    outside: int = 0  # labels outside their alphabet
+    outside: int = 0  # labels outside their alphabet, which do not count
     unknown: int = 0  # of these, answers that are no class of the mark at all
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
     reading: str = ""  # how answers were read, where it is not obvious
@@ -153,6 +165,15 @@ class Verdict:
         return _MEANINGS[self.level]
 
     @property
+    def condition(self) -> str:
+        """What the evidence depends on because of how the suspect was asked; may be empty.
+
+        A suspect that is code can be an adapter, written after the secret was known. That has no
+        price in bits.
+        """
+        return _ADAPTERS.get(self.asked_through, "")
+
+    @property
     def unanswered(self) -> int:
         """Triggers that the suspect did not answer."""
         return self.trials - self.answered
@@ -177,6 +198,7 @@ class Verdict:
         return {
             "level": self.level,
             "meaning": self.meaning,
+            "condition": self.condition,
             "bits": self.bits,
             "chance": self.chance,
             "kind": self.kind,
@@ -214,8 +236,10 @@ class Verdict:
                 f"{self.trials / self.q:.0f}"
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
+        lines.append(f"  meaning:  {self.meaning}")
+        if self.condition and self.level != "none":
+            lines.append(f"  provided: {self.condition}")
         lines += [
-            f"  meaning:  {self.meaning}",
             f"  mark:     {self.mark_id} of {self.owner}, made {self.created}",
             f"            SHA-256 {self.mark_digest}",
             f"  unmarked: SHA-256 {self.model_digest}",

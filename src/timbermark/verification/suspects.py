@@ -24,7 +24,8 @@ def open_suspect(suspect: Any) -> Any:
     """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
 
     Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
-    so do classifiers that want tables with categories, where a mark has texts or the model's codes.
+    so do classifiers that want tables with categories, where a mark has texts or the model's codes,
+    and models of CatBoost, which name their columns in their own way and, once loaded, count none.
     A pair of a model and an encoder of labels is asked through both. All other deployed models
     answer for themselves.
 
@@ -42,7 +43,7 @@ def open_suspect(suspect: Any) -> Any:
         return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
     if isinstance(suspect, tuple) and is_wrapper(suspect):
         return _pair(*suspect)
-    if _is_booster(suspect) or _takes_categories(suspect):
+    if _is_booster(suspect) or _is_catboost(suspect) or _takes_categories(suspect):
         return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
     return suspect
 
@@ -105,6 +106,12 @@ def _is_booster(suspect: Any) -> bool:
         "xgboost",
         "lightgbm",
     )
+
+
+def _is_catboost(suspect: Any) -> bool:
+    """Return whether an object is a model of CatBoost, trained or loaded."""
+    kind = type(suspect)
+    return kind.__module__.partition(".")[0] == "catboost" and hasattr(suspect, "save_model")
 
 
 def _takes_categories(suspect: Any) -> bool:
