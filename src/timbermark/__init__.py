@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from timbermark.marking.planning import plan
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
+    from timbermark.verification.endpoints.endpoint import Endpoint
     from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "Endpoint",
     "Mark",
     "OwnerKey",
     "TimberClassifier",
@@ -44,6 +46,7 @@ __all__ = [
 
 _HOME = {
     "Budget": "timbermark.marking.budget",
+    "Endpoint": "timbermark.verification.endpoints.endpoint",
     "Mark": "timbermark.ownership.mark",
     "OwnerKey": "timbermark.ownership.keys",
     "TimberClassifier": "timbermark.estimator",

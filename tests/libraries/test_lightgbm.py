@@ -377,14 +377,16 @@ def of_two(X):
 
 
 REFUSED = {
-    "regressor": (lambda: of_kind(lgb.LGBMRegressor, of_two), "not a classifier"),
+    "regressor with classes": (
+        lambda: of_kind(lgb.LGBMRegressor, of_two, objective="binary"),
+        "not what its predict is for",
+    ),
     "bare model": (
         lambda: of_kind(lgb.LGBMModel, of_two, objective="binary"),
-        "not a classifier",
+        "no classifier, regressor or ranker",
     ),
     "not fitted": (lambda: lgb.LGBMClassifier(), "not fitted"),
-    "regression": (lambda: booster(objective="regression")[0], "objective 'regression'"),
-    "cross entropy": (lambda: booster(objective="cross_entropy")[0], "'cross_entropy'"),
+    "cross entropy": (lambda: booster(objective="cross_entropy_lambda")[0], "entropy_lambda'"),
     "own objective": (
         lambda: of_kind(lgb.LGBMClassifier, of_two, objective=own_objective),
         "the user's own",
@@ -498,7 +500,7 @@ DAMAGES = {
     "trees": ("num_tree_per_iteration=3", "num_tree_per_iteration=1", "does not go with"),
     "objective's classes": ("multiclass num_class:3", "multiclass num_class:1", "1 classes"),
     "objective's option": ("multiclass num_class:3", "multiclass", "not a whole number"),
-    "objective": ("objective=multiclass", "objective=lambdarank", "objective 'lambdarank'"),
+    "objective": ("objective=multiclass", "objective=poems", "objective 'poems'"),
     "no objective": ("objective=multiclass num_class:3\n", "", "user's own"),
     "features": ("max_feature_idx=3", "max_feature_idx=4", "for 5 features"),
     "negative features": ("max_feature_idx=3", "max_feature_idx=-1", "for 0 features"),

@@ -140,28 +140,24 @@ def test_what_is_no_model_is_refused_with_what_is_supported():
         np.zeros(3),
         sklearn.ensemble.RandomForestClassifier(),
     ):
-        with pytest.raises(InputError, match=r"not a supported model.*XGBClassifier.*Hist"):
+        with pytest.raises(InputError, match=r"not a supported model.*xgboost.*Hist"):
             libraries.open(thing) if not isinstance(thing, str) else registry.adapter_of(thing)
         assert not libraries.is_supported(thing)
     with pytest.raises(InputError, match="is a class, not a model"):
         registry.adapter_of(sklearn.ensemble.GradientBoostingClassifier)
 
 
-def test_regressors_are_refused():
+def test_regressors_and_rankers_have_an_adapter():
     for kind in ("HistGradientBoostingRegressor", "GradientBoostingRegressor"):
-        with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
-            registry.adapter_of(getattr(sklearn.ensemble, kind)())
+        assert libraries.is_supported(getattr(sklearn.ensemble, kind)())
 
 
-@pytest.mark.parametrize(
-    ("library", "kind"),
-    [("xgboost", "XGBRegressor"), ("lightgbm", "LGBMRanker"), ("catboost", "CatBoostRegressor")],
-)
-def test_regressors_of_other_libraries_are_refused(library, kind):
-    model = getattr(pytest.importorskip(library), kind)()
-    with pytest.raises(InputError, match=f"{kind} gives numbers, not labels"):
-        registry.adapter_of(model)
-    assert not libraries.is_supported(model)
+def test_what_has_no_leaf_values_or_answers_with_curves_is_refused():
+    with pytest.raises(InputError, match="no leaf values"):
+        registry.adapter_of(sklearn.ensemble.IsolationForest())
+    survival = type("GradientBoostingSurvivalAnalysis", (), {})()
+    with pytest.raises(InputError, match="curves of survival"):
+        registry.adapter_of(survival)
 
 
 def test_models_around_models_are_known_and_those_with_a_rule_of_their_own_refused():

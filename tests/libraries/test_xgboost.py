@@ -357,9 +357,7 @@ def unfit_models():
     trees = {"multi_strategy": "multi_output_tree", "tree_method": "hist"}
     yield "not fitted", lambda: xgb.XGBClassifier()
     yield "cannot be saved", lambda: xgb.Booster()
-    yield "XGBRegressor", lambda: xgb.XGBRegressor(n_estimators=1).fit(X, y)
-    yield "reg:squarederror", lambda: models.booster(X, y, objective="reg:squarederror")
-    yield "rank:", lambda: xgb.XGBRanker(n_estimators=1).fit(X, y, qid=y * 0).get_booster()
+    yield "of XGBoost that can be read", lambda: xgb.XGBModel(n_estimators=1).fit(X, y)
     yield "binary:hinge", lambda: models.wrapper(X, y, objective="binary:hinge")
     yield "gblinear", lambda: models.wrapper(X, y, booster="gblinear", max_depth=None)
     yield "multi_output_tree", lambda: models.wrapper(X, y3, **trees)
@@ -371,7 +369,7 @@ def unfit_models():
         lambda: models.wrapper(X, y, objective="multi:softprob", num_class=2),
     )
     yield "has no trees", lambda: models.booster(X, y, rounds=0, objective="binary:logistic")
-    yield "str is not a classifier", lambda: "a text"
+    yield "str is not a model of XGBoost", lambda: "a text"
 
 
 @pytest.mark.parametrize(("reason", "make"), list(unfit_models()))

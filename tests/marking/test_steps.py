@@ -11,7 +11,8 @@ from timbermark.editing import edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking import rehearsing
 from timbermark.marking.budget import Budget
-from timbermark.marking.choosing import find_candidates, rank_labels
+from timbermark.marking.choosing import find_candidates
+from timbermark.marking.classification import rank_labels
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
@@ -63,7 +64,7 @@ def test_every_row_has_one_role():
     assert len(prepared.source) == 2100
     assert prepared.labelled.n_rows == 450
     # Rows made to resemble the held-out ones have no labels.
-    assert prepared.judging.label is None
+    assert prepared.judging.target is None
     assert prepared.judging.n_rows == prepared.reporting.n_rows == 2000
     assert (given.measured_on, len(given.source)) == ("validation", 3000)
     assert given.judging.n_rows == given.reporting.n_rows == 200

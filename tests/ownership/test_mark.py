@@ -237,7 +237,7 @@ BAD = {
         {**TWO, "columns": ([0.0, -0.0],), "alphabets": [[0, 1], [0, 1]]},
         "two triggers are the same",
     ),
-    "answers": ({"answers": "numbers"}, "no known kind of answers"),
+    "answers": ({"answers": "poems"}, "no known kind of answers"),
     "no draws": ({"draws": 0}, "draws=0"),
     "half a draw": ({"draws": 1.5}, "draws=1.5"),
     "draws true": ({"draws": True}, "draws=True"),
@@ -363,7 +363,7 @@ def test_changed_words_give_other_symbols(name):
 FOREIGN = {
     "protocol": (3, "uses protocol 3"),
     "draws": (0, "Draws=0"),
-    "answers": ("numbers", "no known kind of answers"),
+    "answers": ("poems", "no known kind of answers"),
     "columns": ([None], "not those of its numbers"),
     "columns of numbers": ([None, None, [1] * 32], "not those of its numbers"),
     "secret": ("0g" * 32, "Secret is not in hexadecimal"),

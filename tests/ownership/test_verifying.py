@@ -632,7 +632,7 @@ def test_judging_answers_that_are_already_there():
     early = judge(MARK, inquiry, labels=some, one_by_one=True)
     assert (early.answered, early.trials, early.level) == (40, 128, "conclusive")
     assert early.bits > judge(MARK, inquiry, labels=some).bits
-    with pytest.raises(InputError, match="Either scores or labels"):
+    with pytest.raises(InputError, match="Either scores, labels or numbers"):
         judge(MARK, inquiry)
     for bad in (expected[1:], expected.astype(float), expected + 6, expected - 9):
         with pytest.raises(InputError, match="class number"):

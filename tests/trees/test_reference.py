@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,10 @@ from hypothesis.extra import numpy as hnp
 from tests.trees.oracle import naive_leaves, naive_margins
 from tests.trees.strategies import ensembles_and_rows
 from timbermark.errors import InputError
-from timbermark.trees.making import make_ensemble
+from timbermark.trees import reference
+from timbermark.trees.making import constant_ensemble, make_ensemble
 from timbermark.trees.reference import labels, leaf_indices, margins, probabilities
+from timbermark.trees.validation import validate_ensemble
 
 
 @given(ensembles_and_rows())
@@ -179,3 +183,26 @@ def test_labels_at_a_tie():
         value=np.zeros((0, 1)),
     )  # fmt: skip
     assert labels(np.array([[0.0, 1.0, 1.0], [2.0, 1.0, 2.0]]), three).tolist() == [1, 0]
+
+
+def test_numbers_are_what_their_objective_makes_of_margins():
+    raw = np.array([[-800.0], [-1.0], [0.0], [2.0], [800.0]])
+    np.testing.assert_array_equal(reference.numbers(raw, "identity"), raw)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(reference.numbers(raw, "exponential"), np.exp(raw))
+    shares = reference.numbers(raw, "expit")
+    np.testing.assert_allclose(shares[1:4, 0], 1.0 / (1.0 + np.exp([1.0, 0.0, -2.0])))
+    assert shares[0] == 0.0
+    assert shares[4] == 1.0
+    with pytest.raises(InputError, match="gives no numbers"):
+        reference.numbers(raw, "softmax")
+
+
+@pytest.mark.parametrize("objective", ["identity", "exponential", "expit"])
+def test_ensembles_of_numbers_have_one_output_and_no_classes(objective):
+    one = replace(constant_ensemble(n_features=1, value=2.0), objective=objective)
+    validate_ensemble(one)
+    assert one.gives_numbers
+    assert one.n_classes == 0
+    with pytest.raises(InputError, match="single output"):
+        validate_ensemble(replace(one, n_outputs=2, init=np.zeros(2)))

@@ -10,6 +10,7 @@ import numpy as np
 from timbermark.attacks.lab import FEWEST_ROWS, attack
 from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.results import AttackResult
+from timbermark.attacks.stolen import refuse_numbers
 from timbermark.errors import InputError
 from timbermark.marking.embedding import embed
 from timbermark.marking.inputs import take_labels, take_pair, take_rows
@@ -67,6 +68,7 @@ def forecast(
 def take_validation(model: Any, validation: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return validation rows and class numbers. Raises InputError if attacks need more of them."""
     foreign = open_model(model)
+    refuse_numbers(foreign)
     given, labels = (None, None) if validation is None else take_pair(validation, "validation")
     if given is None or labels is None:
         raise InputError(

@@ -16,7 +16,8 @@ from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget
-from timbermark.marking.choosing import Candidates, rank_labels
+from timbermark.marking.choosing import Candidates
+from timbermark.marking.classification import rank_labels
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.preparing import Prepared, columns, prepare

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.editing.routing import Router, Routes
-from timbermark.errors import TimbermarkError
+from timbermark.errors import InputError, TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.models import close_model, open_model
@@ -96,8 +96,22 @@ def steal(model: Any) -> Stolen:
     (2, 3)
     """
     foreign = open_model(model)
+    refuse_numbers(foreign)
     answer = _TreeAnswers(foreign, Router(foreign.ensemble), _Known())
     return Stolen(foreign.classes, answer, foreign)
+
+
+def refuse_numbers(foreign: ForeignModel) -> None:
+    """Raise InputError for a model that answers with numbers: the attacks here are on labels.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> refuse_numbers(open_model(GradientBoostingClassifier().fit([[0.0], [1.0]], [0, 1])))
+    """
+    if foreign.task != "classification":
+        raise InputError(
+            f"{foreign.kind} is a model of {foreign.task}; attacks are simulated on classifiers.",
+            hint="docs/marking.md has what marks of regressors survive.",
+        )
 
 
 def library_of(foreign: ForeignModel) -> str:

@@ -40,6 +40,7 @@ from timbermark.cli import (  # noqa: E402, F401
     inspect,
     keygen,
     marking,
+    questions,
     reproduce,
     verify,
     warmup,

@@ -68,4 +68,6 @@ def forecast(
     """Return what a rehearsed mark survives."""
     from timbermark.attacks import forecasting
 
-    return forecasting.forecast(model, **rows, **choices, attacks=wanted, verbose=1)
+    # Groups are for rankers, which are not attacked.
+    given = {name: part for name, part in rows.items() if name != "groups"}
+    return forecasting.forecast(model, **given, **choices, attacks=wanted, verbose=1)

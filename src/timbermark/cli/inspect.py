@@ -22,17 +22,21 @@ _LOCKED = f"set {VARIABLE} to see more"
 
 @app.command()
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A model of any library, a mark or an owner key.")],
+    path: Annotated[
+        Path, typer.Argument(help="A model of any library, a mark, an owner key or a journal.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what a file holds; nothing that it shows is secret.
 
     For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
-    made, for which model, how strong. For an owner key: its fingerprint.
+    made, for which model, how strong. For an owner key: its fingerprint. For a journal: whose mark
+    asked which suspect, how far it came, what it proved.
     """
     describe = {
         "mark": _describe_mark_file,
         "owner-key": _describe_key,
+        "journal": _describe_journal,
         "state": _refuse_state,
     }.get(container_kind(path), _describe_model)
     facts = {"file": str(path), **describe(path)}
@@ -64,7 +68,8 @@ def _describe_mark(mark: Mark) -> dict[str, Any]:
         # While every symbol is there.
         "bits": round(mark.n_triggers * math.log2(mark.q) - math.log2(mark.draws), 3),
         "features": mark.n_features,
-        "classes": len(mark.classes),
+        "answers": mark.answers,
+        "classes": len(mark.classes) or None,
         "protocol": mark.protocol,
     }
 
@@ -75,6 +80,32 @@ def _describe_key(path: Path) -> dict[str, Any]:
     key, encrypted = try_to_unlock(lambda secret: OwnerKey.load(path, secret))
     facts: dict[str, Any] = {"kind": "owner key", "encrypted": encrypted}
     return {**facts, **({"more": _LOCKED} if key is None else {"fingerprint": key.fingerprint})}
+
+
+def _describe_journal(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.judging import printable
+    from timbermark.verification.journal import read_journal
+
+    history = read_journal(path)
+    start, ended = history.start, history.ended or {}
+    answered = sum(answer is not None for answer in history.answers)
+    names = ("owner", "mark_id", "mark_digest", "model_digest", "suspect", "protocol", "created")
+    return {
+        "kind": "journal",
+        # Anybody can write a journal, so its texts are not trusted with a terminal.
+        **{name: printable(str(start.get(name, ""))[:300]) for name in names},
+        "questions": start.get("n_questions"),
+        "triggers": start.get("n_triggers"),
+        "asked": len(history.answers),
+        "answered": answered,
+        "refused": history.refused,
+        "under_way": None if history.under_way is None else history.under_way[1],
+        "ended": ended.get("why"),
+        "level": ended.get("level"),
+        "bits": ended.get("bits"),
+        "evidence": ended.get("kind"),
+        "triggers_asked": ended.get("triggers"),
+    }
 
 
 def _refuse_state(path: Path) -> dict[str, Any]:
@@ -95,6 +126,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
         "kind": "model",
         "library": model.library,
         "type": model.kind,
+        "task": model.task,
         "objective": trees.objective,
         "classes": model.classes.tolist(),
         "iterations": trees.n_trees // per_iteration,

@@ -68,6 +68,33 @@ MaxAucLoss = Annotated[
         help="For two classes, or off; needs labelled --validation.", rich_help_panel=_LIMITS
     ),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(help="The column of groups (qid), for rankers.", rich_help_panel=_ROWS),
+]
+_NUMBERS = "Limits on the cost of regressors and rankers"
+MaxMove = Annotated[
+    str, typer.Option(help="Mean change / the model's error, or off.", rich_help_panel=_NUMBERS)
+]
+MaxLargest = Annotated[
+    str, typer.Option(help="Largest change / the model's error, or off.", rich_help_panel=_NUMBERS)
+]
+MaxRmseGrowth = Annotated[
+    str, typer.Option(help="Share by which the RMSE grows, or off.", rich_help_panel=_NUMBERS)
+]
+MaxMaeGrowth = Annotated[
+    str, typer.Option(help="Share by which the MAE grows, or off.", rich_help_panel=_NUMBERS)
+]
+MaxR2Loss = Annotated[
+    str, typer.Option("--max-r2-loss", help="R² lost, or off.", rich_help_panel=_NUMBERS)
+]
+MaxOrderLoss = Annotated[
+    str,
+    typer.Option(help="Rankers: rank correlation below 1, or off.", rich_help_panel=_NUMBERS),
+]
+MaxNdcgLoss = Annotated[
+    str, typer.Option(help="Rankers: NDCG lost, or off.", rich_help_panel=_NUMBERS)
+]
 Triggers = Annotated[
     Kind,
     typer.Option(
@@ -102,12 +129,20 @@ def plan(
     model: Model,
     train: Train = None,
     label: Label = None,
+    group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
     max_changed: MaxChanged = "0.01",
     max_drift: MaxDrift = "0.01",
     max_accuracy_loss: MaxAccuracyLoss = "0.005",
     max_auc_loss: MaxAucLoss = "0.002",
+    max_move: MaxMove = "0.02",
+    max_largest: MaxLargest = "off",
+    max_rmse_growth: MaxRmseGrowth = "0.003",
+    max_mae_growth: MaxMaeGrowth = "off",
+    max_r2_loss: MaxR2Loss = "off",
+    max_order_loss: MaxOrderLoss = "0.002",
+    max_ndcg_loss: MaxNdcgLoss = "0.002",
     triggers: Triggers = Kind.mixed,
     n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
@@ -120,10 +155,14 @@ def plan(
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
-    limits = (max_changed, max_drift, max_accuracy_loss, max_auc_loss)
+    limits = {
+        "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
+        "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
+        "mae": max_mae_growth, "r2": max_r2_loss, "order": max_order_loss, "ndcg": max_ndcg_loss,
+    }  # fmt: skip
     choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
     opened = _open(model, choices)
-    rows = _read_rows(opened, train, candidates, validation, label)
+    rows = _read_rows(opened, train, candidates, validation, label, group)
     if wanted is not None:
         check_forecast(opened, rows)
     from timbermark.marking import planning
@@ -140,7 +179,7 @@ def plan(
     if found.matches_needed is not None:
         show(
             f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
-            "bits from labels"
+            f"bits from {found.cost.answers}"
         )
     if survived is not None:
         show("")
@@ -156,12 +195,20 @@ def embed(
     mark: Annotated[Path, typer.Option(help="Where the secret mark goes.")],
     train: Train = None,
     label: Label = None,
+    group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
     max_changed: MaxChanged = "0.01",
     max_drift: MaxDrift = "0.01",
     max_accuracy_loss: MaxAccuracyLoss = "0.005",
     max_auc_loss: MaxAucLoss = "0.002",
+    max_move: MaxMove = "0.02",
+    max_largest: MaxLargest = "off",
+    max_rmse_growth: MaxRmseGrowth = "0.003",
+    max_mae_growth: MaxMaeGrowth = "off",
+    max_r2_loss: MaxR2Loss = "off",
+    max_order_loss: MaxOrderLoss = "0.002",
+    max_ndcg_loss: MaxNdcgLoss = "0.002",
     triggers: Triggers = Kind.mixed,
     n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
@@ -185,7 +232,11 @@ def embed(
         },
         force,
     )
-    limits = (max_changed, max_drift, max_accuracy_loss, max_auc_loss)
+    limits = {
+        "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
+        "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
+        "mae": max_mae_growth, "r2": max_r2_loss, "order": max_order_loss, "ndcg": max_ndcg_loss,
+    }  # fmt: skip
     choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
     _check_owner(owner)
     from timbermark.ownership.keys import OwnerKey
@@ -194,7 +245,7 @@ def embed(
     opened = _open(model, choices)
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
-    rows = _read_rows(opened, train, candidates, validation, label)
+    rows = _read_rows(opened, train, candidates, validation, label, group)
     from timbermark.marking import embedding
 
     result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
@@ -231,7 +282,7 @@ def _check_owner(owner: str) -> None:
 
 
 def _take_choices(
-    limits: tuple[str, str, str, str],
+    limits: dict[str, str],
     triggers: Kind,
     n_triggers: str,
     alphabet: str,
@@ -243,11 +294,11 @@ def _take_choices(
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import check_choices
 
-    changed, drift, accuracy, auc = (
-        None if limit == "off" else _number(limit, float) for limit in limits
-    )
+    given = {
+        name: None if limit == "off" else _number(limit, float) for name, limit in limits.items()
+    }
     chosen: dict[str, Any] = {
-        "budget": Budget(changed=changed, drift=drift, accuracy=accuracy, auc=auc),
+        "budget": Budget(**given),
         "triggers": triggers.value,
         "n_triggers": _number(n_triggers, int),
         "alphabet": _number(alphabet, int),
@@ -259,10 +310,12 @@ def _take_choices(
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     """Return the model; choices that it cannot carry are refused."""
+    from timbermark.marking.budget import check_budget
     from timbermark.marking.models import open_model
     from timbermark.marking.rehearsing import list_strengths
 
     opened = open_model(path)
+    check_budget(choices["budget"], opened.task)
     names = ("n_triggers", "alphabet", "lead", "weak")
     list_strengths(len(opened.classes), *(choices[name] for name in names))
     return opened
@@ -274,11 +327,17 @@ def _read_rows(
     candidates: Path | None,
     validation: Path | None,
     label: str | None,
+    group: str | None,
 ) -> dict[str, Any]:
     """Return the tables as arguments of `timbermark.embed`."""
+    from timbermark.cli.groups import list_features, read_groups
     from timbermark.cli.tables import check_width, read_labels, read_table
 
-    names = model.feature_names
+    _check_group(model, label, group)
+    names: Sequence[str] | None = model.feature_names
+    if names is None and group is not None:
+        first = next(path for path in (train, candidates, validation) if path is not None)
+        names = list_features(first, (label, group))
     tables = [
         None if path is None else read_table(path, names, label, model.text_columns)
         for path in (train, candidates, validation)
@@ -295,20 +354,35 @@ def _read_rows(
         for table in given:
             check_width(model, table)
 
-    def pair(table: Table | None) -> tuple[Any, Any]:
+    def parts(table: Table | None) -> tuple[Any, ...]:
+        """Return rows, and labels and groups if there are any."""
         if table is None:
-            return None, None
-        labels = table.labels
-        return table.X, None if labels is None else read_labels(labels, model.classes)
+            return (None,)
+        if table.labels is None:
+            return (table.X,)
+        found = table.X, read_labels(table.labels, model.classes)
+        return found if group is None else (*found, read_groups(table.path, group))
 
-    X, y = pair(tables[0])
-    separate, held = pair(tables[1]), pair(tables[2])
+    whole, separate, held = (parts(table) for table in tables)
+    X, y, groups = (*whole, None, None)[:3]
     return {
         "X": X,
         "y": y,
-        "candidates": separate if separate[1] is not None else separate[0],
-        "validation": held if held[1] is not None else held[0],
+        "groups": groups,
+        "candidates": separate if len(separate) > 1 else separate[0],
+        "validation": held if len(held) > 1 else held[0],
     }
+
+
+def _check_group(model: ForeignModel, label: str | None, group: str | None) -> None:
+    if group is None:
+        return
+    if model.task != "ranking":
+        raise InputError(
+            f"--group is for rankers, and the model is one of {model.task}.", hint="leave it out."
+        )
+    if label is None:
+        raise InputError("--group needs the relevance of rows.", hint="name it with --label.")
 
 
 def _number(text: str, kind: type[int] | type[float]) -> Any:
@@ -323,7 +397,9 @@ def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
     strength = made.strength
     used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
     skipped = _not_judged(made, budget)
-    line = f"strength: {strength.k} triggers, {strength.q} labels each, lead {strength.lead:g}"
+    labels = made.cost.answers == "labels"
+    what = ("triggers", "labels") if labels else ("pairs of rows", "levels")
+    line = f"strength: {strength.k} {what[0]}, {strength.q} {what[1]} each, lead {strength.lead:g}"
     if used:
         line += f"\nused of the limits: {', '.join(used)}"
     if skipped:
@@ -333,9 +409,12 @@ def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
 
 def _not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
     """Return the limits that are set but had no labels to be judged by."""
-    names = ["accuracy", "auc"] if len(made.cost.classes) == 2 else ["accuracy"]
     used = made.attempts[-1].use
-    return [name for name in names if getattr(budget, name) is not None and name not in used]
+    return [
+        name
+        for name in made.cost.target_limits
+        if getattr(budget, name) is not None and name not in used
+    ]
 
 
 def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:

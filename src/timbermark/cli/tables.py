@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timbermark.errors import InputError, MissingLibraryError
+from timbermark.errors import InputError
+from timbermark.files.tables import check_names, is_parquet, open_csv, open_parquet
 
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
 
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
 _WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 _ROWS_AT_ONCE = 10_000
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +47,10 @@ def read_table(
 
     Raises InputError for a table that cannot be used as it is, OSError if it cannot be opened.
     """
-    with path.open("rb") as file:
-        head = file.read(4)
-    if head == _PARQUET:
+    if is_parquet(path):
         return _read_parquet(path, features, label, texts)
-    return _read_csv(path, head.startswith(_GZIP), features, label, texts)
+    with open_csv(path) as lines:
+        return _parse_csv(path, lines, features, label, texts)
 
 
 def check_width(model: ForeignModel, table: Table) -> None:
@@ -103,13 +96,7 @@ class _Choice:
 def _choose(
     path: Path, names: list[str], features: Sequence[str] | None, label: str | None
 ) -> _Choice:
-    place: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name and name in place:
-            raise InputError(
-                f"{path} names the column '{name}' twice.", hint="give each column its own name."
-            )
-        place[name] = i
+    place = check_names(path, names)
     target = None if label is None else place.get(label)
     if features is None:
         chosen = [i for i in range(len(names)) if i != target]
@@ -129,28 +116,6 @@ def _choose(
     return _Choice(names, chosen, target)
 
 
-def _read_csv(
-    path: Path,
-    compressed: bool,
-    features: Sequence[str] | None,
-    label: str | None,
-    texts: frozenset[int] | None,
-) -> Table:
-    try:
-        with path.open("rb") as raw:
-            plain: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
-            with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
-                return _parse_csv(path, csv.reader(text), features, label, texts)
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise InputError(f"{path} is not a sound gzip file.", hint="write it again.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text.", hint="use a CSV or Parquet file.") from None
-    except csv.Error as error:
-        raise InputError(
-            f"{path} is not a sound CSV file ({error}).", hint="write it again."
-        ) from (None)
-
-
 def _parse_csv(
     path: Path,
     lines: Iterator[list[str]],
@@ -158,12 +123,11 @@ def _parse_csv(
     label: str | None,
     texts: frozenset[int] | None,
 ) -> Table:
-    filled = (line for line in lines if line)
-    choice = _choose_header(path, next(filled, []), features, label)
+    choice = _choose_header(path, next(lines, []), features, label)
     found: list[list[Any]] = [[] for _ in choice.features]
     labels: list[str] = []
     number = 2
-    while rows := list(islice(filled, _ROWS_AT_ONCE)):
+    while rows := list(islice(lines, _ROWS_AT_ONCE)):
         for i, row in enumerate(rows, start=number):
             if len(row) != len(choice.names):
                 raise InputError(
@@ -232,21 +196,10 @@ def _read_parquet(
     label: str | None,
     texts: frozenset[int] | None,
 ) -> Table:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise MissingLibraryError.for_extra("parquet", "to read Parquet files") from None
-    try:
-        file = parquet.ParquetFile(path)
-        names = [n for n in file.schema_arrow.names if not _PANDAS_INDEX.fullmatch(n)]
+    with open_parquet(path) as (file, names):
         choice = _choose(path, names, features, label)
         target = [] if choice.label is None else [names[choice.label]]
         table = file.read(columns=[*(names[i] for i in choice.features), *target])
-    except (ArrowException, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{path} is not a sound Parquet file ({said}).", hint="write it again."
-        ) from error
     if table.num_rows == 0:
         raise InputError(f"{path} has no rows.", hint="give a table with rows.")
     X = _join_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from timbermark.cli.secrets import VARIABLE
 
@@ -12,12 +13,29 @@ _FLAGS = {
     "alphabet": "--alphabet",
     "lead": "--lead",
     "answers": "--answers",
+    "protocol": "--protocol",
+    "decoys": "--decoys",
+    "stop_at": "--stop-at",
+    "in_doubt": "--in-doubt",
+    "batch": "--batch",
+    "rate": "--rate",
+    "timeout": "--timeout",
+    "retries": "--retries",
+    "scale": "--scale",
+    "cafile": "--cafile",
 }
 _LIMITS = {
     "changed": "--max-changed",
     "drift": "--max-drift",
     "accuracy": "--max-accuracy-loss",
     "auc": "--max-auc-loss",
+    "move": "--max-move",
+    "largest": "--max-largest",
+    "rmse": "--max-rmse-growth",
+    "mae": "--max-mae-growth",
+    "r2": "--max-r2-loss",
+    "order": "--max-order-loss",
+    "ndcg": "--max-ndcg-loss",
 }
 _ASSIGNED = re.compile(
     rf"(?<![\w.-])({'|'.join(_FLAGS)})=('[^']*'|\"[^\"]*\"|[^\s,;]+?)(?=[\s,;]|\.?$)"
@@ -25,8 +43,15 @@ _ASSIGNED = re.compile(
 _LIMIT = re.compile(rf"The budget's ({'|'.join(_LIMITS)})=(.*?) must be None or")
 _USED = re.compile(rf"times the budget for ({'|'.join(_LIMITS)}) \(([^)]*)\)")
 _NOTHING = re.compile(rf"No mark fits a budget of 0 for ({'|'.join(_LIMITS)})\.")
+_OTHERS = re.compile(rf"The budget's ({'|'.join(_LIMITS)}) is a limit for")
 _ALLOW = re.compile(r"allow (\S+) for it")
-_PHRASES = (
+
+
+def _as_flag(match: re.Match[str]) -> str:
+    return f"--{match[1].replace('_', '-')} is for endpoints"
+
+
+_PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"'auto'", "auto"),
     (r"allow a weak mark", "allow a weak mark with --weak"),
     (r"ask for (\d+) or more", r"use --n-triggers \1 or more"),
@@ -39,6 +64,12 @@ _PHRASES = (
     (r"\bOwner is not a name", "--owner is not a name"),
     (r"or force=True to replace it", "or use --force to replace it"),
     (r"or ask to overwrite it", "or use --force to overwrite it"),
+    (r"as a token or as headers", "with --token-env, --token-file or --headers-file"),
+    (r"\b(journal|decoys|decoys_from|stop_at|in_doubt) is for endpoints", _as_flag),
+    (r"give a path to the", "give with --answer a path to the"),
+    (r"A path to the answers can be given,", "A path to the answers can be given with --answer,"),
+    (r"ask fewer questions at once", "ask fewer questions at once with --batch"),
+    (r"give a body with", "give --body with"),
     (r"give its passphrase\.", f"set {VARIABLE}, or answer the question on a terminal."),
 )
 
@@ -60,6 +91,7 @@ def use_flags(message: str, hint: str = "") -> tuple[str, str]:
 def _translate(text: str) -> str:
     text = _NOTHING.sub(lambda m: f"No mark fits {_LIMITS[m[1]]} 0.", text)
     text = _LIMIT.sub(lambda m: f"{_LIMITS[m[1]]} {_bare(m[2])} must be off or", text)
+    text = _OTHERS.sub(lambda m: f"{_LIMITS[m[1]]} is a limit for", text)
     text = _USED.sub(lambda m: f"times {_LIMITS[m[1]]} {m[2]}", text)
     text = _ASSIGNED.sub(lambda m: f"{_FLAGS[m[1]]} {_bare(m[2])}", text)
     for pattern, flag in _PHRASES:

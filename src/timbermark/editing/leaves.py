@@ -67,6 +67,7 @@ def edit_leaves(
     l2: float | None = None,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
+    room: np.ndarray | None = None,
 ) -> Edit:
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
@@ -74,8 +75,9 @@ def edit_leaves(
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
     regularizes the gains that the file shows, None if it shows none; ``stride``: how far the
     difference between the sides of a split may then move, as a share of itself. ``leaf_dtype``:
-    what new leaf values are rounded to. The result does not depend on the order of rows or the
-    number of threads; with nothing wanted it is the same ensemble.
+    what new leaf values are rounded to. ``room`` float64 [k, K]: how easily triggers move, where
+    that is not what `trigger_room` says of each alone. The result does not depend on the order of
+    rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2, stride)
@@ -87,7 +89,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds,
+                limits[c], max_rounds, None if room is None else room[:, c],
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -117,6 +119,7 @@ def _edit_output(
     ridge: float,
     limits: Gains,
     max_rounds: int,
+    room: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
     first = router.first[c]
@@ -127,7 +130,8 @@ def _edit_output(
     moves = router.factor[c][first[:-1]] != 0.0
     hold = np.where(moves, ridge, -1.0)
     firm = np.repeat(np.where(moves, ridge, np.inf), np.diff(first))
-    room = trigger_room(first, trigger_leaf, mass, firm)
+    if room is None:
+        room = trigger_room(first, trigger_leaf, mass, firm)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = _CLOSE * np.maximum(size, size[size > 0.0].mean())

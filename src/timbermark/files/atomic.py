@@ -57,10 +57,11 @@ def atomic_write(
         with suppress(OSError):
             draft.unlink()
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can do that."""
     # Only POSIX systems can sync a folder, and some network file systems refuse: the rename is
     # then as durable as the system makes it.
     if os.name == "posix":

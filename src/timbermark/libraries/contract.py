@@ -9,21 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, FloatType
 
 PathLike: TypeAlias = str | os.PathLike[str]
+Task: TypeAlias = Literal["classification", "regression", "ranking"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignModel:
     """A model of another library as neutral trees, with all that it takes to go back.
 
-    ``margin_scale``: margins times this become probabilities by the ensemble's objective. It is 1
-    but for LightGBM's ``sigmoid`` and its random forests, whose probabilities come from means.
+    ``task``: whether it answers with labels, with numbers that mean something by themselves, or
+    with numbers that only rank. ``margin_scale``: margins times this become probabilities or
+    numbers by the ensemble's objective. It is 1 but for LightGBM's ``sigmoid`` and its random
+    forests, whose answers come from means.
     ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
     one against the other.
 
@@ -45,7 +48,7 @@ class ForeignModel:
     library: str
     kind: str  # the name of the model's type, such as "XGBClassifier"
     ensemble: Ensemble  # the trees that the model's own predict uses
-    classes: AnyArray  # labels by class number, as predict gives them
+    classes: AnyArray  # labels by class number, as predict gives them; none for numbers
     feature_names: tuple[str, ...] | None  # of what predict takes, in its order
     margin_scale: float
     leaf_dtype: FloatType  # what leaf values can hold
@@ -54,6 +57,7 @@ class ForeignModel:
     notes: tuple[str, ...] = ()  # sentences for the user
     l2: float | None = None  # what regularizes the hessians that gains in its file follow from
     extra: Any = None  # the adapter's own
+    task: Task = "classification"
     text_columns: frozenset[int] | None = frozenset()  # which take texts; None: any may
     takes_frames: bool = False  # finds its columns by name
     inside: tuple[ForeignModel, ...] = ()
@@ -86,6 +90,15 @@ class ForeignModel:
         if self.scores is not None:
             return self.scores(margins)
         return reference.probabilities(margins * self.margin_scale, self.ensemble.objective)
+
+    def answers(self, margins: Reals) -> Reals:
+        """Return what the model says for margins, float64 [n, classes] or, as numbers, [n, 1].
+
+        Numbers are those of ``predict``.
+        """
+        if self.task == "classification":
+            return self.confidence(margins)
+        return reference.numbers(margins * self.margin_scale, self.ensemble.objective)
 
 
 class Adapter(Protocol):

@@ -1,4 +1,4 @@
-"""GradientBoostingClassifier of scikit-learn, opened as an Ensemble and closed again.
+"""GradientBoosting models of scikit-learn, opened as an Ensemble and closed again.
 
 Its leaves hold steps before shrinkage: a margin is the start plus learning_rate · leaf, tree after
 tree, so the learning rate is the ensemble's tree weight. Rows are cast to float32; missing values
@@ -25,20 +25,23 @@ from timbermark.libraries.scikit_learn import (
     GRADIENT_TYPES,
     check_fitted,
     check_outputs,
-    has_log_loss,
+    classes_of,
+    find_kind,
     is_kind,
     margins,
     name,
     name_columns,
+    objective_of,
     refuse_form,
     refuse_rows,
+    task_of,
 )
 from timbermark.libraries.skops_files import is_file
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.making import make_ensemble
 
 __all__ = [
-    "KIND",
+    "KINDS",
     "close",
     "holds",
     "is_file",
@@ -52,35 +55,39 @@ __all__ = [
     "save",
 ]
 
-KIND = "GradientBoostingClassifier"
+KINDS = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 
 _NEEDED = (
-    *("init_", "_loss", "_raw_predict_init", "classes_", "n_estimators_"),
+    *("init_", "_loss", "_raw_predict_init", "n_estimators_"),
     *("n_trees_per_iteration_", "n_features_in_"),
 )
 _FIELDS = {
     *("left_child", "right_child", "feature", "threshold", "impurity", "n_node_samples"),
     *("weighted_n_node_samples", "missing_go_to_left"),
 }
+_CONSTANT = {
+    "DummyClassifier": ("prior",),
+    "DummyRegressor": ("mean", "median", "quantile", "constant"),
+}
 _NO_CHILD = -1  # what scikit-learn writes at leaves
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_model(model: object) -> bool:
-    """Return whether an object is a GradientBoostingClassifier, fitted or not.
+    """Return whether an object is a GradientBoosting model, fitted or not.
 
     >>> is_model("a text")
     False
     """
-    return is_kind(model, KIND)
+    return any(is_kind(model, kind) for kind in KINDS)
 
 
 def holds(path: PathLike) -> bool:
-    """Return whether a skops archive holds a GradientBoostingClassifier.
+    """Return whether a skops archive holds a GradientBoosting model.
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return skops_files.kind_of(path) == KIND
+    return skops_files.kind_of(path) in KINDS
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -89,7 +96,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KIND, GRADIENT_TYPES, open)
+    return skops_files.open_file(path, KINDS, GRADIENT_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -103,7 +110,7 @@ def open(model: Any) -> ForeignModel:
     """
     from timbermark.libraries import gradient_boosting as adapter
 
-    _check_form(model)
+    kind = _check_form(model)
     native = copy.deepcopy(model)
     trees = [estimator.tree_ for estimator in native.estimators_.ravel()]
     nodes = np.concatenate([tree.__getstate__()["nodes"] for tree in trees])
@@ -113,6 +120,7 @@ def open(model: Any) -> ForeignModel:
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
+        objective=objective_of(native, kind),
         tree_start=start,
         tree_weight=np.full(len(trees), float(native.learning_rate)),
         feature=np.where(leaf, -1, nodes["feature"]),
@@ -131,13 +139,14 @@ def open(model: Any) -> ForeignModel:
         library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
-        classes=native.classes_.copy(),
+        classes=classes_of(native, kind),
         feature_names=None if names is None else tuple(str(name) for name in names),
         margin_scale=1.0,
         leaf_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and oob_scores_ stay those of the model as it was trained.",),
+        task=task_of(kind),
     )
     check_margins(foreign, ensemble, native)
     return foreign
@@ -158,7 +167,7 @@ def rows(foreign: ForeignModel, X: Any) -> Reals:
         with np.errstate(over="ignore"):
             checked = validate_data(foreign.native, X, **keywords)
     except (ValueError, TypeError) as error:
-        refuse_rows(KIND, error)
+        refuse_rows(foreign.kind, error)
     dense = checked.toarray() if hasattr(checked, "toarray") else checked
     return np.asarray(dense, dtype=np.float64)
 
@@ -193,48 +202,54 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, KIND)
+    skops_files.save(model, path, type(model).__name__)
 
 
-def _check_form(model: Any) -> None:
-    """Raise InputError unless this module knows how to read the model, and it is safe to run."""
-    check_fitted(model, KIND, "estimators_", _NEEDED)
-    check_outputs(model, KIND)
-    if not has_log_loss(model):
+def _check_form(model: Any) -> str:
+    """Return which kind a model is.
+
+    Raises InputError unless this module knows how to read the model, and it is safe to run.
+    """
+    kind = find_kind(model, KINDS)
+    labels = task_of(kind) == "classification"
+    check_fitted(model, kind, "estimators_", (*_NEEDED, *(("classes_",) if labels else ())))
+    check_outputs(model, kind)
+    if objective_of(model, kind) is None:
         raise InputError(
-            f"loss={model.loss!r} gives other probabilities than its margins tell.",
-            hint="train with loss='log_loss'.",
+            f"loss={model.loss!r} gives other answers than its margins tell.",
+            hint="train with loss='log_loss'." if labels else "train with loss='squared_error'.",
         )
     if model.estimators_.ndim != 2 or model.estimators_.shape[1] != model.n_trees_per_iteration_:
-        refuse_form(KIND, "its iterations do not have one tree per class")
+        refuse_form(kind, "its iterations do not have one tree per class")
     if model.estimators_.size == 0:
-        refuse_form(KIND, "it has no trees")
+        refuse_form(kind, "it has no trees")
     for estimator in model.estimators_.ravel():
         if type(estimator).__name__ != "DecisionTreeRegressor":
-            refuse_form(KIND, f"one of its trees is a {type(estimator).__name__}")
+            refuse_form(kind, f"one of its trees is a {type(estimator).__name__}")
         tree = estimator.tree_
         # Reading the arrays of a tree that lies about its size reads foreign memory.
         if not (type(tree).__name__ == "Tree" and 1 <= tree.node_count <= tree.capacity):
-            refuse_form(KIND, "a tree has another size than it says")
+            refuse_form(kind, "a tree has another size than it says")
         if (tree.n_features, tree.n_outputs, tree.max_n_classes) != (model.n_features_in_, 1, 1):
-            refuse_form(KIND, "a tree has other features or outputs than the model")
+            refuse_form(kind, "a tree has other features or outputs than the model")
         if _FIELDS - set(tree.__getstate__()["nodes"].dtype.names):
-            refuse_form(KIND, "the nodes of its trees have other fields")
-    _check_init(model)
+            refuse_form(kind, "the nodes of its trees have other fields")
+    _check_init(model, kind)
+    return kind
 
 
-def _check_init(model: Any) -> None:
+def _check_init(model: Any, kind: str) -> None:
     constant = isinstance(model.init_, str) and model.init_ == "zero"
-    if type(model.init_).__name__ == "DummyClassifier":
-        constant = type(model.init_).__module__.startswith("sklearn.")
-        constant = constant and model.init_.strategy == "prior"
+    strategies = _CONSTANT.get(type(model.init_).__name__, ())
+    if strategies and type(model.init_).__module__.startswith("sklearn."):
+        constant = model.init_.strategy in strategies
     if not constant:
         raise InputError(
             f"init={model.init!r} gives every row a start of its own, which trees cannot hold.",
             hint="train with init=None or init='zero'.",
         )
     if _start(model).shape != (model.n_trees_per_iteration_,):
-        refuse_form(KIND, "its start is not one number per class")
+        refuse_form(kind, "its start is not one number per class")
 
 
 def _start(model: Any) -> Reals:

@@ -1,4 +1,4 @@
-"""HistGradientBoostingClassifier of scikit-learn, opened as an Ensemble and closed again.
+"""HistGradientBoosting models of scikit-learn, opened as an Ensemble and closed again.
 
 The ensemble's columns are those that the trees see. With category features scikit-learn puts these
 first, as codes 0, 1, …, and the others after them; `rows` does the same, `native_rows` undoes it.
@@ -22,7 +22,7 @@ from timbermark.libraries import skops_files
 from timbermark.libraries.categories import text_places
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.histogram_columns import (
-    KIND,
+    KINDS,
     categories_of,
     category_sets_of,
     check_columns,
@@ -34,13 +34,16 @@ from timbermark.libraries.scikit_learn import (
     HISTOGRAM_TYPES,
     check_fitted,
     check_outputs,
-    has_log_loss,
+    classes_of,
+    find_kind,
     is_kind,
     margins,
     name,
     name_columns,
+    objective_of,
     refuse_form,
     refuse_rows,
+    task_of,
     without_scorer,
 )
 from timbermark.libraries.skops_files import is_file
@@ -49,7 +52,7 @@ from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import find_children, sum_leaves
 
 __all__ = [
-    "KIND",
+    "KINDS",
     "close",
     "holds",
     "is_file",
@@ -65,7 +68,7 @@ __all__ = [
 
 _NEEDED = (
     *("_baseline_prediction", "_bin_mapper", "_preprocess_X", "_preprocessor"),
-    *("_loss", "classes_", "n_trees_per_iteration_", "n_features_in_"),
+    *("_loss", "n_trees_per_iteration_", "n_features_in_"),
 )
 _FIELDS = {
     *("value", "count", "gain", "depth", "is_leaf", "left", "right", "feature_idx"),
@@ -82,20 +85,20 @@ class HistogramExtra:
 
 
 def is_model(model: object) -> bool:
-    """Return whether an object is a HistGradientBoostingClassifier, fitted or not.
+    """Return whether an object is a HistGradientBoosting model, fitted or not.
 
     >>> is_model("a text")
     False
     """
-    return is_kind(model, KIND)
+    return any(is_kind(model, kind) for kind in KINDS)
 
 
 def holds(path: PathLike) -> bool:
-    """Return whether a skops archive holds a HistGradientBoostingClassifier.
+    """Return whether a skops archive holds a HistGradientBoosting model.
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return skops_files.kind_of(path) == KIND
+    return skops_files.kind_of(path) in KINDS
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -104,7 +107,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KIND, HISTOGRAM_TYPES, open)
+    return skops_files.open_file(path, KINDS, HISTOGRAM_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -115,7 +118,7 @@ def open(model: Any) -> ForeignModel:
     """
     from timbermark.libraries import histogram_boosting as adapter
 
-    _check_form(model)
+    kind = _check_form(model)
     native = copy.deepcopy(model)
     trees = [tree for iteration in native._predictors for tree in iteration]
     nodes = np.concatenate([tree.nodes for tree in trees])
@@ -130,6 +133,7 @@ def open(model: Any) -> ForeignModel:
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
+        objective=objective_of(native, kind),
         tree_start=start,
         feature=np.where(leaf, -1, nodes["feature_idx"]),
         threshold=np.where(leaf | by_category, 0.0, nodes["num_threshold"]),
@@ -148,7 +152,7 @@ def open(model: Any) -> ForeignModel:
         library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
-        classes=native.classes_.copy(),
+        classes=classes_of(native, kind),
         feature_names=None if names is None else tuple(str(name) for name in names),
         margin_scale=1.0,
         leaf_dtype="f8",
@@ -158,6 +162,7 @@ def open(model: Any) -> ForeignModel:
         extra=HistogramExtra(columns),
         text_columns=text_places(categories),
         takes_frames=bool(categories) and names is not None,
+        task=task_of(kind),
     )
     check_margins(foreign, ensemble, native)
     return foreign
@@ -171,7 +176,7 @@ def rows(foreign: ForeignModel, X: Any) -> Reals:
     try:
         return np.asarray(foreign.native._preprocess_X(X, reset=False), dtype=np.float64)
     except (ValueError, TypeError) as error:
-        refuse_rows(KIND, error)
+        refuse_rows(foreign.kind, error)
 
 
 def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
@@ -242,39 +247,45 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, KIND, strip=without_scorer)
+    skops_files.save(model, path, type(model).__name__, strip=without_scorer)
 
 
-def _check_form(model: Any) -> None:
-    """Raise InputError unless this module knows how to read the model, and it is safe to run."""
-    check_fitted(model, KIND, "_predictors", _NEEDED)
-    if len(model.classes_) < 2:
+def _check_form(model: Any) -> str:
+    """Return which kind a model is.
+
+    Raises InputError unless this module knows how to read the model, and it is safe to run.
+    """
+    kind = find_kind(model, KINDS)
+    labels = task_of(kind) == "classification"
+    check_fitted(model, kind, "_predictors", (*_NEEDED, *(("classes_",) if labels else ())))
+    if labels and len(model.classes_) < 2:
         raise InputError(
-            f"This {KIND} knows {len(model.classes_)} class.", hint="two are needed to decide."
+            f"This {kind} knows {len(model.classes_)} class.", hint="two are needed to decide."
         )
-    check_outputs(model, KIND)
-    if not has_log_loss(model):
+    check_outputs(model, kind)
+    if objective_of(model, kind) is None:
         raise InputError(
-            f"loss={type(model._loss).__name__} gives other probabilities than its margins tell.",
-            hint="use log_loss.",
+            f"loss={type(model._loss).__name__} gives other answers than its margins tell.",
+            hint="use log_loss." if labels else "use squared_error.",
         )
     n_outputs = model.n_trees_per_iteration_
     baseline = model._baseline_prediction
     if baseline.dtype != np.float64 or baseline.shape != (1, n_outputs):
-        refuse_form(KIND, "its baseline is not one number per class")
+        refuse_form(kind, "its baseline is not one number per class")
     if len(model._predictors) == 0 or any(len(i) != n_outputs for i in model._predictors):
-        refuse_form(KIND, "its iterations do not have one tree per class")
+        refuse_form(kind, "its iterations do not have one tree per class")
     for tree in (tree for iteration in model._predictors for tree in iteration):
-        _check_tree(tree)
+        _check_tree(tree, kind)
     check_columns(model)
+    return kind
 
 
-def _check_tree(tree: Any) -> None:
+def _check_tree(tree: Any, kind: str) -> None:
     nodes, bits = tree.nodes, tree.raw_left_cat_bitsets
     if nodes.ndim != 1 or nodes.size == 0 or _FIELDS - set(nodes.dtype.names or ()):
-        refuse_form(KIND, "the nodes of its trees have other fields")
+        refuse_form(kind, "the nodes of its trees have other fields")
     if bits.dtype != np.uint32 or bits.ndim != 2 or bits.shape[1] != _WORDS:
-        refuse_form(KIND, "the category sets of its trees have another form")
+        refuse_form(kind, "the category sets of its trees have another form")
     by_category = (nodes["is_categorical"] != 0) & (nodes["is_leaf"] == 0)
     if (nodes["bitset_idx"][by_category] >= len(bits)).any():
-        refuse_form(KIND, "a node names a category set that does not exist")
+        refuse_form(kind, "a node names a category set that does not exist")

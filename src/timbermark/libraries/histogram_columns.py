@@ -1,4 +1,4 @@
-"""The columns that the trees of a HistGradientBoostingClassifier see, and their categories.
+"""The columns that the trees of a HistGradientBoosting model see, and their categories.
 
 With category features scikit-learn puts these first, as codes 0, 1, …, and the others after them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags
 from timbermark.libraries.scikit_learn import refuse_form
 
-KIND = "HistGradientBoostingClassifier"
+KINDS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
 
 def columns_of(model: Any) -> AnyArray:
@@ -46,7 +46,7 @@ def category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tup
         for node in np.flatnonzero(by_category[offset : offset + len(tree.nodes)]):
             feature, number = int(tree.nodes["feature_idx"][node]), tree.nodes["bitset_idx"][node]
             if not 0 <= feature < len(sizes):
-                refuse_form(KIND, f"it splits column {feature} by categories")
+                refuse_form(type(model).__name__, f"it splits column {feature} by categories")
             # A split of the only category against missing ones names set 0, even if that belongs
             # to another split of another column: scikit-learn predicts so, hence it is read so.
             bits = np.unpackbits(octets[number], bitorder="little")[: sizes[feature]]
@@ -58,7 +58,7 @@ def category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tup
 
 def check_columns(model: Any) -> None:
     """Raise InputError unless the columns that the trees see are those that `columns_of` says."""
-    n_features, mapper = model.n_features_in_, model._bin_mapper
+    n_features, mapper, kind = model.n_features_in_, model._bin_mapper, type(model).__name__
     flags = np.zeros(n_features, dtype=bool)
     if model._preprocessor is not None:
         flags[: np.count_nonzero(model.is_categorical_)] = True
@@ -76,9 +76,9 @@ def check_columns(model: Any) -> None:
             and numbers.func.func.__name__ == "check_array"
         )
         if not known:
-            refuse_form(KIND, "its columns are prepared in another way")
+            refuse_form(kind, "its columns are prepared in another way")
     if not np.array_equal(mapper.is_categorical_, flags):
-        refuse_form(KIND, "its trees see other category features than its columns are")
+        refuse_form(kind, "its trees see other category features than its columns are")
     for feature, categories in enumerate(categories_of(model)):
         if not np.array_equal(mapper.bin_thresholds_[feature], np.arange(len(categories))):
-            refuse_form(KIND, f"its trees know other categories of column {feature}")
+            refuse_form(kind, f"its trees know other categories of column {feature}")

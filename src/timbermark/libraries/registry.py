@@ -29,19 +29,24 @@ _PACKAGES = {
     "gradient_boosting": "sklearn",
 }
 _SUPPORTED = (
-    "XGBClassifier and Booster of xgboost, LGBMClassifier and Booster of lightgbm, "
-    "CatBoostClassifier of catboost, HistGradientBoostingClassifier and "
-    "GradientBoostingClassifier of scikit-learn"
+    "classifiers, regressors and rankers of xgboost, lightgbm and catboost, boosters of the first "
+    "two, HistGradientBoosting and GradientBoosting of scikit-learn"
 )
 _FILES = (
     "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm or JSON, or skops for scikit-learn"
 )
 _WRAPPERS = (
     *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
+    *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),
     *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"),
     *("FixedThresholdClassifier", "TunedThresholdClassifierCV", "SelfTrainingClassifier"),
 )
-_MANY_OUTPUTS = ("MultiOutputClassifier", "ClassifierChain")
+_MANY_OUTPUTS = (
+    *("MultiOutputClassifier", "ClassifierChain"),
+    *("MultiOutputRegressor", "RegressorChain"),
+)
+_ISOLATION = ("IsolationForest", "ExtendedIsolationForest")
+_SURVIVAL = ("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis")
 
 _HEAD = 1 << 16
 # Pickle from protocol 2 on and in most cases before, and the compressions joblib puts around it.
@@ -61,9 +66,9 @@ def open(source: Any) -> ForeignModel:
 
     >>> open(7)
     Traceback (most recent call last):
-    timbermark.errors.InputError: int is not a supported model. Hint: supported are XGBClassifier \
-and Booster of xgboost, LGBMClassifier and Booster of lightgbm, CatBoostClassifier of catboost, \
-HistGradientBoostingClassifier and GradientBoostingClassifier of scikit-learn.
+    timbermark.errors.InputError: int is not a supported model. Hint: supported are classifiers, \
+regressors and rankers of xgboost, lightgbm and catboost, boosters of the first two, \
+HistGradientBoosting and GradientBoosting of scikit-learn.
     """
     if isinstance(source, str | os.PathLike):
         return adapter_of_file(source).open_file(source)
@@ -118,19 +123,15 @@ def is_supported(model: object) -> bool:
     >>> is_supported("a text")
     False
     """
-    return _find_adapter(model) is not None and not _gives_numbers(model)
+    return _find_adapter(model) is not None
 
 
 def adapter_of(model: object) -> Adapter:
     """Return the adapter of the library that a model belongs to.
 
-    Raises InputError, with a sentence of its own for regressors and for models around models, if it
-    belongs to none.
+    Raises InputError, with a sentence of its own for models around models and for those whose
+    answers are no labels and no numbers, if it belongs to none.
     """
-    if _gives_numbers(model):
-        raise InputError(
-            f"{type(model).__name__} gives numbers, not labels.", hint="give a classifier."
-        )
     adapter = _find_adapter(model)
     if adapter is None:
         _refuse_model(model)
@@ -174,10 +175,6 @@ def _import(library: str) -> Adapter:
     return cast(Adapter, importlib.import_module(f"timbermark.libraries.{library}"))
 
 
-def _gives_numbers(model: object) -> bool:
-    return any(c.__name__.endswith(("Regressor", "Ranker")) for c in type(model).__mro__)
-
-
 def _refuse_model(model: object) -> NoReturn:
     kinds = [c.__name__ for c in type(model).__mro__]
     name = kinds[0]
@@ -186,6 +183,17 @@ def _refuse_model(model: object) -> NoReturn:
     if any(kind in _MANY_OUTPUTS for kind in kinds):
         raise InputError(
             f"{name} has several outputs.", hint="give one of its estimators_, each is a model."
+        )
+    if any(kind in _ISOLATION for kind in kinds):
+        raise InputError(
+            f"{name} counts splits on the way to a leaf: it has no leaf values that could be "
+            "changed.",
+            hint="mark a model that was boosted.",
+        )
+    if any(kind in _SURVIVAL for kind in kinds):
+        raise InputError(
+            f"{name} answers with curves of survival, not with labels or numbers.",
+            hint="mark a classifier, a regressor or a ranker.",
         )
     if any(kind in _WRAPPERS for kind in kinds):
         raise InputError(

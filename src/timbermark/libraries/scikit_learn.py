@@ -1,6 +1,7 @@
-"""What the two boosting classifiers of scikit-learn have in common: form, margins, refusals.
+"""What the boosting models of scikit-learn have in common: form, margins, refusals.
 
-``kind`` is the name of a classifier's type, which is the same for classes derived from it.
+``kinds`` are the names of their types, which are the same for classes derived from them: that of a
+classifier and that of a regressor.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
+from timbermark.libraries.contract import Task
+from timbermark.trees.ensemble import Objective
 
 name = "scikit-learn"
 # Types in the files of both, beyond what skops trusts by itself; some only its newer versions do.
@@ -22,6 +25,20 @@ TRUSTED = (
     "sklearn._loss.link.LogitLink",
     "sklearn._loss.link.MultinomialLogit",
     "sklearn._loss.link.Interval",
+    "sklearn._loss.loss.HalfSquaredError",
+    "sklearn._loss.loss.AbsoluteError",
+    "sklearn._loss.loss.PinballLoss",
+    "sklearn._loss.loss.HuberLoss",
+    "sklearn._loss.loss.HalfPoissonLoss",
+    "sklearn._loss.loss.HalfGammaLoss",
+    "sklearn._loss._loss.CyHalfSquaredError",
+    "sklearn._loss._loss.CyAbsoluteError",
+    "sklearn._loss._loss.CyPinballLoss",
+    "sklearn._loss._loss.CyHuberLoss",
+    "sklearn._loss._loss.CyHalfPoissonLoss",
+    "sklearn._loss._loss.CyHalfGammaLoss",
+    "sklearn._loss.link.IdentityLink",
+    "sklearn._loss.link.LogLink",
 )
 
 GRADIENT_TYPES = ("sklearn.tree._tree.Tree", *TRUSTED)
@@ -36,6 +53,10 @@ HISTOGRAM_TYPES = (
 
 _LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
 _LOSS_OF_MANY = "HalfMultinomialLoss"
+_NUMBERS: dict[str, Objective] = {
+    **dict.fromkeys(("HalfSquaredError", "AbsoluteError", "PinballLoss", "HuberLoss"), "identity"),
+    **dict.fromkeys(("HalfPoissonLoss", "HalfGammaLoss"), "exponential"),
+}
 
 
 def is_kind(model: object, kind: str) -> bool:
@@ -49,15 +70,24 @@ def is_kind(model: object, kind: str) -> bool:
     )
 
 
+def find_kind(model: object, kinds: tuple[str, str]) -> str:
+    """Return which of the kinds a model is.
+
+    Raises InputError if it is neither.
+    """
+    for kind in kinds:
+        if is_kind(model, kind):
+            return kind
+    raise InputError(
+        f"{type(model).__name__} is not a {kinds[0]}.", hint=f"give a fitted {' or '.join(kinds)}."
+    )
+
+
 def check_fitted(model: Any, kind: str, trees: str, needs: Iterable[str]) -> None:
-    """Raise InputError unless a model is a fitted one of the kind, with all the named attributes.
+    """Raise InputError unless a model of the kind is fitted and has all the named attributes.
 
     ``trees`` names the attribute that holds its trees.
     """
-    given = type(model).__name__
-    if not is_kind(model, kind):
-        what = "a regressor" if given.endswith("Regressor") else f"not a {kind}"
-        raise InputError(f"{given} is {what}.", hint=f"give a fitted {kind}.")
     if not hasattr(model, trees) and not hasattr(model, "classes_"):
         raise InputError(f"This {kind} is not fitted.", hint="call its fit first.")
     for name in (trees, *needs):
@@ -67,20 +97,52 @@ def check_fitted(model: Any, kind: str, trees: str, needs: Iterable[str]) -> Non
 
 def check_outputs(model: Any, kind: str) -> None:
     """Raise InputError unless a model has one tree per iteration and class, or one for two."""
+    if task_of(kind) != "classification":
+        if model.n_trees_per_iteration_ != 1:
+            refuse_form(kind, f"it has {model.n_trees_per_iteration_} trees per iteration")
+        return
     n_outputs, n_classes = model.n_trees_per_iteration_, len(model.classes_)
     if n_outputs != (1 if n_classes == 2 else n_classes):
         refuse_form(kind, f"it has {n_outputs} trees per iteration for {n_classes} classes")
 
 
-def has_log_loss(model: Any) -> bool:
-    """Return whether a model's loss is that of logistic margins, or of softmax if it has many."""
+def task_of(kind: str) -> Task:
+    """Return what models of a kind are for.
+
+    >>> task_of("GradientBoostingRegressor")
+    'regression'
+    """
+    return "regression" if kind.endswith("Regressor") else "classification"
+
+
+def objective_of(model: Any, kind: str) -> Objective | None:
+    """Return what margins become under a model's loss, None if they do not tell its answers."""
+    if task_of(kind) == "regression":
+        return _NUMBERS.get(type(model._loss).__name__)
+    if not _has_log_loss(model):
+        return None
+    return "logistic" if model.n_trees_per_iteration_ == 1 else "softmax"
+
+
+def classes_of(model: Any, kind: str) -> AnyArray:
+    """Return the labels of a classifier, none of a regressor."""
+    return model.classes_.copy() if task_of(kind) == "classification" else np.empty(0, np.int64)
+
+
+def _has_log_loss(model: Any) -> bool:
     expected = _LOSSES.get(model.n_trees_per_iteration_, _LOSS_OF_MANY)
     return bool(type(model._loss).__name__ == expected)
 
 
 def margins(model: Any, X: Any) -> Reals:
     """Return the model's own raw scores, float64 [n, outputs]."""
-    scores: Reals = np.asarray(model.decision_function(X), dtype=np.float64)
+    if hasattr(model, "decision_function"):
+        scores: Reals = np.asarray(model.decision_function(X), dtype=np.float64)
+    elif hasattr(model, "_baseline_prediction"):
+        # Only the histogram kind has regressors with a link: predict would apply it.
+        scores = np.asarray(model._raw_predict(X), dtype=np.float64)
+    else:
+        scores = np.asarray(model.predict(X), dtype=np.float64)
     return scores.reshape(len(scores), -1)
 
 

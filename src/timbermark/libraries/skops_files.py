@@ -46,11 +46,11 @@ def kind_of(path: PathLike) -> str:
 
 def open_file(
     path: PathLike,
-    kind: str,
+    kinds: tuple[str, ...],
     trusted: Iterable[str],
     open_model: Callable[[Any], ForeignModel],
 ) -> ForeignModel:
-    """Return the model of type ``kind`` in a ``.skops`` file, opened by ``open_model``.
+    """Return the model of a type in ``kinds`` in a ``.skops`` file, opened by ``open_model``.
 
     ``trusted``: types that may be built, beyond those that skops trusts by itself. ``open_model``
     raises if the model is not sound.
@@ -60,8 +60,9 @@ def open_file(
     """
     name, data = os.fspath(path), Path(path).read_bytes()
     found = _kind_in(data, name)
-    if found != kind:
-        raise FileFormatError(f"{name} holds a {found}, not a {kind}.", hint="give another file.")
+    if found not in kinds:
+        wanted = " or ".join(kinds)
+        raise FileFormatError(f"{name} holds a {found}, not a {wanted}.", hint="give another file.")
     skops_io = _skops("to read a .skops file")
     try:
         return open_model(skops_io.loads(data, trusted=list(trusted)))
@@ -73,7 +74,7 @@ def open_file(
         ) from error
     except Exception as error:  # a hostile file can make any constructor raise anything
         raise FileFormatError(
-            f"{name} does not hold a sound {kind} ({getattr(error, 'message', error)}).",
+            f"{name} does not hold a sound {found} ({getattr(error, 'message', error)}).",
             hint="it may be of another version of scikit-learn; if not, do not trust it.",
         ) from error
 

@@ -15,12 +15,10 @@ from timbermark.editing.routing import Routes
 from timbermark.errors import InputError
 from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
-from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.deciding import deciding_margins, rank_scores
-from timbermark.marking.margins import wanted_margins
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.rounding import roundings
+from timbermark.marking.tasks import Task
 
 _POOL_CELLS = 30_000_000
 _SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
@@ -36,8 +34,10 @@ class Candidates:
     """Rows that could carry a symbol, cheapest first.
 
     ``X`` float64 [m, d] as the model takes them; ``routes`` and ``margins`` [m, K] under the
-    unmarked model; ``alphabets`` int64 [m, q]: class numbers, the model's own answer first;
-    ``usable``: how many of the pool were.
+    unmarked model; ``alphabets`` [m, q]: class numbers, the model's own answer first, or, for
+    numbers, how far the margin of each level is away at a lead of 1;
+    ``usable``: how many of the pool were; ``in_pairs``: a candidate is a pair of rows, one after
+    the other, so that there are 2m rows.
     """
 
     X: np.ndarray
@@ -45,93 +45,70 @@ class Candidates:
     margins: np.ndarray
     alphabets: np.ndarray
     usable: int
+    in_pairs: bool = False
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.alphabets)
 
     def __repr__(self) -> str:
         return f"Candidates({len(self)} of {self.usable} usable, q={self.alphabets.shape[1]})"
 
     def take(self, places: np.ndarray) -> Candidates:
         """Return some of them, in the given order."""
+        rows = places
+        if self.in_pairs:
+            rows = np.column_stack([2 * places, 2 * places + 1]).ravel()
         return Candidates(
-            self.X[places], self.routes.take(places), self.margins[places],
-            self.alphabets[places], self.usable,
+            self.X[rows], self.routes.take(rows), self.margins[rows], self.alphabets[places],
+            self.usable, self.in_pairs,
         )  # fmt: skip
 
 
 def find_candidates(
     prepared: Prepared, kind: str, k: int, least: int, q: int, workers: Workers
 ) -> Candidates:
-    """Return up to ``k`` candidates with alphabets of ``q`` labels, cheapest first.
+    """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
 
     ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves.
     Two candidates never share most of their values.
 
     Raises InputError if there are fewer than ``least``.
     """
-    foreign, router = prepared.foreign, prepared.router
-    n_trees = sum(len(trees) for trees in router.trees)
-    size = int(np.clip(_POOL_CELLS // max(n_trees, 1), _SMALLEST_POOL, _LARGEST_POOL))
-    pool, base = _make_pool(prepared, kind, size)
+    task, router = prepared.task, prepared.router
+    pool, base = make_pool(prepared, kind, pool_size(prepared))
     if len(pool) == 0:
-        raise _too_few(0, least, kind)
-    taken, takes = prepared.schema.try_columns(pool)
-    routes = router.route(taken, workers)
+        raise too_few(0, least, kind)
+    seen, takes = prepared.schema.try_columns(pool)
+    routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
-    free = _first_of_equals(margins) & takes
+    free = first_of_equals(margins) & takes
     if kind == "mixed":
         # A mixture that no tree can tell from a row would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
-    alphabets = rank_answers(foreign, margins, q)
-    effort = np.where(free, _mean_effort(foreign, margins, alphabets, None), np.inf)
+    alphabets = task.find_alphabets(seen, margins, q)
+    effort = np.where(free, _mean_effort(task, margins, alphabets, None), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
     near = near[np.isfinite(effort[near])]
-    near = near[_survive_rounding(prepared, pool[near], routes.take(near), workers)]
+    near = near[survive_rounding(prepared, pool[near], routes.take(near), workers)]
     room = _room(prepared, routes.take(near), workers)
-    price = _mean_effort(foreign, margins[near], alphabets[near], room)
+    price = _mean_effort(task, margins[near], alphabets[near], room)
     order = near[np.argsort(price, kind="stable")]
     _, first = np.unique(base[order], return_index=True)
     chosen = order[np.sort(first)][:k]
     if len(chosen) < least:
-        raise _too_few(len(chosen), least, kind)
+        raise too_few(len(chosen), least, kind)
     return Candidates(
         pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], len(first)
     )
 
 
-def rank_answers(foreign: ForeignModel, margins: np.ndarray, q: int) -> np.ndarray:
-    """Return int64 [n, q]: the labels that a model prefers, its own answer first."""
-    if foreign.scores is not None:
-        return rank_scores(foreign, margins, q)
-    return rank_labels(margins, q)
+def pool_size(prepared: Prepared) -> int:
+    """Return how many rows there are to choose from: the more, the fewer trees there are."""
+    n_trees = sum(len(trees) for trees in prepared.router.trees)
+    return int(np.clip(_POOL_CELLS // max(n_trees, 1), _SMALLEST_POOL, _LARGEST_POOL))
 
 
-def want_margins(
-    foreign: ForeignModel, margins: np.ndarray, target: np.ndarray, lead: float
-) -> np.ndarray:
-    """Return float64 [k, K]: margins with which the model answers ``target``, by ``lead``.
-
-    The lead is in units of what probabilities are made from. NaN where the model cannot answer so.
-    """
-    if foreign.scores is not None:
-        return deciding_margins(foreign, margins, target, lead)
-    return wanted_margins(margins, target, lead / foreign.margin_scale)
-
-
-def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:
-    """Return int64 [n, q]: the labels of the highest margins, in that order.
-
-    >>> rank_labels(np.array([[0.5, 2.0, 1.0]]), 2).tolist(), rank_labels(np.array([[-1.0]]), 2)
-    ([[1, 2]], array([[0, 1]]))
-    """
-    if margins.shape[1] == 1:
-        positive = (margins[:, 0] > 0).astype(np.int64)
-        return np.column_stack([positive, 1 - positive])
-    return np.asarray(np.argsort(-margins, axis=1, kind="stable")[:, :q])
-
-
-def _make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to choose from, and which of the given rows most of each comes from."""
     if kind == "mixed":
         mixed = mix_rows(prepared.source, size, np.random.default_rng(prepared.seed + 2))
@@ -141,12 +118,12 @@ def _make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np
 
 
 def _mean_effort(
-    foreign: ForeignModel, margins: np.ndarray, alphabets: np.ndarray, room: np.ndarray | None
+    task: Task, margins: np.ndarray, alphabets: np.ndarray, room: np.ndarray | None
 ) -> np.ndarray:
-    """Return float64 [n]: Σ shift² / room over outputs, on average over a candidate's labels."""
+    """Return float64 [n]: Σ shift² / room over outputs, on average over a candidate's answers."""
     total = np.zeros(len(margins))
     for a in range(alphabets.shape[1]):
-        shift = want_margins(foreign, margins, alphabets[:, a], _EXPECTED_LEAD) - margins
+        shift = task.wanted_margins(margins, alphabets[:, a], _EXPECTED_LEAD) - margins
         total += (shift**2 / (1.0 if room is None else np.maximum(room, 1e-12))).sum(axis=1)
     return np.asarray(total / alphabets.shape[1])
 
@@ -163,7 +140,7 @@ def _room(prepared: Prepared, routes: Routes, workers: Workers) -> np.ndarray:
     return out.T
 
 
-def _survive_rounding(
+def survive_rounding(
     prepared: Prepared, X: np.ndarray, routes: Routes, workers: Workers
 ) -> np.ndarray:
     """Return bool [n]: rows that end in the same leaves as float32, and a few units up or down."""
@@ -180,15 +157,17 @@ def _fingerprints(margins: np.ndarray) -> np.ndarray:
     return row_keys(margins, 0)
 
 
-def _first_of_equals(margins: np.ndarray) -> np.ndarray:
+def first_of_equals(margins: np.ndarray) -> np.ndarray:
+    """Return bool [n]: which rows are the first with their margins."""
     _, first = np.unique(_fingerprints(margins), return_index=True)
     chosen = np.zeros(len(margins), np.bool_)
     chosen[first] = True
     return chosen
 
 
-def _too_few(found: int, k: int, kind: str) -> InputError:
-    what = "mixtures of the rows" if kind == "mixed" else "rows"
+def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
+    """Return the error for rows that make too few candidates."""
+    what = what or ("mixtures of the rows" if kind == "mixed" else "rows")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",
         hint=f"ask for at most {found}, or give more rows that differ from each other.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from sklearn.metrics import log_loss, recall_score, roc_auc_score
 
 from timbermark.marking.budget import Budget
 
-_CONFIDENCE = 0.75
+CONFIDENCE = 0.75
 """Of the upper bounds that a budget is judged by. Held-out rows are few where data are: with 300 of
 them and one changed label, 0.75 bounds the share by 0.9 %, 0.95 by 1.6 %."""
 
@@ -62,6 +63,16 @@ class Cost:
             return None
         return self.before.accuracy - self.after.accuracy
 
+    @property
+    def answers(self) -> str:
+        """What the model answers with: "labels"."""
+        return "labels"
+
+    @property
+    def target_limits(self) -> tuple[str, ...]:
+        """The limits that need labels."""
+        return ("accuracy", "auc") if len(self.classes) == 2 else ("accuracy",)
+
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the table: name, before, after."""
         a, b = self.before, self.after
@@ -84,14 +95,7 @@ class Cost:
         ]
 
     def __str__(self) -> str:
-        where = {
-            "validation": "validation rows",
-            "training": "training rows",
-            "candidates": "candidates",
-        }[self.measured_on]
-        lines = [f"{'held-out ' + where:<34}{'before':>10}{'after':>20}"]
-        lines += [f"{name:<34}{before:>10}{after:>20}" for name, before, after in self.lines()]
-        return "\n".join(lines)
+        return show_table(self.measured_on, self.lines())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; nothing in it names a row."""
@@ -122,6 +126,22 @@ class Cost:
 
 _MOST_SHOWN = 12
 """Classes whose recall and mean score are printed; JSON has them all."""
+
+
+def show_table(measured_on: str, lines: Sequence[tuple[str, str, str]]) -> str:
+    """Return lines of name, before and after as a text, with what they were measured on.
+
+    >>> print(show_table("candidates", [("accuracy", "0.9", "0.8")]).splitlines()[1].split())
+    ['accuracy', '0.9', '0.8']
+    """
+    where = {
+        "validation": "validation rows",
+        "training": "training rows",
+        "candidates": "candidates",
+    }[measured_on]
+    table = [f"{'held-out ' + where:<34}{'before':>10}{'after':>20}"]
+    table += [f"{name:<34}{before:>10}{after:>20}" for name, before, after in lines]
+    return "\n".join(table)
 
 
 def measure_cost(
@@ -201,21 +221,21 @@ def use_of_budget(
     changed = _changed_at_most(before, after)
     used: dict[str, float] = {}
     if budget.changed is not None:
-        used["changed"] = _ratio(changed, max(min(budget.changed, error), nothing))
+        used["changed"] = use_share(changed, max(min(budget.changed, error), nothing))
     if budget.drift is not None:
         moved = np.abs(after - before).max(axis=1)
-        used["drift"] = _ratio(_mean_at_most(moved), budget.drift)
+        used["drift"] = use_share(mean_at_most(moved), budget.drift)
     if label is None:
         return used
     if budget.accuracy is not None:
         worse = int(((was == label) & (now != label)).sum())
         better = int(((was != label) & (now == label)).sum())
-        lost = (worse - better + norm.ppf(_CONFIDENCE) * np.sqrt(worse + better)) / n
+        lost = (worse - better + norm.ppf(CONFIDENCE) * np.sqrt(worse + better)) / n
         limit = max(min(budget.accuracy, error / 2), nothing)
         # No more can be lost than is changed.
-        used["accuracy"] = _ratio(min(max(float(lost), 0.0), changed), limit)
+        used["accuracy"] = use_share(min(max(float(lost), 0.0), changed), limit)
     if budget.auc is not None and before.shape[1] == 2 and len(np.unique(label)) == 2:
-        used["auc"] = _ratio(max(_auc_lost(before, after, label), 0.0), budget.auc)
+        used["auc"] = use_share(max(_auc_lost(before, after, label), 0.0), budget.auc)
     return used
 
 
@@ -225,15 +245,20 @@ def share_at_most(count: int, n: int) -> float:
     >>> round(share_at_most(0, 300), 4), round(share_at_most(1, 300), 4)
     (0.0046, 0.009)
     """
-    return 1.0 if count >= n else float(beta.ppf(_CONFIDENCE, count + 1, n - count))
+    return 1.0 if count >= n else float(beta.ppf(CONFIDENCE, count + 1, n - count))
 
 
 def _share_at_least(count: int, n: int) -> float:
-    return 0.0 if count == 0 else float(beta.ppf(1 - _CONFIDENCE, count, n - count + 1))
+    return 0.0 if count == 0 else float(beta.ppf(1 - CONFIDENCE, count, n - count + 1))
 
 
-def _mean_at_most(values: np.ndarray) -> float:
-    bound = values.mean() + norm.ppf(_CONFIDENCE) * values.std() / np.sqrt(len(values))
+def mean_at_most(values: np.ndarray) -> float:
+    """Return an upper confidence bound of the mean behind some values.
+
+    >>> mean_at_most(np.full(10, 0.5))
+    0.5
+    """
+    bound = values.mean() + norm.ppf(CONFIDENCE) * values.std() / np.sqrt(len(values))
     return float(bound)
 
 
@@ -253,7 +278,7 @@ def _changed_at_most(before: np.ndarray, after: np.ndarray) -> float:
     move = np.abs(new[rows, best] - new[rows, second] - gap)
     expected = np.maximum(1.0 - gap / _NARROW, 0.0) / _NARROW * move
     count = int((before.argmax(axis=1) != after.argmax(axis=1)).sum())
-    return max(_mean_at_most(expected), _share_at_least(count, len(before)))
+    return max(mean_at_most(expected), _share_at_least(count, len(before)))
 
 
 def _auc_lost(before: np.ndarray, after: np.ndarray, label: np.ndarray) -> float:
@@ -264,7 +289,7 @@ def _auc_lost(before: np.ndarray, after: np.ndarray, label: np.ndarray) -> float
     shares = [_auc_shares(confidence[:, 1], label == 1) for confidence in (before, after)]
     lost = [first - second for first, second in zip(*shares, strict=True)]
     variance = sum(float(part.var()) / max(len(part), 1) for part in lost)
-    return float(lost[0].mean() - norm.ppf(_CONFIDENCE) * np.sqrt(variance))
+    return float(lost[0].mean() - norm.ppf(CONFIDENCE) * np.sqrt(variance))
 
 
 def _auc_shares(score: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -282,7 +307,12 @@ def _auc(confidence: np.ndarray, label: np.ndarray) -> float | None:
     return float(roc_auc_score(label, confidence[:, 1]))
 
 
-def _ratio(value: float, limit: float) -> float:
+def use_share(value: float, limit: float) -> float:
+    """Return what share of a limit a value is; of a limit of 0 only 0 is within.
+
+    >>> use_share(0.01, 0.02), use_share(0.0, 0.0), use_share(0.1, 0.0)
+    (0.5, 0.0, inf)
+    """
     if limit > 0.0:
         return value / limit
     return 0.0 if value == 0.0 else float("inf")

@@ -21,9 +21,8 @@ from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
-from timbermark.marking.budget import Budget
+from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.costs import Cost
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import (
@@ -37,6 +36,7 @@ from timbermark.marking.rehearsing import (
     rehearse,
 )
 from timbermark.marking.setting import Setting, report_cost, set_symbols
+from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
@@ -58,8 +58,8 @@ the last digit of a margin decides."""
 class EmbedResult:
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the labels of an untouched copy prove; ``attempts``: the rehearsals and the
-    draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
+    and the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
     """
 
     model: Any
@@ -85,6 +85,7 @@ def embed(
     *,
     key: OwnerKey,
     owner: str,
+    groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -96,16 +97,19 @@ def embed(
     random_state: int = 0,
     verbose: int = 0,
 ) -> EmbedResult:
-    """Mark ``model``; the model given is never touched.
+    """Mark ``model``, a classifier, regressor or ranker; the model given is never touched.
 
-    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels,
-    which only the cost is measured with. Without training rows give ``X=None`` and ``candidates``.
+    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels or
+    numbers, which only the cost is measured with; for rankers ``groups`` [n] says which rows are
+    ranked together (qid). Without training rows give ``X=None`` and ``candidates``.
     ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
-    ``validation``: held-out rows, or (rows, labels), to judge and report the cost by; else a part
-    of ``X`` is kept apart for that. ``budget``: what the mark may cost. ``triggers``: "mixed" makes
-    each out of two rows, so that no real row is one; "rows" takes rows as they are.
-    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many labels each can carry (2 or
-    4), and how far the label must be ahead; "auto" takes the strongest mark within the budget.
+    ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and report
+    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost.
+    ``triggers``: "mixed" makes each out of two rows, so that no real row is one; "rows" takes rows
+    as they are.
+    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
+    4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
+    the model's error; "auto" takes the strongest mark within the budget.
     ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
     terminal. A mark has a random id, so that marking twice gives two marks.
 
@@ -129,8 +133,9 @@ def embed(
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
         foreign = open_model(model)
+        check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         say("setting the symbols")
         return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
@@ -191,28 +196,17 @@ def _make_mark(
     foreign = prepared.foreign
     names = foreign.feature_names
     rows = prepared.schema.decode(triggers.X)
+    margins = reference.margins(foreign.ensemble, prepared.schema.columns(triggers.X))
     return Mark.make(
         key,
         owner=owner,
         model_digest=digest(foreign.ensemble),
-        classes=foreign.classes.tolist(),
         triggers=rows,
-        alphabets=triggers.alphabets,
-        reference=_refer(prepared, triggers.X, rows),
+        **prepared.task.describe_triggers(rows, margins, triggers.alphabets, strength.lead),
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
     )
-
-
-def _refer(prepared: Prepared, triggers: np.ndarray, rows: Any) -> np.ndarray:
-    """Return the unmarked model's probabilities of the triggers, float64 [k, classes]."""
-    foreign = prepared.foreign
-    if foreign.scores is not None:
-        # Calibrated scores have steps, on which only the deployed model itself is to be trusted.
-        return np.asarray(asked_model(foreign.native).predict_proba(rows), np.float64)
-    margins = reference.margins(foreign.ensemble, prepared.schema.columns(triggers))
-    return foreign.confidence(margins.astype(np.float64))
 
 
 def _finish(
@@ -234,7 +228,8 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    if strength.stride > STRIDE and foreign.l2 is not None:
+    freely = strength.stride > (STRIDE if foreign.task == "classification" else 0.5)
+    if freely and foreign.l2 is not None:
         notes.append(
             "The model is so small that some of its splits now gain much less than before; whoever "
             "has the file and many like it may see that it was edited."

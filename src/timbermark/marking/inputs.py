@@ -189,6 +189,48 @@ def take_labels(y: Any, n: int, classes: np.ndarray, what: str = "labels") -> np
     return np.array([known[label] for label in given.tolist()], np.int64)
 
 
+def take_numbers(y: Any, n: int, what: str = "targets") -> np.ndarray:
+    """Return float64 [n]: the true numbers of n rows. Raises InputError for anything else.
+
+    >>> take_numbers([1, 2.5], 2)
+    array([1. , 2.5])
+    """
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The {what} are not all numbers ({error}).", hint="give one number per row."
+        ) from None
+    if numbers.shape == (n, 1):
+        numbers = numbers[:, 0]
+    if numbers.shape != (n,):
+        raise InputError(
+            f"{what.capitalize()} of the shape {numbers.shape} do not go with {n} rows.",
+            hint="give one number per row.",
+        )
+    if not np.isfinite(numbers).all():
+        raise InputError(
+            f"The {what} hold missing or infinite numbers.", hint="leave such rows out."
+        )
+    return numbers
+
+
+def take_groups(groups: Any, n: int, what: str = "groups") -> np.ndarray:
+    """Return int64 [n]: the number of each row's group, in the order of their names.
+
+    >>> take_groups(["b", "a", "b"], 3)
+    array([1, 0, 1])
+    """
+    given = np.asarray(groups)
+    if given.shape != (n,):
+        raise InputError(
+            f"{what.capitalize()} of the shape {given.shape} do not go with {n} rows.",
+            hint="give the group (qid) of each row, not the sizes of groups.",
+        )
+    names = given.astype(str) if given.dtype == object else given
+    return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
+
+
 def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     """Return rows and labels of ``(rows, labels)``, or rows and None of a table alone.
 
@@ -200,6 +242,17 @@ def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     if isinstance(given, tuple):
         raise InputError(f"{name} is not a pair of rows and labels.", hint=f"{name}=(X, y).")
     return given, None
+
+
+def take_parts(given: Any, name: str) -> tuple[Any, Any, Any]:
+    """Return rows, labels and groups; as `take_pair`, or of ``(rows, labels, groups)``.
+
+    >>> take_parts(([[1.0]], [2.0], ["a"]), "validation")
+    ([[1.0]], [2.0], ['a'])
+    """
+    if isinstance(given, tuple) and len(given) == 3 and np.ndim(given[0]) == 2:
+        return given
+    return (*take_pair(given, name), None)
 
 
 def _in_order(X: Any, names: tuple[str, ...], what: str) -> Any:

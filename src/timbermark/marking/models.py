@@ -28,10 +28,10 @@ class OwnAdapter:
     name = NAME
 
     def is_model(self, model: object) -> bool:
-        """Return whether an object is a TimberClassifier."""
-        from timbermark.estimator import TimberClassifier
+        """Return whether an object is a TimberClassifier or a TimberRegressor."""
+        from timbermark.estimator import TimberClassifier, TimberRegressor
 
-        return isinstance(model, TimberClassifier)
+        return isinstance(model, TimberClassifier | TimberRegressor)
 
     def is_file(self, head: bytes) -> bool:
         """Return whether a file that begins with these bytes is timbermark's."""
@@ -43,25 +43,27 @@ class OwnAdapter:
 
     def open_file(self, path: str | os.PathLike[str]) -> ForeignModel:
         """Return the model in a file. Raises FileFormatError if it holds anything else."""
-        from timbermark.estimator import TimberClassifier
+        from timbermark.estimator import load_estimator
 
-        return self.open(TimberClassifier.load(Path(path)))
+        return self.open(load_estimator(path))
 
     def open(self, model: Any) -> ForeignModel:
         """Return a fitted classifier's trees. Raises InputError if it is not fitted."""
         if not hasattr(model, "ensemble_"):
             raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
         names = getattr(model, "feature_names_in_", None)
+        labels = not model.ensemble_.gives_numbers
         return ForeignModel(
             library=NAME,
             kind=type(model).__name__,
             ensemble=model.ensemble_,
-            classes=np.asarray(model.classes_),
+            classes=np.asarray(model.classes_) if labels else np.empty(0, np.int64),
             feature_names=None if names is None else tuple(str(name) for name in names),
             margin_scale=1.0,
             leaf_dtype="f8",
             native=model,
             adapter=self,
+            task="classification" if labels else "regression",
         )
 
     def rows(self, foreign: ForeignModel, X: Any) -> np.ndarray:

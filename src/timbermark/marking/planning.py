@@ -7,13 +7,13 @@ from typing import Any
 
 from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.marking.budget import Budget
-from timbermark.marking.costs import Cost
+from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.embedding import check_choices
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
 from timbermark.marking.setting import report_cost
+from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed
 
 
@@ -23,7 +23,8 @@ class Plan:
 
     ``usable``: how many candidates there were; ``n_set``: symbols that the rehearsal set; ``bits``:
     what they would prove; ``matches_needed``: how many must survive an attack for 64 bits, None
-    where all would not be enough; ``cost``: of the rehearsal, on rows that chose nothing.
+    where all would not be enough and for numbers; ``cost``: of the rehearsal, on rows that chose
+    nothing.
     """
 
     strength: Strength
@@ -62,6 +63,7 @@ def plan(
     X: Any,
     y: Any = None,
     *,
+    groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -88,17 +90,19 @@ def plan(
     with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
         say("reading the model and the rows")
         foreign = open_model(model)
+        check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers)
+        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         cost = report_cost(prepared, found.setting, workers)
-    last = found.attempts[-1]
+    last, in_pairs = found.attempts[-1], prepared.task.in_pairs
     return Plan(
         strength=found.strength,
         usable=found.triggers.usable,
         n_set=last.n_set,
         bits=last.bits,
-        matches_needed=matches_needed(found.strength.k, found.strength.q, 64),
+        # Numbers are read from all triggers together, whichever match.
+        matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,
         notes=prepared.foreign.notes,

@@ -18,11 +18,11 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.deciding import score_slopes
-from timbermark.marking.inputs import take_labels, take_pair
-from timbermark.marking.mixing import mix_rows, resemble_rows, row_keys
+from timbermark.marking.inputs import take_parts
+from timbermark.marking.mixing import mix_rows, resemble_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.tables import Schema, take_tables
+from timbermark.marking.tasks import Task, task_of
 
 _HELD_SHARE = 0.3
 """Of the rows that there are, where no others are given to judge and report by."""
@@ -34,17 +34,20 @@ _ROUTED_CELLS = 2_000_000
 """Rows times trees of one output that hold the model, beyond the fewest."""
 _SURROGATES, _SURROGATE_WEIGHT = 6_000, 0.5
 """Fewer rows than this are joined by mixtures of them, which weigh less than they do."""
-_LEAST_WEIGHT = 0.05
-"""A row whose answer is certain still counts: on it, too, probabilities should stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRows:
-    """Rows on which models are compared. ``label`` int64 [n], class numbers, None if unknown."""
+    """Rows on which models are compared.
+
+    ``margins`` and ``answers``: under the unmarked model, the latter probabilities [n, classes] or
+    numbers [n, 1]. ``target``: the true answers as the task takes them, None if unknown.
+    """
 
     routes: Routes
-    confidence: np.ndarray  # under the unmarked model, float64 [n, classes]
-    label: np.ndarray | None
+    margins: np.ndarray
+    answers: np.ndarray
+    target: np.ndarray | None
 
     @property
     def n_rows(self) -> int:
@@ -66,6 +69,7 @@ class Prepared:
     """
 
     foreign: ForeignModel
+    task: Task
     schema: Schema
     router: Router
     source: np.ndarray
@@ -97,12 +101,14 @@ def prepare(
     validation: Any,
     seed: int,
     workers: Workers,
+    groups: Any = None,
 ) -> Prepared:
     """Check all that was given and give every row its role. Raises InputError for bad input."""
     foreign = open_model(model)
-    given = _Given.take(foreign, X, y, candidates, validation)
+    task = task_of(foreign)
+    given = _Given.take(foreign, task, X, y, candidates, validation, groups)
     rng = np.random.default_rng(seed)
-    order = np.argsort(row_keys(given.rows, seed), kind="stable")
+    order = task.order_rows(given.rows, given.target, seed)
     if given.validation is None:
         n_held = int(np.clip(_HELD_SHARE * len(order), _LEAST_HELD, 2 * _MOST_HELD))
         if len(order) < 2 * n_held:
@@ -112,7 +118,7 @@ def prepare(
                 "measure the cost.",
             )
         held, rest = order[:n_held], order[n_held:]
-        tested = (given.rows[held], None if given.label is None else given.label[held])
+        tested = (given.rows[held], None if given.target is None else given.target[held])
         measured_on = "candidates" if X is None else "training"
     else:
         rest, tested, measured_on = order, given.validation, "validation"
@@ -127,16 +133,18 @@ def prepare(
         holding = np.concatenate([holding, mixed])
     # Mixtures that transformers refuse do not hold anything.
     taken, takes = given.schema.try_columns(holding)
-    n_real = int(takes[:n_real].sum())
-    routes = router.route(taken[takes], workers)
+    n_real, seen = int(takes[:n_real].sum()), taken[takes]
+    routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
     importance = np.ones(len(margins))
     importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
-    weight = _sensitivity(foreign, margins) * importance[:, None]
-    halves = _halves(given.schema, router, *tested, seed, measured_on, workers)
+    weight = task.weigh_rows(margins) * importance[:, None]
+    halves = _halves(given.schema, task, router, *tested, seed, measured_on, workers)
     judging, reporting, labelled, judging_labels = halves
+    judged = judging if judging_labels is None else judging_labels
     return Prepared(
         foreign=foreign,
+        task=task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed),
         schema=given.schema,
         router=router,
         source=given.rows[rest] if given.source is None else given.source,
@@ -156,45 +164,52 @@ def prepare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Given:
-    """``rows`` hold the model; ``source``: separate candidates; ``validation``: rows and labels."""
+    """``rows`` hold the model; ``source``: other candidates; ``validation``: rows and targets."""
 
     schema: Schema
     rows: np.ndarray
-    label: np.ndarray | None
+    target: np.ndarray | None
     source: np.ndarray | None
     validation: tuple[np.ndarray, np.ndarray | None] | None
 
     @classmethod
     def take(
-        cls, foreign: ForeignModel, X: Any, y: Any, candidates: Any, validation: Any
+        cls,
+        foreign: ForeignModel,
+        task: Task,
+        X: Any,
+        y: Any,
+        candidates: Any,
+        validation: Any,
+        groups: Any,
     ) -> _Given:
         if X is None and y is not None:
             raise InputError("There are labels y but no rows X.", hint="give both, or neither.")
+        if y is None and groups is not None:
+            raise InputError("There are groups but no y.", hint="give both, or neither.")
         if X is None and candidates is None:
             raise InputError(
                 "There is nothing to choose triggers from.",
                 hint="pass the training rows X, or rows of their kind as candidates.",
             )
-        tables, labels = {}, {}
+        tables, targets = {}, {}
         if X is not None:
             tables["training rows"] = X
-        if candidates is not None:
-            tables["candidates"], labels["candidates"] = take_pair(candidates, "candidates")
-        if validation is not None:
-            tables["validation rows"], labels["validation"] = take_pair(validation, "validation")
+        for what, given in (("candidates", candidates), ("validation rows", validation)):
+            if given is not None:
+                tables[what], *targets[what] = take_parts(given, what.partition(" ")[0])
         schema, taken = take_tables(foreign, tables)
         rows, source, held = (
             taken.get(what) for what in ("training rows", "candidates", "validation rows")
         )
-        label = None
-        if source is not None and labels["candidates"] is not None:
-            label = take_labels(
-                labels["candidates"], len(source), foreign.classes, "candidates' labels"
-            )
+        target = None
+        if source is not None and targets["candidates"][0] is not None:
+            labels, own = targets["candidates"]
+            target = task.take_targets(labels, len(source), "candidates'", own)
         if rows is not None:
-            label = None
+            target = None
             if y is not None:
-                label = take_labels(y, len(rows), foreign.classes, "training labels")
+                target = task.take_targets(y, len(rows), "training", groups)
         else:
             rows, source = source, None
         assert rows is not None
@@ -206,12 +221,10 @@ class _Given:
                     hint=f"give {_LEAST_HELD} at least, or leave them out.",
                 )
             tested = (held, None)
-            if labels["validation"] is not None:
-                numbers = take_labels(
-                    labels["validation"], len(held), foreign.classes, "validation labels"
-                )
-                tested = (held, numbers)
-        return cls(schema, rows, label, source, tested)
+            labels, own = targets["validation rows"]
+            if labels is not None:
+                tested = (held, task.take_targets(labels, len(held), "validation", own))
+        return cls(schema, rows, target, source, tested)
 
 
 def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:
@@ -235,42 +248,35 @@ def weigh(
     return mass
 
 
-def _sensitivity(foreign: ForeignModel, margins: np.ndarray) -> np.ndarray:
-    """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
-    if foreign.scores is not None:
-        return score_slopes(foreign, margins, _LEAST_WEIGHT)
-    confidence = foreign.confidence(margins)
-    p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
-    return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
-
-
 def _halves(
     schema: Schema,
+    task: Task,
     router: Router,
     X: np.ndarray,
-    label: np.ndarray | None,
+    target: np.ndarray | None,
     seed: int,
     measured_on: str,
     workers: Workers,
 ) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows, MeasuredRows | None]:
     """Return rows that judge and report, and those that accuracy is reported and judged on."""
 
-    def measured(rows: np.ndarray, label: np.ndarray | None) -> MeasuredRows:
+    def measured(rows: np.ndarray, target: np.ndarray | None) -> MeasuredRows:
         taken, takes = schema.try_columns(rows)
         routes = router.route(taken[takes], workers)
-        confidence = schema.foreign.confidence(router.margins(routes, workers))
-        return MeasuredRows(routes, confidence, None if label is None else label[takes])
+        margins = router.margins(routes, workers)
+        known = None if target is None else target[takes]
+        return MeasuredRows(routes, margins, schema.foreign.answers(margins), known)
 
-    order = np.argsort(row_keys(X, seed + 1), kind="stable")[: 2 * _MOST_HELD]
-    halves = order[::2], order[1::2]
-    labels = [None if label is None else label[half] for half in halves]
+    order = task.order_rows(X, target, seed + 1)[: 2 * _MOST_HELD]
+    halves = task.halve(order, target)
+    targets = [None if target is None else target[half] for half in halves]
     if measured_on != "training":
-        judging, reporting = (measured(X[h], y) for h, y in zip(halves, labels, strict=True))
+        judging, reporting = (measured(X[h], y) for h, y in zip(halves, targets, strict=True))
         return judging, reporting, reporting, None
     rng = np.random.default_rng(seed + 4)
     judging, reporting = (
         measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng, schema.named), None)
         for half in halves
     )
-    seen = [measured(X[half], y) for half, y in zip(halves, labels, strict=True)]
+    seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
     return judging, reporting, seen[1], seen[0]

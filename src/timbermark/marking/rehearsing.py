@@ -17,32 +17,27 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates, find_candidates
-from timbermark.marking.costs import use_of_budget
+from timbermark.marking.pairing import find_pairs
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.setting import Setting, confidence_after, set_symbols
+from timbermark.marking.setting import Setting, answers_after, set_symbols
 from timbermark.ownership.statistics import evidence_bits
 
 ENOUGH_BITS = 64.0
 """What convinces anyone: a mark that is worth less is made only when asked for by name."""
-_TARGET = 0.5
-"""How much of the budget a rehearsal may use, for the real symbols may cost more, and unseen
-rows may move more than those that judge."""
 _SLACK = 1.5
 """What a mark costs is not quite as the rule says: a little more than it allows is tried."""
 _SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries, more of them for the weakest marks."""
-_TOOK, _ALL_BUT_FEW = 0.3, 0.97
-"""A trigger took if its label leads by this share of the lead asked for; a mark is as it should be
-where this share of symbols is set."""
-_SAFE, _HOPELESS = 68.0, 0.85
-"""What a mark must be worth where not all took; the share of set symbols below which no other
-triggers are tried at the same strength."""
+_TOOK = 0.3
+"""A trigger took if its label leads by this share of the lead asked for."""
+_SAFE = 68.0
+"""What a mark must be worth where not all took."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Strength:
-    """How strong a mark is: ``k`` triggers, alphabets of ``q`` labels, and the ``lead``.
+    """How strong a mark is: ``k`` triggers, alphabets of ``q`` answers, and the ``lead``.
 
     ``stride``: how far an edit may go where the file shows what splits gain.
     """
@@ -79,6 +74,16 @@ _FOUR = (
 )  # fmt: skip
 
 
+# Numbers: the lead is the distance of levels in units of how far other models differ there.
+_LEVELS = (
+    Strength(224, 4, 1.4, 0.5), Strength(224, 4, 1.0, 0.5), Strength(224, 4, 0.7, 0.5),
+    Strength(224, 4, 0.5, 0.5), Strength(192, 4, 0.35, 0.5), Strength(192, 4, 0.25, 0.5),
+    Strength(160, 4, 0.18, 0.5), Strength(128, 4, 0.12, 0.5), Strength(96, 4, 0.08, 0.5),
+    Strength(96, 4, 0.12, _FREE), Strength(72, 4, 0.12, _FREE), Strength(64, 4, 0.06, _FREE),
+    Strength(56, 4, 0.03, _FREE),
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One try at a mark: how strong, how many symbols took, and how much of each limit it used."""
@@ -87,6 +92,7 @@ class Attempt:
     n_set: int
     use: dict[str, float]
     rounds: int
+    proof: float | None = None  # the bits of an untouched copy where it is not labels that prove
 
     @property
     def most_used(self) -> float:
@@ -95,7 +101,9 @@ class Attempt:
 
     @property
     def bits(self) -> float:
-        """What the labels of an untouched copy prove."""
+        """What the labels or numbers of an untouched copy prove."""
+        if self.proof is not None:
+            return self.proof
         return evidence_bits(self.n_set, self.strength.k, self.strength.q)
 
 
@@ -118,6 +126,8 @@ def list_strengths(
 ) -> tuple[Strength, ...]:
     """Return what may be tried, the strongest first; what is not "auto" is held to its value.
 
+    ``n_classes``: 0 for a model that answers with numbers.
+
     Raises InputError for values that cannot be, and for marks that are worth less than 64 bits
     unless they may be ``weak``.
 
@@ -126,6 +136,10 @@ def list_strengths(
     """
     _check(n_classes, n_triggers, alphabet, lead)
     ladder: Sequence[Strength] = _FOUR if n_classes >= 4 and alphabet != 2 else _TWO
+    if n_classes == 0:
+        # Two levels carry half as much, and so there are twice as many triggers.
+        two = [replace(rung, k=2 * rung.k, q=2) for rung in _LEVELS]
+        ladder = two if alphabet == 2 else _LEVELS
     tried = []
     for rung in ladder:
         if alphabet != "auto" and rung.q != alphabet:
@@ -152,6 +166,8 @@ def rehearse(
     progress: Callable[[str], None] = lambda said: None,
 ) -> Rehearsal:
     """Find the strongest mark within the budget. Raises InputError if none is."""
+    share = prepared.task.budget_share
+    enough_set, hopeless = prepared.task.set_shares
     most, fewest = (choose(s.k for s in strengths) for choose in (max, min))
     pools: dict[int, Candidates] = {}
     rng = np.random.default_rng(prepared.seed + 3)
@@ -163,7 +179,8 @@ def rehearse(
         if strength.q not in pools:
             # Who is cheap with four labels need not be with two.
             sought = int(np.ceil(_SPARE * most))
-            pools[strength.q] = find_candidates(prepared, kind, sought, fewest, strength.q, workers)
+            find = find_pairs if prepared.task.in_pairs else find_candidates
+            pools[strength.q] = find(prepared, kind, sought, fewest, strength.q, workers)
         found = pools[strength.q]
         # Who does not take at one lead may take at a shorter one.
         usable, fits = np.ones(len(found), np.bool_), True
@@ -180,8 +197,8 @@ def rehearse(
             )
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
-            fits = attempt.most_used <= (_TARGET if left else 1.0)
-            enough = attempt.n_set >= _ALL_BUT_FEW * strength.k
+            fits = attempt.most_used <= (share if left else 1.0)
+            enough = attempt.n_set >= enough_set * strength.k
             if fits and enough:
                 return Rehearsal(strength, triggers, tuple(attempts), setting)
             if attempt.most_used <= 1.0 and attempt.bits >= min(_SAFE, strength.bits):
@@ -190,12 +207,12 @@ def rehearse(
             if not fits:
                 break
             usable[places[setting.lead < _TOOK * strength.lead]] = False
-            if attempt.n_set < _HOPELESS * strength.k and not last:
+            if attempt.n_set < hopeless * strength.k and not last:
                 # So many do not take that the next strength would not do, either.
                 left = left[1:] if len(left) > 3 else left
                 break
         if not fits:
-            afford = _SLACK * strength.expense * _TARGET / attempts[-1].most_used
+            afford = _SLACK * strength.expense * share / attempts[-1].most_used
             while len(left) > 1 and left[0].expense > afford:
                 left.pop(0)
     if fallback is None:
@@ -210,14 +227,15 @@ def judge(
 ) -> Attempt:
     """Measure how much of the budget an edit uses, on the rows that judge."""
     rows = prepared.judging
-    after = confidence_after(prepared, rows, setting.edit, workers)
-    use = use_of_budget(budget, rows.confidence, after, rows.label)
+    task = prepared.task
+    after = answers_after(prepared, rows, setting.edit, workers)
+    use = task.use_of_budget(budget, rows.answers, after, rows.target)
     seen = prepared.judging_labels
-    if rows.label is None and seen is not None and seen.label is not None:
-        after = confidence_after(prepared, seen, setting.edit, workers)
-        labelled = use_of_budget(budget, seen.confidence, after, seen.label, seen=True)
-        use |= {name: labelled[name] for name in ("accuracy", "auc") if name in labelled}
-    return Attempt(strength, setting.n_set, use, setting.edit.rounds)
+    if rows.target is None and seen is not None and seen.target is not None:
+        after = answers_after(prepared, seen, setting.edit, workers)
+        labelled = task.use_of_budget(budget, seen.answers, after, seen.target, seen=True)
+        use |= {name: labelled[name] for name in task.target_limits if name in labelled}
+    return Attempt(strength, setting.n_set, use, setting.edit.rounds, setting.bits)
 
 
 def over_budget(attempts: Sequence[Attempt], budget: Budget) -> InputError:
@@ -256,7 +274,7 @@ def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: flo
         )
     if alphabet not in ("auto", 2, 4):
         raise InputError(f"alphabet={alphabet!r} must be 'auto', 2 or 4.", hint="use 'auto'.")
-    if alphabet == 4 and n_classes < 4:
+    if alphabet == 4 and 0 < n_classes < 4:
         raise InputError(
             f"alphabet=4 needs as many classes; the model has {n_classes}.", hint="use alphabet=2."
         )

@@ -8,23 +8,25 @@ import numpy as np
 
 from timbermark.editing.leaves import ROUNDS, STRIDE, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
-from timbermark.marking.choosing import Candidates, want_margins
-from timbermark.marking.costs import Cost, measure_cost
-from timbermark.marking.deciding import score_leads
-from timbermark.marking.margins import leads
+from timbermark.marking.choosing import Candidates
 from timbermark.marking.mixing import row_keys
+from timbermark.marking.pairing import pair_room
 from timbermark.marking.preparing import MeasuredRows, Prepared
+from timbermark.marking.tasks import Cost
 
 _PATIENT_ROUNDS = 60
 """For small models, whose triggers get in each other's way: there rounds are cheap."""
+_PAIR_ROUNDS = 30
+"""The rows of a pair share most leaves, so that their difference moves slowly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """An edit and how far each trigger's label leads after it, in units of ``margin_scale``."""
+    """An edit, how far each trigger's answer leads after it, and what an untouched copy proves."""
 
     edit: Edit
-    lead: np.ndarray  # float64 [k]
+    lead: np.ndarray  # float64 [k], see `Task.find_leads`
+    bits: float
 
     @property
     def n_set(self) -> int:
@@ -45,42 +47,48 @@ def set_symbols(
 ) -> Setting:
     """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
 
-    ``symbols`` [k]: which label of its alphabet each trigger carries; ``lead`` in units of what
-    probabilities are made from.
+    ``symbols`` [k]: which answer of its alphabet each trigger carries; ``lead`` in units of what
+    probabilities are made from or, for numbers, of the model's error.
     """
-    foreign = prepared.foreign
+    foreign, task = prepared.foreign, prepared.task
     target = triggers.alphabets[np.arange(len(triggers)), symbols]
-    wanted = want_margins(foreign, triggers.margins, target, lead)
+    wanted = task.wanted_margins(triggers.margins, target, lead)
     weight = prepared.weight
     alike = np.isin(row_keys(prepared.margins, 0), row_keys(triggers.margins, 0))
     if alike.any():
         # No tree can tell these rows from a trigger, so that they cannot hold it back.
         weight = np.where(alike[:, None], 0.0, weight)
+    rounds = ROUNDS if stride < 1.0 else _PATIENT_ROUNDS
+    if task.in_pairs:
+        rounds = _PAIR_ROUNDS
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
-        max_rounds=ROUNDS if stride < 1.0 else _PATIENT_ROUNDS,
+        max_rounds=rounds,
+        room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
-    margins = triggers.margins + edit.shift
-    if foreign.scores is not None:
-        return Setting(edit, score_leads(foreign, margins, target))
-    return Setting(edit, leads(margins, target) * foreign.margin_scale)
+    before, after = triggers.margins, triggers.margins + edit.shift
+    return Setting(
+        edit,
+        task.find_leads(before, after, triggers.alphabets, symbols, lead),
+        task.prove(before, after, triggers.alphabets, symbols, lead),
+    )
 
 
-def confidence_after(
+def answers_after(
     prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers
 ) -> np.ndarray:
-    """Return the edited model's probabilities of measured rows, float64 [n, classes]."""
+    """Return the edited model's probabilities or numbers of measured rows, float64."""
     router = prepared.router.around(edit.ensemble)
-    return prepared.foreign.confidence(router.margins(rows.routes, workers))
+    return prepared.foreign.answers(router.margins(rows.routes, workers))
 
 
 def report_cost(prepared: Prepared, setting: Setting, workers: Workers) -> Cost:
     """Measure what an edit cost, on the rows that report."""
     rows, labelled = prepared.reporting, prepared.labelled
-    moved = rows.confidence, confidence_after(prepared, rows, setting.edit, workers)
-    after = confidence_after(prepared, labelled, setting.edit, workers)
-    return measure_cost(
-        labelled.confidence, after, labelled.label, prepared.foreign.classes,
-        prepared.measured_on, moved,
-    )  # fmt: skip
+    moved = rows.answers, answers_after(prepared, rows, setting.edit, workers)
+    after = answers_after(prepared, labelled, setting.edit, workers)
+    cost: Cost = prepared.task.measure_cost(
+        labelled.answers, after, labelled.target, prepared.measured_on, moved
+    )
+    return cost

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
 N_MATCH_RATES = 64
-LEVEL_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+LEVEL_WIDTHS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+LEVEL_SHARES = (1.0, 0.7, 0.5, 0.3, 0.15)
+"""How much of a level's distance is left: a copy that was averaged with another model keeps a
+part."""
 _FARTHEST = 1e6
 _AT_ONCE = 1 << 18
 """Scores that are worked on at once: the forms of a mark with many classes need memory."""
@@ -54,17 +57,33 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     >>> scores_evidence(np.full((100, 2), np.nan), mark)
     0.0
     """
+    gains = scores_gains(scores, mark)
+    return _mean_bits(gains.sum(axis=1)) if gains.shape[1] else 0.0
+
+
+def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
+    """Return log q·w_i(s_i) of each form and each trigger that was answered, float64 [108, n].
+
+    The arguments are those of `scores_evidence`; n counts the rows without NaN, in their order.
+
+    >>> from timbermark.ownership import Mark, OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=[[0.5], [1.5]], alphabets=[[0, 1]] * 2, reference=[[0.5, 0.5]] * 2,
+    ... )
+    >>> scores_gains([[0.9, 0.1], [np.nan, 0.1]], mark).shape
+    (108, 1)
+    """
     given = _read_scores(scores, (mark.n_triggers, len(mark.classes)))
     answered = np.flatnonzero(~np.isnan(given).any(axis=1))
-    if not answered.size:
-        return 0.0
-    logarithms = np.zeros(N_FORMS)
     rows = max(1, _AT_ONCE // len(mark.classes))
-    for first in range(0, len(answered), rows):
-        part = answered[first : first + rows]
-        forms = score_forms(given[part], mark.reference[part], mark.alphabets[part])
-        logarithms += _products(forms, mark.symbols[part])
-    return _mean_bits(logarithms)
+    parts = [answered[first : first + rows] for first in range(0, len(answered), rows)]
+    alphabets = np.asarray(mark.alphabets, np.int32)
+    gains = [
+        _gains(score_forms(given[i], mark.reference[i], alphabets[i]), mark.symbols[i])
+        for i in parts
+    ]
+    return np.hstack(gains) if gains else np.zeros((N_FORMS, 0))
 
 
 def sequential_evidence(matched: int, answered: int, q: int) -> float:
@@ -90,27 +109,44 @@ def sequential_evidence(matched: int, answered: int, q: int) -> float:
             f"matched={matched} of answered={answered} with q={q} is impossible.",
             hint="count the matches again; an alphabet has 2 or 4 labels.",
         )
+    gain, loss = labels_gains(q)
+    return _mean_bits(matched * gain + (answered - matched) * loss)
+
+
+def labels_gains(q: int) -> tuple[Reals, Reals]:
+    """Return what a match and what any other label add to log E, for each rate, float64 [64] each.
+
+    >>> gain, loss = labels_gains(4)
+    >>> bool((gain > 0).all() and (loss < 0).all())
+    True
+    """
     parts = (np.arange(N_MATCH_RATES) + 0.5) / N_MATCH_RATES
     angles = parts * math.acos(math.sqrt(1.0 / q))
     gain = 2.0 * np.log(np.cos(angles)) + math.log(q)
     loss = 2.0 * np.log(np.sin(angles)) + math.log(q / (q - 1.0))
-    return _mean_bits(matched * gain + (answered - matched) * loss)
+    return gain, loss
 
 
 def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -> float:
     """Return the evidence in a suspect's numbers, in bits, where symbols select levels.
 
-    ``values`` [k] are the suspect's responses, NaN where there is none; ``levels`` [k, q] the
-    distinct values that the symbols, [k] from 0 to q - 1, select from. With h the mean distance of
-    neighbouring levels, w_i(a) ∝ exp(−(y_i − level_a)²/2σ²), mixed over σ = h·`LEVEL_WIDTHS`. A
-    value more than 10^6·h from the levels' mean counts as at that distance.
+    ``values`` [k] are what the suspect says, of pairs of rows the differences of its numbers, NaN
+    where there is none; ``levels`` [k, q] the
+    distinct values that the symbols, [k] from 0 to q - 1, select from. With c the mean of a
+    trigger's levels, h the mean distance of neighbouring ones and z = (y − c)/h,
+    w_i(a) ∝ exp(−d²) or (1 + d²)^(−3/2), d² = (z_i − f·(level_a − c)/h)²/2σ², mixed over both, over
+    σ in `LEVEL_WIDTHS`, f in `LEVEL_SHARES`, and two readings of y: as it is, and on the scale
+    of the levels, to which the line y = α + β·c takes it that fits all answers best. No reading
+    knows a symbol. The second form is for copies that differ much on a few triggers. A value more
+    than 10^6·h from c counts as at that distance.
 
     Raises InputError if the shapes do not fit or the levels of a trigger are not distinct numbers.
 
     >>> levels = levels_around([10.0, 20.0], 1.0, 4)
     >>> levels[0]
     array([ 8.5,  9.5, 10.5, 11.5])
-    >>> numbers_evidence([8.5, 21.5], levels, [0, 3]) > 2
+    >>> levels = levels_around(np.arange(40.0), 1.0, 4)
+    >>> 64 < numbers_evidence(levels[:, 3], levels, np.full(40, 3)) < 80
     True
     """
     y, grid = np.asarray(values, dtype=np.float64), np.asarray(levels, dtype=np.float64)
@@ -127,11 +163,38 @@ def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -
     answered = ~np.isnan(y)
     if not answered.any():
         return 0.0
-    centre = grid.mean(axis=1, keepdims=True)
-    offset = np.clip((y[:, np.newaxis] - centre) / step, -_FARTHEST, _FARTHEST)[answered]
-    squares = (offset - ((grid - centre) / step)[answered]) ** 2
-    forms = np.stack([-squares / (2.0 * width**2) for width in LEVEL_WIDTHS])
-    return mixture_bits(forms, chosen[answered])
+    y, grid, step = y[answered], grid[answered], step[answered]
+    centre = grid.mean(axis=1)
+    away = (grid - centre[:, np.newaxis]) / step
+    forms = []
+    for values in (y, rescale_numbers(y, centre, step[:, 0])):
+        offset = np.clip((values - centre) / step[:, 0], -_FARTHEST, _FARTHEST)
+        for share in LEVEL_SHARES:
+            squares = (offset[:, np.newaxis] - share * away) ** 2
+            for width in LEVEL_WIDTHS:
+                distance = squares / (2.0 * width**2)
+                forms += [-distance, -1.5 * np.log1p(distance)]
+    return mixture_bits(np.stack(forms), chosen[answered])
+
+
+def rescale_numbers(values: ArrayLike, centres: ArrayLike, steps: ArrayLike) -> Reals:
+    """Return numbers on the scale of the levels' centres: (y − α)/β for the best line y = α + β·c.
+
+    The line is that of least squares, where a trigger weighs 1/h². Numbers that fall where centres
+    rise, or that tell no line, are all at the centre: they say nothing.
+
+    >>> rescale_numbers([12.0, 14.0, 18.0], [1.0, 2.0, 4.0], [1.0, 1.0, 1.0])
+    array([1., 2., 4.])
+    """
+    y, c = np.asarray(values, np.float64), np.asarray(centres, np.float64)
+    weight = np.asarray(steps, np.float64) ** -2.0
+    weight = weight / weight.sum()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        mean_y, mean_c = (weight * y).sum(), (weight * c).sum()
+        slope = (weight * (c - mean_c) * (y - mean_y)).sum() / (weight * (c - mean_c) ** 2).sum()
+        moved = (y - mean_y) / slope + mean_c
+    usable = np.isfinite(slope) and slope > 0.0 and bool(np.isfinite(moved).all())
+    return np.asarray(moved if usable else c)
 
 
 def levels_around(reference: ArrayLike, step: float, q: int) -> Reals:
@@ -153,7 +216,7 @@ def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
     >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
     1.17
     """
-    return _mean_bits(_products(forms, symbols))
+    return _mean_bits(_gains(forms, symbols).sum(axis=1))
 
 
 def softmax(margins: ArrayLike) -> Reals:
@@ -187,12 +250,11 @@ def _read_scores(scores: ArrayLike, shape: tuple[int, int]) -> Reals:
     return given
 
 
-def _products(forms: AnyArray, symbols: AnyArray) -> AnyArray:
-    """Return log Π q·w_i(s_i) for each form, [m]."""
+def _gains(forms: AnyArray, symbols: AnyArray) -> Reals:
+    """Return log q·w_i(s_i), float64 [m, k], of what `mixture_bits` takes."""
     weights = forms - _log_sum(forms)[..., np.newaxis]
     chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
-    total: AnyArray = chosen[..., 0].sum(axis=1) + len(symbols) * math.log(forms.shape[2])
-    return total
+    return np.asarray(chosen[..., 0] + math.log(forms.shape[2]))
 
 
 def _log_sum(values: AnyArray) -> AnyArray:

@@ -14,9 +14,14 @@ from numpy.typing import ArrayLike
 
 from timbermark.dtypes import CLASS_INDEX, ClassIndices
 from timbermark.errors import InputError
-from timbermark.ownership.evidence import scores_evidence, sequential_evidence
+from timbermark.ownership.evidence import (
+    numbers_evidence,
+    scores_evidence,
+    sequential_evidence,
+)
 from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.numbers import are_unlike, compare_pairs
 from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
 from timbermark.ownership.verdict import Answer, EvidenceKind, Price, Verdict, price_of_draws
 
@@ -35,6 +40,7 @@ class Inquiry:
     reading: str = ""  # how answers were read, where it is not obvious
     prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
     warnings: tuple[str, ...] = ()
+    asked: int | None = None  # triggers that were asked, where asking stopped before the last
 
 
 def judge(
@@ -43,6 +49,7 @@ def judge(
     *,
     scores: ArrayLike | None = None,
     labels: ArrayLike | None = None,
+    numbers: ArrayLike | None = None,
     one_by_one: bool = False,
     shown: Sequence[Any] | None = None,
 ) -> Verdict:
@@ -51,8 +58,9 @@ def judge(
     ``scores`` [k, K] are probabilities in the mark's order of triggers and classes, with NaN in the
     rows that were not answered. ``labels`` [k] are class numbers, UNKNOWN for an answer that is no
     class, UNANSWERED for none; ``one_by_one`` says that asking could stop at any moment, and takes
-    the evidence that allows for it. ``shown`` [k] are the answers as the suspect gave them, for the
-    table.
+    the evidence that allows for it. ``numbers`` [2k] are answers to the rows of a mark of numbers,
+    in the mark's order, NaN where there is none. ``shown`` [k] are the answers as the suspect gave
+    them, for the table.
 
     A label outside the trigger's alphabet does not count: it speaks for no symbol. A trigger
     without an answer counts as a trial without a match where labels were asked for all at once,
@@ -70,17 +78,26 @@ def judge(
     >>> verdict.bits, verdict.level, verdict.matched
     (100.0, 'conclusive', 100)
     """
-    if (scores is None) == (labels is None):
-        raise InputError("Either scores or labels must be given.", hint="give one of them.")
+    if sum(given is not None for given in (scores, labels, numbers)) != 1:
+        raise InputError(
+            "Either scores, labels or numbers must be given.", hint="give one of them."
+        )
+    if (numbers is not None) != mark.in_pairs:
+        raise InputError(
+            f"The mark is one of {mark.answers}, the answers are not.",
+            hint="give the kind of answers that the marked model gives.",
+        )
     kind: EvidenceKind
+    if numbers is not None:
+        return _judge_numbers(mark, inquiry, numbers)
     if scores is not None:
         kind, raw_bits = "scores", scores_evidence(scores, mark)
-        numbers = _most_likely(np.asarray(scores, dtype=np.float64))
+        found = _most_likely(np.asarray(scores, dtype=np.float64))
     else:
         kind, raw_bits = "labels", 0.0
-        numbers = _check_numbers(labels, mark)
-    _refuse_misread(numbers, shown, mark)
-    counts = _count(numbers, mark)
+        found = _check_numbers(labels, mark)
+    _refuse_misread(found, shown, mark)
+    counts = _count(found, mark)
     if labels is not None:
         if one_by_one:
             kind = "labels one by one"
@@ -88,6 +105,51 @@ def judge(
         else:
             trials = counts.inside + mark.n_triggers - counts.answered
             raw_bits = evidence_bits(counts.matched, trials, mark.q) if trials else 0.0
+    warnings = _warnings(counts, mark, inquiry.asked)
+    table = _table(found, shown, mark)
+    return _verdict(mark, inquiry, kind, raw_bits, counts, warnings, table)
+
+
+def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:
+    pairs = compare_pairs(numbers, mark.levels, mark.symbols)
+    answered = int(pairs.answered.sum())
+    if not answered:
+        raise InputError(
+            "The suspect answered none of the triggers with numbers.",
+            hint="call it with a few rows of your own and see what it answers.",
+        )
+    warnings = []
+    if are_unlike(numbers, mark.reference):
+        warnings.append(
+            "The suspect's numbers do not rise and fall with those of the unmarked model: the "
+            "columns are probably misread, or it is a model of something else."
+        )
+    if answered < mark.n_triggers:
+        warnings.append(f"{mark.n_triggers - answered} of {mark.n_triggers} pairs got no answer.")
+    expected = mark.expected_levels.tolist()
+    table = tuple(
+        Answer(
+            trigger=trigger,
+            expected=expected[trigger],
+            response=None if np.isnan(said) else float(said),
+            matched=bool(pairs.matched[trigger]),
+        )
+        for trigger, said in enumerate(pairs.difference.tolist())
+    )
+    bits = numbers_evidence(pairs.difference, mark.levels, mark.symbols)
+    counts = _Counts(answered, int(pairs.matched.sum()), answered, 0)
+    return _verdict(mark, inquiry, "numbers", bits, counts, warnings, table)
+
+
+def _verdict(
+    mark: Mark,
+    inquiry: Inquiry,
+    kind: EvidenceKind,
+    raw_bits: float,
+    counts: "_Counts",
+    warnings: Sequence[str],
+    table: tuple[Answer, ...],
+) -> Verdict:
     prices = (price_of_draws(mark.draws),) if mark.draws > 1 else ()
     return Verdict(
         owner=mark.owner,
@@ -95,9 +157,9 @@ def judge(
         created=mark.created,
         mark_digest=mark.digest.hex(),
         model_digest=mark.model_digest,
-        suspect=_printable(inquiry.suspect),
+        suspect=printable(inquiry.suspect),
         suspect_digest=inquiry.suspect_digest,
-        asked_through=_printable(inquiry.asked_through),
+        asked_through=printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
         prices=(*prices, *inquiry.prices),
@@ -109,10 +171,10 @@ def judge(
         unknown=counts.unknown,
         columns=inquiry.columns,
         reading=inquiry.reading,
-        warnings=(*inquiry.warnings, *_warnings(counts, mark)),
+        warnings=(*inquiry.warnings, *warnings),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
-        answers=_table(numbers, shown, mark),
+        answers=table,
     )
 
 
@@ -176,7 +238,7 @@ def _refuse_misread(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Ma
         )
 
 
-def _warnings(counts: _Counts, mark: Mark) -> list[str]:
+def _warnings(counts: _Counts, mark: Mark, asked: int | None) -> list[str]:
     found = []
     trials = counts.answered
     if counts.matched * mark.q < trials and (
@@ -191,13 +253,18 @@ def _warnings(counts: _Counts, mark: Mark) -> list[str]:
         found.append(
             f"{counts.unknown} answers are no class of the mark: check what the labels mean."
         )
-    if trials < mark.n_triggers:
-        found.append(f"{mark.n_triggers - trials} of {mark.n_triggers} triggers got no answer.")
+    asked = mark.n_triggers if asked is None else asked
+    if trials < asked:
+        found.append(f"{asked - trials} of {asked} triggers got no answer.")
     return found
 
 
-def _printable(text: str) -> str:
-    """Return a text from outside, such as the name of a file, fit for any terminal."""
+def printable(text: str) -> str:
+    """Return a text from outside, such as the name of a file, fit for any terminal.
+
+    >>> printable("a\\x1b[31m")
+    'a�[31m'
+    """
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from timbermark.dtypes import AnyArray, ClassIndices, Reals, Rows, SmallKinds
+from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices, Reals, Rows, SmallKinds
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import mark_checks
 from timbermark.ownership.columns import (
@@ -44,7 +44,11 @@ _ABOUT_DOMAIN = b"timbermark/about/2"
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Mark:
-    """k triggers of d features, each with an alphabet of q labels, and the secret of the mark.
+    """k triggers of d features, each with an alphabet of q answers, and the secret of the mark.
+
+    Where suspects answer with classes, a trigger is a row, and its alphabet are labels. Where they
+    answer with numbers, it is a pair of rows that differ little, and its alphabet are levels of the
+    difference between both answers.
 
     Everything here but the id, the owner's name and the time is secret, and none of it is printed.
     The symbols are derived from all of it and never stored: whatever is changed, they become
@@ -70,11 +74,14 @@ class Mark:
     owner: str  # whom the mark speaks for, 1 to 200 printable characters
     model_digest: str  # SHA-256 of the unmarked model, 64 hexadecimal digits
     feature_names: tuple[str, ...] | None  # d distinct names, or None if they are not known
-    classes: tuple[Label, ...]  # all K labels of the model, of one type, in its order
-    answers: str  # what a suspect answers with: "classes"
-    columns: tuple[Column, ...]  # d columns of k triggers, each float64 [k] or k texts
-    alphabets: ClassIndices  # int32 [k, q] of distinct class numbers, keep first; q is 2 or 4
-    reference: Reals  # float64 [k, K], the unmarked model's probabilities, from 1e-6 to 1
+    classes: tuple[Label, ...]  # all K labels of the model, of one type, in its order; or none
+    answers: str  # what a suspect answers with: "classes" or "numbers"
+    columns: tuple[Column, ...]  # d columns of k rows, or of 2k, each float64 or texts
+    # int32 [k, q] of distinct class numbers, keep first, or float64 [k, q] of rising levels of the
+    # second answer minus the first; q is 2 or 4
+    alphabets: ClassIndices | Reals
+    # float64 [k, K], the unmarked model's probabilities, from 1e-6 to 1, or [k, 2], its numbers
+    reference: Reals
     draws: int  # how many sets of symbols were derived until this one was kept, from 1
     created: str  # UTC, as 2030-12-31T23:59:59Z
     about: Mapping[str, Plain]  # how it was made, free-form plain values
@@ -87,14 +94,11 @@ class Mark:
         mark_checks.check_words(self.owner, self.model_digest, self.answers, self.created)
         if not isinstance(self.about, Mapping):
             raise InputError("about is not a dictionary.", hint="use {} if there is nothing.")
-        classes = check_classes(self.classes)
         columns = freeze_columns(self.columns)
-        k, d = len(columns[0]), len(columns)
+        k, d = mark_checks.count_triggers(len(columns[0]), self.answers), len(columns)
         frozen = {
-            "classes": classes,
             "columns": columns,
-            "alphabets": mark_checks.freeze_alphabets(self.alphabets, k, classes),
-            "reference": mark_checks.freeze_reference(self.reference, k, len(classes)),
+            **self._freeze_answers(k),
             "feature_names": mark_checks.freeze_names(self.feature_names, d),
             "draws": mark_checks.check_draws(self.draws),
             "about": freeze(self.about, "about"),
@@ -103,6 +107,26 @@ class Mark:
             object.__setattr__(self, name, value)
         check_fits(self)
 
+    def _freeze_answers(self, k: int) -> dict[str, Any]:
+        """Return classes, alphabets and reference, checked and made read-only."""
+        if self.answers == "numbers":
+            mark_checks.require(
+                len(self.classes) == 0,
+                "a mark of numbers has classes",
+                "leave them out: the suspect answers with numbers.",
+            )
+            return {
+                "classes": (),
+                "alphabets": mark_checks.freeze_levels(self.alphabets, k),
+                "reference": mark_checks.freeze_numbers(self.reference, k),
+            }
+        classes = check_classes(self.classes)
+        return {
+            "classes": classes,
+            "alphabets": mark_checks.freeze_alphabets(self.alphabets, k, classes),
+            "reference": mark_checks.freeze_reference(self.reference, k, len(classes)),
+        }
+
     @classmethod
     def make(
         cls,
@@ -110,7 +134,8 @@ class Mark:
         *,
         owner: str,
         model_digest: str,
-        classes: Iterable[Label],
+        classes: Iterable[Label] = (),
+        answers: str = "classes",
         triggers: Any,
         alphabets: ArrayLike,
         reference: ArrayLike,
@@ -122,7 +147,9 @@ class Mark:
 
         ``triggers`` is a matrix [k, d] of numbers, an object matrix or list of rows whose columns
         hold numbers or texts, or a data frame. ``reference`` [k, K] are the unmarked model's
-        probabilities on them.
+        probabilities on them. With ``answers="numbers"`` there are no classes, ``triggers`` is
+        [2k, d], one pair of rows after the other, ``alphabets`` are levels of the second answer
+        minus the first, and ``reference`` [k, 2] are the unmarked model's numbers.
         """
         mark_id = secrets.token_bytes(MARK_ID_BYTES)
         return cls(
@@ -133,7 +160,7 @@ class Mark:
             model_digest=model_digest,
             feature_names=None if feature_names is None else tuple(feature_names),
             classes=tuple(classes),
-            answers="classes",
+            answers=answers,
             columns=split_columns(triggers),
             alphabets=np.asarray(alphabets),
             reference=np.asarray(reference),
@@ -178,7 +205,12 @@ class Mark:
     @property
     def n_triggers(self) -> int:
         """k."""
-        return len(self.columns[0])
+        return len(self.alphabets)
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether a trigger is a pair of rows: where suspects answer with numbers."""
+        return self.answers == "numbers"
 
     @property
     def n_features(self) -> int:
@@ -297,6 +329,12 @@ class Mark:
         return query_order(self._seed, range(self.n_triggers), self.salts)
 
     @property
+    def row_order(self) -> NDArray[np.int64]:
+        """The order in which rows are asked: of pairs, all first rows before all second ones."""
+        order = self.order
+        return np.concatenate([2 * order, 2 * order + 1]) if self.in_pairs else order
+
+    @property
     def _seed(self) -> bytes:
         if "seed" not in self._derived:
             self._derived["seed"] = derive_seed(self.digest)
@@ -306,12 +344,27 @@ class Mark:
     @property
     def expected_numbers(self) -> ClassIndices:
         """The class number that each symbol asks for, int32 [k]."""
-        asked: ClassIndices = self.alphabets[np.arange(self.n_triggers), self.symbols]
+        asked = self.alphabets[np.arange(self.n_triggers), self.symbols]
+        return np.asarray(asked, CLASS_INDEX)
+
+    @property
+    def levels(self) -> Reals:
+        """The alphabets of a mark of numbers, float64 [k, q]. Raises InputError for other marks."""
+        if not self.in_pairs:
+            raise InputError("The mark is one of classes.", hint="use mark.alphabets.")
+        return np.asarray(self.alphabets, np.float64)
+
+    @property
+    def expected_levels(self) -> Reals:
+        """The difference that each symbol asks for where answers are numbers, float64 [k]."""
+        asked: Reals = self.levels[np.arange(self.n_triggers), self.symbols]
         return asked
 
     @property
     def expected(self) -> tuple[Label, ...]:
-        """The label that each symbol asks for."""
+        """The label, or the difference of numbers, that each symbol asks for."""
+        if self.in_pairs:
+            return tuple(self.expected_levels.tolist())
         return tuple(self.classes[number] for number in self.expected_numbers)
 
     def made_with(self, key: OwnerKey) -> bool:

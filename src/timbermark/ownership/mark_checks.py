@@ -17,8 +17,8 @@ from timbermark.ownership.symbols import ALPHABET_SIZES
 
 PROTOCOL = 2
 """Raised whenever the same content would give other symbols."""
-ANSWERS = ("classes",)
-"""What the suspects of a mark answer with: labels or scores of classes."""
+ANSWERS = ("classes", "numbers")
+"""What the suspects of a mark answer with: labels or scores of classes, or numbers."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_DRAWS = 1 << 32
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -167,6 +167,67 @@ def freeze_reference(given: Any, k: int, n_classes: int) -> Reals:
         "use predict_proba of the unmarked model, not its margins.",
     )
     return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
+
+
+def freeze_levels(given: Any, k: int) -> Reals:
+    """Return the levels of number triggers as a read-only float64 [k, q].
+
+    Raises InputError unless each trigger has 2 or 4 distinct ones, rising, all finite.
+
+    >>> freeze_levels([[-1.0, 1.0]], 1)
+    array([[-1.,  1.]])
+    """
+    array = _matrix(given, "alphabets")
+    require(
+        array.dtype.kind in "iuf" and array.ndim == 2 and len(array) == k,
+        f"alphabets of type {array.dtype} and shape {array.shape} are no levels of {k} triggers",
+        "give one row of q levels for each pair of rows.",
+    )
+    require(
+        array.shape[1] in ALPHABET_SIZES,
+        f"the alphabets have {array.shape[1]} levels",
+        "use 2 or 4.",
+    )
+    levels = np.asarray(array, REAL)
+    require(
+        bool(np.isfinite(levels).all() and (np.diff(levels, axis=1) > 0).all()),
+        "the levels of a trigger do not rise or are not finite",
+        "give distinct numbers in their order.",
+    )
+    return _frozen(levels, REAL)
+
+
+def freeze_numbers(given: Any, k: int) -> Reals:
+    """Return the unmarked model's numbers on pairs of rows as a read-only float64 [k, 2].
+
+    Raises InputError unless they are finite.
+
+    >>> freeze_numbers([[1.0, 2.5]], 1)
+    array([[1. , 2.5]])
+    """
+    array = _matrix(given, "reference")
+    require(
+        array.dtype.kind in "iuf" and array.shape == (k, 2) and bool(np.isfinite(array).all()),
+        f"the reference of shape {array.shape} is not two finite numbers for each of {k} triggers",
+        "give the unmarked model's answers to both rows of each pair.",
+    )
+    return _frozen(array, REAL)
+
+
+def count_triggers(n_rows: int, answers: str) -> int:
+    """Return how many triggers so many rows are: with numbers a trigger is a pair of rows.
+
+    Raises InputError for an odd number of rows that should be pairs.
+
+    >>> count_triggers(6, "numbers"), count_triggers(6, "classes")
+    (3, 6)
+    """
+    if answers != "numbers":
+        return n_rows
+    require(
+        n_rows % 2 == 0, f"{n_rows} rows are no pairs", "with numbers a trigger is a pair of rows."
+    )
+    return n_rows // 2
 
 
 def freeze_names(given: Any, d: int) -> tuple[str, ...] | None:

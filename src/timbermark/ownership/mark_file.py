@@ -74,7 +74,8 @@ def read_mark(
         )
     if meta.keys() != {*WORDS, *_BYTES, "columns"} or arrays.keys() != _ARRAYS.keys():
         raise FileFormatError(f"{name} does not hold exactly the parts of a mark.", _FOREIGN)
-    for part, dtype in _ARRAYS.items():
+    types = {**_ARRAYS, "alphabets": REAL} if meta["answers"] == "numbers" else _ARRAYS
+    for part, dtype in types.items():
         if arrays[part].dtype != dtype:
             raise FileFormatError(
                 f"{name}: {part} has the type {arrays[part].dtype}, not {np.dtype(dtype).name}.",

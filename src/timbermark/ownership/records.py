@@ -33,30 +33,32 @@ def encode_records(
     places: Sequence[int],
     salts: Sequence[bytes],
     columns: Sequence[Column],
-    alphabets: ClassIndices,
+    alphabets: ClassIndices | Reals,
     reference: Reals,
 ) -> list[bytes]:
-    """Return the bytes of the records of n triggers: place in the mark, salt, row and the rest.
+    """Return the bytes of the records of n triggers: place in the mark, salt, rows and the rest.
 
-    ``columns`` are d columns of n values, the other arguments n items each; see docs/mark-format.md
-    for the encoding.
+    ``columns`` are d columns of n values, or of 2n where a trigger is a pair of rows, the other
+    arguments n items each; see docs/mark-format.md for the encoding.
 
     >>> row = [np.array([0.5]), ("red",)]
     >>> len(encode_records([0], [bytes(32)], row, np.array([[0, 1]]), np.array([[0.9, 0.1]])))
     1
     """
     numbers = numeric_matrix(columns).astype("<f8")
+    width = len(numbers) // len(alphabets)
     texts = [column for column in columns if not isinstance(column, np.ndarray)]
-    answers, probabilities = alphabets.astype("<i4"), reference.astype("<f8")
+    answers = alphabets.astype("<i4" if alphabets.dtype.kind == "i" else "<f8")
+    expected = reference.astype("<f8")
     return [
         encode(
             {
                 "place": int(place),
                 "salt": salts[i],
-                "numbers": numbers[i].tobytes(),
-                "texts": [column[i] for column in texts],
+                "numbers": numbers[width * i : width * (i + 1)].tobytes(),
+                "texts": [column[width * i + j] for j in range(width) for column in texts],
                 "alphabet": answers[i].tobytes(),
-                "reference": probabilities[i].tobytes(),
+                "reference": expected[i].tobytes(),
             }
         )
         for i, place in enumerate(places)

@@ -27,7 +27,7 @@ _FIRST_BYTES = 80
 class Suspect:
     """What `verify` must know of a suspect in order to ask it.
 
-    At least one of the three functions is given. Each takes rows, [n, d] in the suspect's columns:
+    At least one of the four functions is given. Each takes rows, [n, d] in the suspect's columns:
     float64, of objects if the mark has columns of texts, or a data frame with ``takes_frames``.
     """
 
@@ -35,6 +35,7 @@ class Suspect:
     answer_scores: Callable[[Any], Any] | None = None  # rows -> scores [n, number of its classes]
     answer_labels: Callable[[Any], Any] | None = None  # rows -> labels [n]
     answer_either: Callable[[Any], Any] | None = None  # rows -> either; the shape tells
+    answer_numbers: Callable[[Any], Any] | None = None  # rows -> numbers [n]
     score_classes: tuple[Any, ...] | None = None  # of the scores' columns; None: the mark's
     score_scale: ScoreScale = "auto"  # whether scores are probabilities or margins
     feature_names: tuple[str, ...] | None = None  # of its columns, in its order
@@ -112,6 +113,14 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_ensemble:
         trees = model_file.load_ensemble(path)
+        if trees.gives_numbers:
+            return Suspect(
+                description=f"file {name}",
+                answer_numbers=lambda X: _numbers(trees, X),
+                n_features=trees.n_features,
+                asked_through="file",
+                digest=digest,
+            )
         return Suspect(
             description=f"file {name}",
             answer_scores=lambda X: _scores(trees, X),
@@ -147,6 +156,10 @@ def _open_file(path: str | os.PathLike[str]) -> Suspect:
 
 def _scores(trees: Ensemble, X: Rows) -> Reals:
     return reference.probabilities(reference.margins(trees, X), trees.objective)
+
+
+def _numbers(trees: Ensemble, X: Rows) -> Reals:
+    return reference.numbers(reference.margins(trees, X), trees.objective)[:, 0]
 
 
 def _class_numbers(trees: Ensemble, X: Rows) -> AnyArray:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from timbermark.ownership.labels import Label
 from timbermark.ownership.statistics import Level, level, round_bits, show_chance
 
-EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one"]
+EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one", "numbers"]
 
 _EXACT_FACTORIAL = 1000
 _FINDINGS: dict[Level, str] = {
@@ -82,7 +82,7 @@ def price_of_kind() -> Price:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One trigger and the label that the suspect gave it."""
+    """One trigger and the label, or the difference of numbers, that the suspect gave it."""
 
     trigger: int
     expected: Label
@@ -231,9 +231,12 @@ class Verdict:
             f"{self.chance}",
         ]
         if self.matched is not None:
+            # Where asking may stop at any moment, triggers without an answer do not count.
+            trials = self.trials if self.kind in ("labels", "numbers") else self.answered
+            what = "levels" if self.kind == "numbers" else "labels"
             lines.append(
-                f"  matches:  {self.matched} of {self.trials} labels, chance gives about "
-                f"{self.trials / self.q:.0f}"
+                f"  matches:  {self.matched} of {trials} {what}, chance gives about "
+                f"{trials / self.q:.0f}"
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
         lines.append(f"  meaning:  {self.meaning}")

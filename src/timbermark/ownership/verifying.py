@@ -15,6 +15,7 @@ from timbermark.ownership.labels import (
     unroll,
 )
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.numbers import read_numbers
 from timbermark.ownership.scores import are_scores, read_scores
 from timbermark.ownership.suspects import Suspect, ask, open_suspect
 from timbermark.ownership.verdict import (
@@ -25,8 +26,8 @@ from timbermark.ownership.verdict import (
     price_of_label_map,
 )
 
-AnswersWanted: TypeAlias = Literal["auto", "labels", "scores"]
-_KINDS = ("auto", "labels", "scores")
+AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
+_KINDS = ("auto", "labels", "scores", "numbers")
 
 
 def verify(
@@ -43,7 +44,7 @@ def verify(
     ``predict_proba`` or ``predict``, the path of a timbermark model file, or a `Suspect`. Scores
     are used where the suspect offers them, otherwise labels; a function's answer of shape [k, K] is
     scores in the order of the mark's classes. ``answers`` asks for one kind; choosing another than
-    the rule costs 1 bit.
+    the rule costs 1 bit. A mark of numbers asks for numbers [2k], as a regressor's predict gives.
 
     If mark and suspect both name their features, columns are matched by name and nothing overrides
     that. ``feature_names``, the mark's names in the order of the suspect's columns, are for a
@@ -77,8 +78,12 @@ def verify(
     opened = open_suspect(suspect)
     # Everything that can be refused is refused before the symbols are derived.
     columns = _match_columns(opened, mark, feature_names)
+    if mark.in_pairs:
+        if label_map is not None:
+            raise InputError("label_map is given, but the mark is one of numbers.", "leave it out.")
+        return _verify_numbers(opened, mark, columns, answers)
     kind, chosen = _choose_kind(opened, answers)
-    translation = _check_label_map(label_map, mark)
+    translation = check_label_map(label_map, mark)
     asked = {
         "either": opened.answer_either,
         "scores": opened.answer_scores,
@@ -111,6 +116,31 @@ def verify(
             )
         return _judge_scores(mark, inquiry, opened, response)
     return _judge_labels(mark, inquiry, opened, response, translation)
+
+
+def _verify_numbers(
+    suspect: Suspect, mark: Mark, columns: "_Columns", answers: AnswersWanted
+) -> Verdict:
+    asked = suspect.answer_numbers or suspect.answer_either
+    if asked is None and suspect.answer_scores is None:
+        asked = suspect.answer_labels  # predict, of which nobody knows before what it gives
+    if asked is None or answers in ("labels", "scores"):
+        raise InputError(
+            f"The mark is one of numbers, the suspect ({suspect.description}) is asked for labels.",
+            hint="give a regressor or a ranker of the same task, and no other kind of answers.",
+        )
+    order = mark.row_order
+    response = ask(suspect, asked, [mark.columns[place] for place in columns.places], order)
+    numbers = np.empty(len(order))
+    numbers[order] = read_numbers(unroll(response), len(order))
+    inquiry = Inquiry(
+        suspect=suspect.description,
+        asked_through=suspect.asked_through,
+        suspect_digest=suspect.digest,
+        columns=columns.how,
+        prices=columns.prices,
+    )
+    return judge(mark, inquiry, numbers=numbers)
 
 
 def _judge_scores(mark: Mark, inquiry: Inquiry, suspect: Suspect, response: Any) -> Verdict:
@@ -179,6 +209,13 @@ def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[P
         )
         if answer is not None
     ]
+    if not offered and suspect.answer_numbers is not None:
+        raise InputError(
+            f"The suspect ({suspect.description}) answers with numbers, the mark is one of labels.",
+            hint="is it a model of the same task?",
+        )
+    if answers == "numbers":
+        raise InputError("The mark is one of labels.", hint='leave answers="numbers" out.')
     if not offered:
         raise InputError(
             f"The suspect ({suspect.description}) has nothing that can be asked.",
@@ -196,7 +233,12 @@ def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[P
     )
 
 
-def _check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+    """Return a map from a suspect's labels to classes of the mark. Raises InputError if it is none.
+
+    >>> check_label_map(None, mark=None) is None
+    True
+    """
     if given is None:
         return None
     if not isinstance(given, Mapping) or not given:

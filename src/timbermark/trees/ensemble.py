@@ -40,12 +40,17 @@ from timbermark.dtypes import (
 )
 from timbermark.errors import InputError
 
-Objective: TypeAlias = Literal["softmax", "logistic", "sigmoid", "identity"]
+Objective: TypeAlias = Literal["softmax", "logistic", "sigmoid", "identity", "exponential", "expit"]
 Side: TypeAlias = Literal["left", "right"]
 FloatType: TypeAlias = Literal["f4", "f8"]
 
-OBJECTIVES: tuple[Objective, ...] = ("softmax", "logistic", "sigmoid", "identity")
-SINGLE_OUTPUT: tuple[Objective, ...] = ("logistic", "identity")
+OBJECTIVES: tuple[Objective, ...] = (
+    *("softmax", "logistic", "sigmoid"),
+    *("identity", "exponential", "expit"),
+)
+NUMBERS: tuple[Objective, ...] = ("identity", "exponential", "expit")
+"""What a margin becomes where the answer is a number: itself, its exponential, or a share."""
+SINGLE_OUTPUT: tuple[Objective, ...] = ("logistic", *NUMBERS)
 SIDES: tuple[Side, ...] = ("left", "right")
 FLOAT_TYPES: tuple[FloatType, ...] = ("f4", "f8")
 
@@ -90,8 +95,8 @@ class Ensemble:
     """
 
     n_features: int
-    n_outputs: int  # K: 1 for regression and for two classes (one margin), else one per class
-    objective: Objective  # sigmoid: one against all; identity: regression, the margin is the answer
+    n_outputs: int  # K: 1 for numbers and for two classes (one margin), else one per class
+    objective: Objective  # sigmoid: one against all; identity: numbers, the margin is the answer
     tree_start: Offsets  # [T + 1] where each tree's nodes begin
     tree_output: NodeIndices  # [T] which output a tree adds to; -1: leaf vectors add to all
     tree_weight: Reals  # [T] what its leaves are multiplied by
@@ -138,11 +143,15 @@ class Ensemble:
 
     @property
     def n_classes(self) -> int:
-        """The number of classes that labels come from: 2 for one logistic margin.
+        """The number of classes that labels come from: 2 for one logistic margin, 0 for numbers."""
+        if self.gives_numbers:
+            return 0
+        return 2 if self.objective == "logistic" else self.n_outputs
 
-        0 for regression: answers are numbers, not labels.
-        """
-        return {"logistic": 2, "identity": 0}.get(self.objective, self.n_outputs)
+    @property
+    def gives_numbers(self) -> bool:
+        """Whether it answers with numbers rather than with labels."""
+        return self.objective in NUMBERS
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ensemble) and equal(self, other)

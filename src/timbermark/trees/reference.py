@@ -25,6 +25,7 @@ from timbermark.trees.ensemble import (
     MISSING_NAN,
     MISSING_NONE,
     MISSING_ZERO,
+    NUMBERS,
     OBJECTIVES,
     ZERO_RANGE,
     Ensemble,
@@ -98,6 +99,26 @@ def probabilities(margins: AnyArray, objective: Objective) -> Reals:
     raise InputError(f"objective={objective!r} is not known.", hint=f"use one of {OBJECTIVES}.")
 
 
+def numbers(margins: AnyArray, objective: Objective) -> Reals:
+    """Return the numbers that margins stand for where the answer is a number, in float64.
+
+    ``margins`` may have any shape. Raises InputError if the objective is one of classes.
+
+    >>> numbers(np.array([0.0]), "exponential"), numbers(np.array([0.0]), "expit")
+    (array([1.]), array([0.5]))
+    """
+    exact = np.asarray(margins, dtype=np.float64)
+    if objective == "identity":
+        return exact
+    if objective == "exponential":
+        # Beyond the range they become infinite, silently as in every library.
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(exact))
+    if objective == "expit":
+        return _sigmoid(exact)
+    raise InputError(f"objective={objective!r} gives no numbers.", hint=f"use one of {NUMBERS}.")
+
+
 def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
     """Return the index of the most likely class of each row, int64 [n].
 
@@ -119,8 +140,8 @@ def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
 
 
 def _require_classes(objective: Objective) -> None:
-    if objective == "identity":
-        raise InputError("A regression model has no classes.", hint="its margins are its answers.")
+    if objective in NUMBERS:
+        raise InputError("A regression model has no classes.", hint="its answers are numbers.")
 
 
 def _cast_rows(ensemble: Ensemble, X: ArrayLike) -> AnyArray:

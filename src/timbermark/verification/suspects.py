@@ -1,9 +1,13 @@
-"""Suspects of other libraries: their files and boosters, read into trees and never executed."""
+"""Opening suspects of every kind: addresses, answers, files and objects of any library.
+
+Files are read into trees and never executed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,25 +20,38 @@ from timbermark.libraries.wrappers import is_wrapper
 from timbermark.ownership.suspects import Suspect
 from timbermark.ownership.suspects import open_suspect as open_estimator
 from timbermark.trees import reference
+from timbermark.verification.answer_tables import AnswerTable, is_answer_file
+from timbermark.verification.endpoints.endpoint import Endpoint, is_url
 
 _OURS = b"timbermark "
 
 
 def open_suspect(suspect: Any) -> Any:
-    """Return a suspect that `timbermark.ownership` can ask: a `Suspect`, or what was given.
+    """Return a suspect as what asks it: an `Endpoint`, an `AnswerTable`, or what ownership takes.
 
-    Files of other libraries and bare boosters, whose ``predict`` gives no labels, become trees;
-    so do classifiers that want tables with categories, where a mark has texts or the model's codes,
-    and models of CatBoost, which name their columns in their own way and, once loaded, count none.
-    A pair of a model and an encoder of labels is asked through both. All other deployed models
-    answer for themselves.
+    A text is an address if it begins with http:// or https://, otherwise the path of a file: a
+    table of answers if it ends in .csv, .csv.gz or .parquet or is a Parquet file, otherwise a
+    model. Files of other libraries and bare boosters, whose ``predict`` gives no labels, become
+    trees; so do models that want tables with categories, where a mark has texts or the model's
+    codes, and models of CatBoost, which name their columns in their own way and, once loaded, count
+    none. A pair of a model and an encoder of labels is asked through both. Data frames and
+    dictionaries are answers. Everything else, all other deployed models included,
+    `timbermark.ownership` opens.
 
-    Raises InputError or FileFormatError if a file or booster cannot be read.
+    Raises InputError or FileFormatError if an address, a file or a booster cannot be used.
 
     >>> open_suspect(len) is len
     True
+    >>> open_suspect("http://localhost:5000/invocations")
+    Endpoint(http://localhost:5000/invocations, protocol='mlflow')
     """
+    if isinstance(suspect, Endpoint | AnswerTable):
+        return suspect
+    if is_url(suspect):
+        return Endpoint(suspect)
     if isinstance(suspect, str | os.PathLike):
+        if is_answer_file(suspect):
+            return AnswerTable.from_file(suspect)
         with open(suspect, "rb") as file:
             if file.read(len(_OURS)) == _OURS:
                 return suspect
@@ -43,6 +60,10 @@ def open_suspect(suspect: Any) -> Any:
         return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
     if isinstance(suspect, tuple) and is_wrapper(suspect):
         return _pair(*suspect)
+    if isinstance(suspect, Mapping):
+        return AnswerTable.from_mapping(suspect)
+    if hasattr(suspect, "columns") and hasattr(suspect, "iloc"):
+        return AnswerTable.from_frame(suspect)
     if _is_booster(suspect) or _is_catboost(suspect) or _takes_categories(suspect):
         return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
     return suspect
@@ -74,6 +95,16 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         return numbers if counts else np.asarray(classes[numbers])
 
     names = foreign.feature_names
+    if foreign.task != "classification":
+        return Suspect(
+            description=what,
+            answer_numbers=lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
+            feature_names=names,
+            n_features=None if names is None else len(names),
+            takes_frames=foreign.takes_frames,
+            asked_through=through,
+            digest=digest,
+        )
     return Suspect(
         description=what,
         answer_scores=lambda X: foreign.confidence(margins(X).astype(np.float64)),

@@ -14,8 +14,8 @@ from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.catboost.cbm import MAGIC, pack, unpack
 from timbermark.libraries.catboost.json_file import KEYS, clean_json, rewrite_exactly
 from timbermark.libraries.catboost.models import (
-    find_loss,
-    is_known_loss,
+    estimator_of,
+    find_task,
     open_contents,
     serialize,
 )
@@ -45,7 +45,7 @@ def holds(path: PathLike) -> bool:
 
 
 def open_file(path: PathLike) -> ForeignModel:
-    """Return the model in a file, a CatBoostClassifier, as neutral trees.
+    """Return the model in a file, a CatBoostClassifier or what its loss asks for, as neutral trees.
 
     CatBoost itself sees only what was checked before: it trusts the numbers in a file and would
     end the process.
@@ -101,8 +101,8 @@ def _open_checked(catboost: Any, data: bytes, form: str, name: str) -> ForeignMo
             model = catboost.CatBoost().load_model(str(checked), format=form)
             contents = unpack(serialize(model), name)
             check_contents(contents, name)
-            if is_known_loss(find_loss(contents)):
-                model = catboost.CatBoostClassifier().load_model(str(checked), format=form)
+            estimator = getattr(catboost, estimator_of(find_task(contents)))
+            model = estimator().load_model(str(checked), format=form)
             return open_contents(model, model, contents)
         except FileFormatError:
             raise

@@ -1,4 +1,4 @@
-"""CatBoost's classifiers: their trees, their classes, and rows as their trees see them."""
+"""CatBoost's models: their trees, their classes, and rows as their trees see them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from timbermark.libraries.catboost.flatbuffer import Record
 from timbermark.libraries.catboost.nesting import Nodes, read_nodes
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.splits import derived_names, list_splits
-from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import sum_leaves
@@ -31,6 +31,22 @@ _OBJECTIVES: dict[str, Objective] = {
     "CrossEntropy": "logistic",
     "MultiClass": "softmax",
     "MultiClassOneVsAll": "sigmoid",
+}
+_REGRESSION: dict[str, Objective] = {
+    **dict.fromkeys(("RMSE", "MAE", "Quantile", "MAPE", "Lq", "Huber", "Expectile"), "identity"),
+    "LogCosh": "identity",
+    # What CatBoostRegressor.predict takes the exponential of.
+    **dict.fromkeys(("Poisson", "Tweedie"), "exponential"),
+}
+_RANKING = (
+    *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise"),
+    *("QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "StochasticRank", "LambdaMart"),
+)
+_SURVIVAL = ("Cox", "SurvivalAft")
+_ESTIMATORS: dict[Task, str] = {
+    "classification": "CatBoostClassifier",
+    "regression": "CatBoostRegressor",
+    "ranking": "CatBoostRanker",
 }
 _BYTES = "__model"
 _CATEGORIES = [*(str(i) for i in range(64)), *string.ascii_letters, "True", "False", "nan", ""]
@@ -63,13 +79,13 @@ def is_model(model: Any) -> bool:
 
 
 def open(model: Any) -> ForeignModel:
-    """Return a fitted classifier as an ensemble; the model itself is not touched.
+    """Return a fitted model as an ensemble; the model itself is not touched.
 
     The ensemble has a column for each of the table's and then one for each split of a category,
     which `rows` fills.
 
-    Raises InputError if the model is not fitted, not a classifier of one of the losses that we
-    know, has features of text or embeddings, or decides at another probability than one half.
+    Raises InputError if the model is not fitted, not of one of the losses that we know, has
+    features of text or embeddings, or decides at another probability than one half.
     """
     if not model.is_fitted():
         raise InputError("The CatBoost model is not fitted.", hint="call its fit first.")
@@ -82,19 +98,24 @@ def open(model: Any) -> ForeignModel:
 
 
 def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
-    """Return a classifier whose contents have been checked; ``native`` None asks for a copy.
+    """Return a model whose contents have been checked; ``native`` None asks for a copy.
 
     Raises InputError as `open` does.
     """
     from timbermark.libraries import catboost as adapter
 
-    objective = _find_objective(contents)
+    objective = _find_objective(contents, model)
+    task = find_task(contents)
+    assert task is not None  # it has an objective
+    _check_estimator(model, task)
     _refuse_threshold(contents)
     native = revive(model, contents) if native is None else native
     n_columns = _count_columns(contents.trees)
     nodes = read_nodes(contents.trees)
     ensemble = _build_ensemble(contents.trees, nodes, n_columns, objective)
-    classes = np.asarray(_ask(lambda: native.classes_, "the model"))
+    classes = np.empty(0, np.int64)
+    if task == "classification":
+        classes = np.asarray(_ask(lambda: native.classes_, "the model"))
     if len(classes) != ensemble.n_classes:
         raise InputError(
             f"The CatBoost model has {len(classes)} classes but outputs for {ensemble.n_classes}.",
@@ -124,6 +145,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
             categories=_category_model(contents, len(derived)) if derived else None,
         ),
         text_columns=frozenset(each["FlatIndex"] for each in contents.trees["CatFeatures"]),
+        task=task,
     )
 
 
@@ -169,7 +191,10 @@ def margins(model: Any, X: Any) -> Reals:
 
     Raises InputError with CatBoost's reason if it does not take ``X``.
     """
-    found = np.asarray(_ask(lambda: model.predict(X, prediction_type="RawFormulaVal")))
+    import catboost
+
+    # That of all models, because CatBoostRanker's own predict does not take the type.
+    found = np.asarray(_ask(lambda: catboost.CatBoost.predict(model, X, "RawFormulaVal")))
     return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)
 
 
@@ -294,20 +319,64 @@ def find_loss(contents: Contents) -> str | None:
     return loss if isinstance(loss, str) else None
 
 
-def is_known_loss(loss: str | None) -> bool:
-    """Return whether a loss is one of the classifiers' that can be read."""
-    return loss in _OBJECTIVES
-
-
-def _find_objective(contents: Contents) -> Objective:
+def find_task(contents: Contents) -> Task | None:
+    """Return what the model is for, by its loss; None if that is none that can be read."""
     loss = find_loss(contents)
-    objective = _OBJECTIVES.get(str(loss))
-    if objective is None or (objective == "logistic") != (contents.trees["ApproxDimension"] == 1):
+    if loss in _OBJECTIVES:
+        return "classification"
+    return "regression" if loss in _REGRESSION else "ranking" if loss in _RANKING else None
+
+
+def estimator_of(task: Task | None) -> str:
+    """Return the name of CatBoost's class for a task; that of all models if it is not known.
+
+    >>> estimator_of("ranking"), estimator_of(None)
+    ('CatBoostRanker', 'CatBoost')
+    """
+    return "CatBoost" if task is None else _ESTIMATORS[task]
+
+
+def _check_estimator(model: Any, task: Task) -> None:
+    """Raise InputError if a model's own predict is not what its loss is for."""
+    kinds = _estimators(model)
+    if kinds and _ESTIMATORS[task] not in kinds:
         raise InputError(
-            f"The CatBoost model was trained with the loss {loss or 'of an unknown name'}.",
-            hint=f"only classifiers with the losses {', '.join(_OBJECTIVES)} can be read.",
+            f"A {type(model).__name__} with a loss of {task} does not predict what the loss is "
+            "for.",
+            hint=f"load it as a {_ESTIMATORS[task]}.",
         )
-    return objective
+
+
+def _estimators(model: Any) -> set[str]:
+    """Return which of CatBoost's classes for a task a model belongs to; none for a bare model."""
+    return {kind.__name__ for kind in type(model).__mro__} & set(_ESTIMATORS.values())
+
+
+def _find_objective(contents: Contents, model: Any) -> Objective:
+    loss = str(find_loss(contents))
+    ranking: dict[str, Objective] = dict.fromkeys(_RANKING, "identity")
+    objectives = {**_OBJECTIVES, **_REGRESSION, **ranking}
+    objective = objectives.get(loss)
+    many = contents.trees["ApproxDimension"] > 1
+    if loss in _SURVIVAL:
+        raise InputError(
+            f"The CatBoost model was trained with {loss}, a loss of survival, whose answers are "
+            "hazards or times that may be censored.",
+            hint="use a loss of classification, regression or ranking.",
+        )
+    if objective is None or (objective in ("softmax", "sigmoid")) != many:
+        if many and (objective is not None or "Multi" in loss or "Uncertainty" in loss):
+            raise InputError(
+                f"The CatBoost model answers with several numbers at once ({loss}).",
+                hint="train one model for each.",
+            )
+        raise InputError(
+            f"The CatBoost model was trained with the loss {loss}.",
+            hint=f"supported are {', '.join(objectives)}.",
+        )
+    # A bare CatBoost gives margins, whatever the loss.
+    bare = loss in _REGRESSION and not _estimators(model)
+    return "identity" if bare else objective
 
 
 def _refuse_threshold(contents: Contents) -> None:

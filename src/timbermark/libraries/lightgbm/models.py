@@ -15,19 +15,24 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.categories import text_places, with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
 from timbermark.libraries.lightgbm.order import keep_best_first
 from timbermark.libraries.lightgbm.statistics import edit_leaves, regularization
 from timbermark.libraries.lightgbm.tables import to_numbers
-from timbermark.libraries.lightgbm.text import Frame, parse_text, print_text
+from timbermark.libraries.lightgbm.text import OBJECTIVES, RANKING, Frame, parse_text, print_text
 from timbermark.libraries.lightgbm.trees import to_ensemble, with_finite_statistics
 from timbermark.trees.ensemble import Ensemble
 
 name = "LightGBM"
 
 _MODELS = frozenset({"Booster", "CVBooster", "LGBMModel"})
+_ESTIMATORS: dict[str, Task] = {
+    "LGBMClassifier": "classification",
+    "LGBMRegressor": "regression",
+    "LGBMRanker": "ranking",
+}
 # LightGBM writes one format only, and these endings promise another.
 _OTHER_FORMATS = frozenset({".json", ".onnx", ".pkl", ".pickle", ".joblib"})
 
@@ -69,11 +74,11 @@ def holds(path: PathLike) -> bool:
 
 
 def open_file(path: PathLike) -> ForeignModel:
-    """Return the `Booster` in a text file, whose labels are 0, 1, …, as neutral trees.
+    """Return the `Booster` in a text file, whose labels, if any, are 0, 1, …, as neutral trees.
 
     The library sees a text that was printed anew from checked values, never the file.
 
-    Raises FileFormatError if the file is damaged, of another layout or no supported classifier,
+    Raises FileFormatError if the file is damaged, of another layout or no supported objective,
     MissingLibraryError without LightGBM, OSError if the file cannot be opened.
     """
     content = Path(path).read_bytes()
@@ -103,7 +108,7 @@ def open_file(path: PathLike) -> ForeignModel:
 
 
 def open(model: Any) -> ForeignModel:
-    """Return a `Booster` or `LGBMClassifier` as neutral trees, as far as its ``predict`` uses it.
+    """Return a `Booster`, classifier, regressor or ranker as trees, as far as ``predict`` uses it.
 
     That is up to the best iteration if training stopped early.
 
@@ -130,7 +135,8 @@ def _opened(
     if n_iterations <= 0:
         n_iterations = all_iterations
     ensemble = first_trees(ensemble, n_iterations * ensemble.n_outputs)
-    classes = _classes(model, ensemble)
+    task = _task(frame)
+    classes = _classes(model, ensemble, task)
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
     categories = _named_categories(native, frame)
@@ -150,6 +156,7 @@ def _opened(
         extra=LightGBMExtra(frame, blocks, categories),
         text_columns=text_places(categories),
         takes_frames=bool(categories),
+        task=task,
     )
 
 
@@ -165,7 +172,7 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     extra: LightGBMExtra = foreign.extra
     X = with_categories(X, extra.categories, extra.frame.feature_names, strict=False)
     # scikit-learn makes float64 of objects before the library sees them.
-    objects = np.float64 if "LGBMClassifier" in _ancestors(foreign.native) else np.float32
+    objects = np.float64 if "LGBMModel" in _ancestors(foreign.native) else np.float32
     numbers = to_numbers(X, _inner(foreign.native).pandas_categorical, objects)
     if numbers.ndim != 2 or numbers.shape[1] != foreign.ensemble.n_features:
         raise InputError(
@@ -259,8 +266,12 @@ def _booster(model: Any) -> Any:
         _refuse_model(model, "holds several boosters", "give one of its boosters.")
     if "_DaskLGBMModel" in kinds:
         _refuse_model(model, "belongs to a Dask cluster", "give what its to_local() returns.")
-    if "LGBMClassifier" not in kinds:
-        _refuse_model(model, "is not a classifier", "give an LGBMClassifier or a Booster.")
+    if not kinds & _ESTIMATORS.keys():
+        _refuse_model(
+            model,
+            "is no classifier, regressor or ranker",
+            f"give a Booster, {', '.join(_ESTIMATORS)}.",
+        )
     booster = _inner(model)
     if booster is None:
         _refuse_model(model, "is not fitted", "call its fit first.")
@@ -275,8 +286,22 @@ def _refuse_model(model: Any, why: str, hint: str) -> NoReturn:
     raise InputError(f"The {type(model).__name__} {why}.", hint=hint)
 
 
-def _classes(model: Any, ensemble: Ensemble) -> AnyArray:
-    if "LGBMClassifier" not in _ancestors(model):
+def _task(frame: Frame) -> Task:
+    if frame.objective in OBJECTIVES:
+        return "classification"
+    return "ranking" if frame.objective in RANKING else "regression"
+
+
+def _classes(model: Any, ensemble: Ensemble, task: Task) -> AnyArray:
+    wrapped = _ancestors(model) & _ESTIMATORS.keys()
+    labels = "LGBMClassifier" in wrapped
+    if wrapped and labels != (task == "classification"):
+        _refuse_model(
+            model,
+            f"has an objective of {task}, which is not what its predict is for",
+            "give its booster_ instead.",
+        )
+    if not labels:
         return np.arange(ensemble.n_classes)
     classes = np.array(model.classes_)
     if len(classes) != ensemble.n_classes:
@@ -313,9 +338,7 @@ def _notes(
             "iterations predict, the others stay as they are."
         )
     if frame.average_output:
-        notes.append(
-            "A random forest: its margins are sums, but its probabilities come from means."
-        )
+        notes.append("A random forest: its margins are sums, but its answers come from means.")
     elif frame.sigmoid != 1:
         notes.append(
             f"Its probabilities are those of margins times sigmoid={frame.sigmoid:g}; "

@@ -53,6 +53,12 @@ from timbermark.libraries.lightgbm.blocks import (
 )
 
 OBJECTIVES = ("binary", "multiclass", "multiclassova")
+REGRESSION = (
+    *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
+    *("poisson", "gamma", "tweedie", "cross_entropy"),
+)
+RANKING = ("lambdarank", "rank_xendcg")
+_MANY_CLASSES, _WITH_SIGMOID = ("multiclass", "multiclassova"), ("binary", "multiclassova")
 # LightGBM 3 wrote v3, which has the same lines.
 _VERSIONS = ("v3", "v4")
 _REQUIRED = (
@@ -76,10 +82,10 @@ _NOT_IN_NAMES = frozenset('",:[]{}')
 class Frame:
     """Everything in the text but the trees."""
 
-    objective: str  # one of OBJECTIVES
+    objective: str  # one of OBJECTIVES, REGRESSION or RANKING
     n_outputs: int
     sigmoid: float  # what margins are multiplied by before the logistic function
-    average_output: bool  # a random forest: probabilities come from the mean, not from the sum
+    average_output: bool  # a random forest: answers come from the mean, not from the sum
     feature_names: tuple[str, ...]
     kept: dict[str, str]  # lines of the header that are printed as they were
     parameters: dict[str, str]
@@ -89,7 +95,7 @@ class Frame:
 def parse_text(text: str) -> tuple[Frame, Blocks]:
     """Take a text apart.
 
-    Raises FileFormatError if the text is not whole or not that of a supported classifier. Whether
+    Raises FileFormatError if the text is not whole or not that of a supported objective. Whether
     the arrays make trees is not checked here.
 
     >>> parse_text("tree\\nversion=v4\\n")
@@ -174,8 +180,9 @@ def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: 
     objective, options = _parse_objective(header.get("objective"))
     if parameters.get("linear_tree") == "1":
         refuse_linear()
-    n_outputs = 1 if objective == "binary" else _whole("num_class", options.get("num_class", ""))
-    if objective != "binary" and n_outputs < 2:
+    many = objective in _MANY_CLASSES
+    n_outputs = _whole("num_class", options.get("num_class", "")) if many else 1
+    if many and n_outputs < 2:
         damaged(f"its objective has {n_outputs} classes")
     for key in ("num_class", "num_tree_per_iteration"):
         if _whole(key, header[key]) != n_outputs:
@@ -186,7 +193,7 @@ def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: 
     return Frame(
         objective=objective,
         n_outputs=n_outputs,
-        sigmoid=1.0 if objective == "multiclass" else _positive(options.get("sigmoid", "")),
+        sigmoid=_positive(options.get("sigmoid", "")) if objective in _WITH_SIGMOID else 1.0,
         average_output="average_output" in header,
         feature_names=names,
         kept={key: header[key] for key in _KEPT if key in header},
@@ -196,7 +203,8 @@ def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: 
 
 
 def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
-    hint = f"train with one of the objectives {', '.join(OBJECTIVES)}."
+    known = (*OBJECTIVES, *REGRESSION, *RANKING)
+    hint = f"train with one of the objectives {', '.join(known)}."
     if line is None:
         raise FileFormatError(
             "This LightGBM model has an objective of the user's own, so that its margins have no "
@@ -204,7 +212,12 @@ def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
             hint=hint,
         )
     name, *options = line.split(" ")
-    if name not in OBJECTIVES:
+    if name == "regression" and "sqrt" in options:
+        raise FileFormatError(
+            "This LightGBM model has reg_sqrt: it answers with squares of its margins.",
+            hint="train it on the square root of the target, without reg_sqrt.",
+        )
+    if name not in known:
         raise FileFormatError(
             f"This LightGBM model has the objective {name[:40]!r}, which is not supported.",
             hint=hint,

@@ -12,7 +12,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
 from timbermark.libraries.lightgbm.blocks import BY_CATEGORY, Blocks, damaged, starts
-from timbermark.libraries.lightgbm.text import Frame
+from timbermark.libraries.lightgbm.text import RANKING, REGRESSION, Frame
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import inner_levels, sum_leaves
@@ -21,6 +21,9 @@ _OBJECTIVES: dict[str, Objective] = {
     "binary": "logistic",
     "multiclass": "softmax",
     "multiclassova": "sigmoid",
+    **dict.fromkeys((*REGRESSION, *RANKING), "identity"),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exponential"),
+    "cross_entropy": "expit",
 }
 # The bits of decision_type: a category split, missing values go left, what is missing.
 _MISSING_LEFT = 2

@@ -87,6 +87,11 @@ class WrapperAdapter:
         native = _duplicate(model, outside, natives)
         peeled = self._peel(native)
         first = inside[0]
+        if first.task != "classification" and peeled.classes is not None:
+            raise InputError(
+                f"The {first.kind} answers with numbers, which have no labels.",
+                hint="give the model without an encoder.",
+            )
         names = _feature_names(model)
         regular = {part.l2 for part in inside}
         return ForeignModel(
@@ -106,6 +111,7 @@ class WrapperAdapter:
             takes_frames=names is not None,
             inside=inside,
             scores=_score_function(peeled, inside),
+            task=first.task,
         )
 
     def open_file(self, path: PathLike) -> ForeignModel:
@@ -125,8 +131,9 @@ class WrapperAdapter:
                 raise InputError("it holds trees outside its boosted model")
             return self.open(model)
 
+        kinds = tuple(name for kind in _kinds() for name in kind.KINDS)
         trusted = {*GRADIENT_TYPES, *HISTOGRAM_TYPES}.union(*(kind.TRUSTED for kind in _kinds()))
-        return skops_files.open_file(path, skops_files.kind_of(path), sorted(trusted), open_checked)
+        return skops_files.open_file(path, kinds, sorted(trusted), open_checked)
 
     def rows(self, foreign: ForeignModel, X: Any) -> Reals:
         """Return what the deployed model takes as columns of the ensemble, float64 [n, d].

@@ -19,10 +19,21 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets
 from timbermark.errors import FileFormatError, InputError
+from timbermark.libraries.contract import Task
 from timbermark.libraries.xgboost import ubjson
+from timbermark.trees.ensemble import Objective
 
 TWO_CLASSES = ("binary:logistic", "binary:logitraw")
 MANY_CLASSES = ("multi:softprob", "multi:softmax")
+NUMBERS: dict[str, Objective] = {
+    **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), "identity"),
+    **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror"), "identity"),
+    "reg:quantileerror": "identity",
+    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), "exponential"),
+    "reg:logistic": "expit",
+    **dict.fromkeys(("rank:pairwise", "rank:ndcg", "rank:map"), "identity"),
+}
+"""Objectives of regression and ranking, and what their margins become."""
 
 _HINT = "get the model again from where it came, or save it again with XGBoost."
 _JSON_START = re.compile(rb'\s*\{\s*"')
@@ -53,7 +64,7 @@ class Outline:
     tree_output: AnyArray  # [T] int64
     tree_weight: AnyArray | None  # [T] float32; None: this model has no weights
     best_round: int | None
-    by_wrapper: bool  # whether XGBClassifier saved it
+    by_wrapper: bool  # whether a wrapper like XGBClassifier saved it
     feature_names: tuple[str, ...] | None
     feature_types: tuple[str, ...] | None
     most_categories: int  # of a feature, if the model knows them by name; else 0
@@ -64,6 +75,13 @@ class Outline:
     def n_trees(self) -> int:
         """T."""
         return len(self.tree_output)
+
+    @property
+    def task(self) -> Task:
+        """What the objective is for."""
+        if self.objective not in NUMBERS:
+            return "classification"
+        return "ranking" if self.objective.startswith("rank:") else "regression"
 
 
 def is_document(head: bytes) -> bool:
@@ -101,7 +119,7 @@ def parse(raw: bytes) -> dict[str, Any]:
 def outline(content: dict[str, Any]) -> Outline:
     """Return what a document says, with all of it checked but the trees themselves.
 
-    Raises FileFormatError for what is damaged, unknown, or no classifier made of trees.
+    Raises FileFormatError for what is damaged, unknown, or not made of trees.
 
     >>> outline({"version": [3, 2, 0]})
     Traceback (most recent call last):
@@ -258,10 +276,16 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
     """Return objective, features and outputs."""
     objective = _part(learner, "objective", dict)
     name = _part(objective, "name", str)
-    if name not in TWO_CLASSES + MANY_CLASSES:
+    if name.startswith("survival:"):
         raise FileFormatError(
-            f"The objective {name!r} is not one of classification into classes by probability.",
-            hint=f"supported are {', '.join(TWO_CLASSES + MANY_CLASSES)}.",
+            f"The objective {name!r} is one of survival, whose answers are hazards or times that "
+            "may be censored.",
+            hint="train with an objective of classification, regression or ranking.",
+        )
+    if name not in (*TWO_CLASSES, *MANY_CLASSES, *NUMBERS):
+        raise FileFormatError(
+            f"The objective {name!r} is not supported.",
+            hint=f"supported are {', '.join((*TWO_CLASSES, *MANY_CLASSES, *NUMBERS))}.",
         )
     params = _part(learner, "learner_model_param", dict)
     n_features = whole_number(params, "num_feature", 1, _MOST_FEATURES)
@@ -269,27 +293,30 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
     # Models from before 1.6 do not say.
     if whole_number({"num_target": "1", **params}, "num_target", 0) > 1:
         raise FileFormatError(
-            "The model answers several questions at once (multi-label).",
-            hint="train one classifier for each.",
+            "The model answers several questions at once (multi-label or multi-output).",
+            hint="train one model for each.",
         )
-    if name in TWO_CLASSES:
+    if name not in MANY_CLASSES:
         _require(n_classes <= 1, "num_class", n_classes)
     else:
         stated = whole_number(_part(objective, "softmax_multiclass_param", dict), "num_class", 0)
         _require(n_classes == stated and n_classes >= 2, "num_class", n_classes)
     n_outputs = max(n_classes, 1)
-    _check_base_score(_part(params, "base_score", str), n_outputs, name == "binary:logistic")
+    within = name in ("binary:logistic", "reg:logistic")
+    positive = within or NUMBERS.get(name) == "exponential"
+    _check_base_score(_part(params, "base_score", str), n_outputs, positive, within)
     return name, n_features, n_outputs
 
 
-def _check_base_score(text: str, n_outputs: int, probability: bool) -> None:
+def _check_base_score(text: str, n_outputs: int, positive: bool, probability: bool) -> None:
     try:
         scores = [float(part) for part in text.removeprefix("[").removesuffix("]").split(",")]
     except ValueError:
         scores = [math.nan]
     sound = len(scores) in (1, n_outputs) and all(math.isfinite(score) for score in scores)
     _require(sound, "base_score", text)
-    _require(not probability or all(0.0 < score < 1.0 for score in scores), "base_score", text)
+    _require(not positive or all(score > 0.0 for score in scores), "base_score", text)
+    _require(not probability or all(score < 1.0 for score in scores), "base_score", text)
 
 
 def _booster(learner: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets
 from timbermark.errors import FileFormatError, InputError
-from timbermark.libraries.xgboost.document import Outline, numbers, whole_number
-from timbermark.trees.ensemble import MISSING_NAN, Ensemble
+from timbermark.libraries.xgboost.document import NUMBERS, Outline, numbers, whole_number
+from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
 from timbermark.trees.validation import validate_ensemble
 
 MOST_CATEGORIES = 1 << 24  # beyond, a float32 does not know one from the next
@@ -143,7 +143,7 @@ def to_forest(known: Outline) -> Forest:
         ensemble = Ensemble(
             n_features=known.n_features,
             n_outputs=known.n_outputs,
-            objective="logistic" if known.n_outputs == 1 else "softmax",
+            objective=_objective(known),
             tree_start=walk.start,
             tree_output=known.tree_output,
             tree_weight=np.ones(len(trees)) if weight is None else weight,
@@ -173,6 +173,12 @@ def to_forest(known: Outline) -> Forest:
     except InputError as error:
         raise FileFormatError(error.message, _HINT) from None
     return Forest(ensemble, weights, walk.order, start)
+
+
+def _objective(known: Outline) -> Objective:
+    if known.objective in NUMBERS:
+        return NUMBERS[known.objective]
+    return "logistic" if known.n_outputs == 1 else "softmax"
 
 
 def _in_order(

@@ -16,7 +16,7 @@ import numpy as np
 from timbermark.dtypes import Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.categories import with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.xgboost.document import (
     Outline,
@@ -34,6 +34,11 @@ from timbermark.trees.making import make_ensemble
 
 name = "XGBoost"
 _ENDINGS = (".json", ".ubj")
+_ESTIMATORS: dict[Task, str] = {
+    "classification": "XGBClassifier",
+    "regression": "XGBRegressor",
+    "ranking": "XGBRanker",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,15 +82,16 @@ def holds(path: PathLike) -> bool:
 
 
 def open_file(path: PathLike) -> ForeignModel:
-    """Return the model in a file, an ``XGBClassifier`` or a ``Booster``, as neutral trees.
+    """Return the model in a file, an estimator like ``XGBClassifier`` or a ``Booster``, as trees.
 
     The content decides whether it is JSON or UBJ. XGBoost is given a document written anew from
-    what was found sound. The model is a ``Booster`` only where ``XGBClassifier.predict`` gives no
-    labels, that is for ``binary:logitraw`` and for ``multi:softprob`` with two classes, or where a
-    ``Booster`` wrote it with a ``best_iteration`` that it does not care about itself.
+    what was found sound. It is an ``XGBRegressor`` or ``XGBRanker`` where the objective is theirs.
+    The model is a ``Booster`` only where ``XGBClassifier.predict`` gives no labels, that is for
+    ``binary:logitraw`` and for ``multi:softprob`` with two classes, or where a ``Booster`` wrote it
+    with a ``best_iteration`` that it does not care about itself.
 
     Raises FileFormatError if the file is damaged, of an unknown layout or a newer version than the
-    installed one, or no classifier made of trees; OSError if it cannot be opened;
+    installed one, or of no supported objective; OSError if it cannot be opened;
     MissingLibraryError without XGBoost.
     """
     xgb = _library("to load an XGBoost model")
@@ -97,7 +103,8 @@ def open_file(path: PathLike) -> ForeignModel:
         trees = encode_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
         same = known.by_wrapper or _counted_trees(known, by_best_round=True) == known.n_trees
-        model = xgb.XGBClassifier() if same and _labels_by_wrapper(known) else xgb.Booster()
+        estimator = getattr(xgb, _ESTIMATORS[known.task])
+        model = estimator() if same and _answers_by_wrapper(known) else xgb.Booster()
         model.load_model(bytearray(document))
         known = outline(parse(document))
         # The trees are the same unless they had to be written in another way.
@@ -116,7 +123,7 @@ def open_file(path: PathLike) -> ForeignModel:
 def open(model: Any) -> ForeignModel:
     """Return a model of XGBoost as neutral trees, with a copy of itself.
 
-    Raises InputError if it is not fitted, or not a classifier made of trees.
+    Raises InputError if it is not fitted, not made of trees, or of no supported objective.
     """
     xgb = _library("to read an XGBoost model")
     booster = _fitted_booster(xgb, model)
@@ -130,7 +137,8 @@ def open(model: Any) -> ForeignModel:
     try:
         known = outline(parse(raw))
         forest = to_forest(known)
-        if model is not booster and not _labels_by_wrapper(known):
+        _check_task(model, booster, known)
+        if model is not booster and not _answers_by_wrapper(known):
             raise InputError(
                 f"XGBClassifier.predict gives no labels for {known.objective} with two classes.",
                 hint="use binary:logistic, or give model.get_booster() instead.",
@@ -152,7 +160,7 @@ def _opened(
     ensemble = replace(ensemble, init=_find_init(xgb, known))
     config = booster.save_config()
     classes = np.arange(ensemble.n_classes)
-    if wrapped and len(model.classes_) == len(classes):
+    if wrapped and known.task == "classification" and len(model.classes_) == len(classes):
         classes = np.asarray(model.classes_)
     missing = float("nan") if not wrapped or model.missing is None else float(model.missing)
     steps = find_steps(forest.ensemble, config, known.n_parallel)
@@ -171,6 +179,7 @@ def _opened(
         extra=XGBoostExtra(known, forest, steps, config, missing),
         text_columns=frozenset(known.categories),
         takes_frames=bool(known.categories),
+        task=known.task,
     )
 
 
@@ -280,10 +289,11 @@ def _library(purpose: str) -> ModuleType:
 def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
     if isinstance(model, xgb.Booster):
         return model
-    if not isinstance(model, xgb.XGBClassifier):
+    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())
+    if not any(isinstance(model, kind) for kind in known):
         raise InputError(
-            f"A {type(model).__name__} is not a classifier of XGBoost.",
-            hint="give an XGBClassifier or a Booster with an objective of classification.",
+            f"A {type(model).__name__} is not a model of XGBoost that can be read.",
+            hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
         )
     if not model.__sklearn_is_fitted__():
         raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
@@ -332,8 +342,19 @@ def _check_version(known: Outline, xgb: ModuleType) -> None:
         )
 
 
-def _labels_by_wrapper(known: Outline) -> bool:
-    """Return whether ``XGBClassifier.predict`` gives labels.
+def _check_task(model: Any, booster: Any, known: Outline) -> None:
+    """Raise InputError if a wrapper was trained with an objective that is not its own."""
+    labels = any(kind.__name__ == "XGBClassifier" for kind in type(model).__mro__)
+    if model is not booster and labels != (known.task == "classification"):
+        raise InputError(
+            f"A {type(model).__name__} with the objective {known.objective} does not predict what "
+            "the objective is for.",
+            hint=f"use {_ESTIMATORS[known.task]}, or give model.get_booster() instead.",
+        )
+
+
+def _answers_by_wrapper(known: Outline) -> bool:
+    """Return whether ``predict`` of the wrapper gives labels where it should.
 
     For softprob with two classes it takes them for two questions with one answer each. It compares
     the raw scores of logitraw with 0.5.

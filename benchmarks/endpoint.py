@@ -1,0 +1,130 @@
+"""Asking an endpoint: how many questions it takes, whether decoys hide triggers, what kills do.
+
+./dev bench endpoint [questions] [decoys] [kills]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+from common import run_parts, show
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
+
+import timbermark as tm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.verification.endpoints.killing import run_with_kills
+
+from timbermark.ownership.evidence import labels_gains, sequential_evidence
+from timbermark.verification.decoys import make_decoys
+from timbermark.verification.endpoints.stopping import is_hopeless
+
+RATES = (1.0, 0.8, 0.5)
+N_RUNS = 1000
+N_TRIGGERS = 400
+KILLS = 50
+
+
+def count_questions(rate: float, bits: float, q: int, rng: np.random.Generator) -> int:
+    """Questions until a suspect that matches at this rate has given so many bits."""
+    matched = 0
+    for n in range(1, N_TRIGGERS + 1):
+        matched += rng.random() < rate
+        if sequential_evidence(matched, n, q) >= bits:
+            return n
+    return N_TRIGGERS
+
+
+def give_up_after(rate: float, n_triggers: int, rng: np.random.Generator) -> tuple[int, bool]:
+    """Questions until a suspect is given up or not, towards 64 bits, and whether it was."""
+    gain, loss = (part / np.log(2) for part in labels_gains(4))
+    matches = rng.random(n_triggers) < rate
+    gains = np.where(matches, gain[:, np.newaxis], loss[:, np.newaxis])
+    for n in range(1, n_triggers + 1):
+        if sequential_evidence(int(matches[:n].sum()), n, 4) >= 64:
+            return n, False
+        if is_hopeless(gains[:, :n], 64.0, n_triggers, 4):
+            return n, True
+    return n_triggers, False
+
+
+def questions() -> dict:
+    rng = np.random.default_rng(0)
+    averages = {
+        f"{rate:g}": {
+            str(bits): float(np.mean([count_questions(rate, bits, 4, rng) for _ in range(N_RUNS)]))
+            for bits in (20, 64)
+        }
+        for rate in RATES
+    }
+    rows = [[rate, found["20"], found["64"]] for rate, found in averages.items()]
+    show("questions on average, labels one by one, q = 4", ["match rate", "20 bits", "64"], rows)
+    given_up = {}
+    for rate in (0.25, 0.5, 0.7, 0.8):
+        runs = [give_up_after(rate, 128, rng) for _ in range(200)]
+        given_up[f"{rate:g}"] = {
+            "questions": float(np.mean([n for n, _ in runs])),
+            "given_up": float(np.mean([gone for _, gone in runs])),
+        }
+    rows = [[rate, found["questions"], found["given_up"]] for rate, found in given_up.items()]
+    show("towards 64 bits, 128 triggers", ["match rate", "questions", "share given up"], rows)
+    return {"averages": averages, "given_up": given_up}
+
+
+def mix_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows that take each value from one of two: what decoys could be instead."""
+    pairs = rng.integers(len(X), size=(2, n))
+    return np.where(rng.random((n, X.shape[1])) < 0.5, X[pairs[0]], X[pairs[1]])
+
+
+def tell_apart(model, rows: np.ndarray, is_trigger: np.ndarray, family: np.ndarray) -> dict:
+    """How well triggers are told from decoys, as AUC: by their values, and by the confidence."""
+    forest = RandomForestClassifier(300, random_state=0)
+    by_values = cross_val_predict(
+        forest, rows, is_trigger, groups=family, cv=GroupKFold(5), method="predict_proba"
+    )
+    sure = np.sort(model.predict_proba(rows), axis=1)
+    return {
+        "values": float(roc_auc_score(is_trigger, by_values[:, 1])),
+        "confidence": float(roc_auc_score(is_trigger, sure[:, -2] - sure[:, -1])),
+    }
+
+
+def decoys() -> dict:
+    results = {}
+    for name, load in (("digits", load_digits), ("cancer", load_breast_cancer)):
+        X, y = load(return_X_y=True)
+        model = lightgbm.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1).fit(X, y)
+        marked = tm.embed(model, X, y, key=tm.OwnerKey.generate(), owner="Ann Ltd")
+        triggers = marked.mark.triggers
+        k, rng = len(triggers), np.random.default_rng(0)
+        kinds = {
+            "mixtures of two rows": mix_rows(X, 3 * k, rng),
+            "families": np.array(make_decoys(marked.mark, 3)),
+            "families, values of a table": np.array(make_decoys(marked.mark, 3, X)),
+        }
+        for kind, made in kinds.items():
+            is_trigger = np.repeat([1, 0], [k, 3 * k])
+            family = np.tile(np.arange(k), 4)
+            rows = np.concatenate([triggers, made])
+            results[f"{name}, {kind}"] = tell_apart(marked.model, rows, is_trigger, family)
+    lines = [[name, *found.values()] for name, found in results.items()]
+    show("triggers told from decoys, AUC", ["decoys", "by values", "by confidence"], lines)
+    return results
+
+
+def kills() -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        found = run_with_kills(Path(folder), KILLS)
+    show("a run killed again and again", list(found), [list(found.values())])
+    return found
+
+
+if __name__ == "__main__":
+    run_parts({"questions": questions, "decoys": decoys, "kills": kills})

@@ -1,0 +1,84 @@
+"""Tables of other programs: CSV, also compressed, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from timbermark.errors import InputError, MissingLibraryError
+
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins as Parquet files do. Raises OSError if it cannot be opened."""
+    with open(path, "rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+@contextmanager
+def open_csv(path: str | os.PathLike[str]) -> Iterator[Iterator[list[str]]]:
+    """Yield the rows of a CSV file, also of a compressed one, that are not empty.
+
+    Raises InputError, also while the rows are read, if it is no text or no sound file.
+    """
+    try:
+        with open(path, "rb") as raw:
+            compressed = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            plain: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
+            with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
+                yield (line for line in csv.reader(text) if line)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError(f"{path} is not a sound gzip file.", hint="write it again.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text.", hint="use a CSV or Parquet file.") from None
+    except csv.Error as error:
+        raise InputError(
+            f"{path} is not a sound CSV file ({error}).", hint="write it again."
+        ) from (None)
+
+
+@contextmanager
+def open_parquet(path: str | os.PathLike[str]) -> Iterator[tuple[Any, list[str]]]:
+    """Yield a file of pyarrow and the names of its columns, without the index of pandas.
+
+    Raises MissingLibraryError without pyarrow; InputError, also while it is read, if the file is
+    not sound.
+    """
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise MissingLibraryError.for_extra("parquet", "to read Parquet files") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield file, [n for n in file.schema_arrow.names if not _PANDAS_INDEX.fullmatch(n)]
+    except (ArrowException, OSError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path} is not a sound Parquet file ({said}).", hint="write it again."
+        ) from error
+
+
+def check_names(path: str | os.PathLike[str], names: list[str]) -> dict[str, int]:
+    """Return the place of each column. Raises InputError if a name stands twice.
+
+    >>> check_names("a.csv", ["x", "y"])
+    {'x': 0, 'y': 1}
+    """
+    place: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name and name in place:
+            raise InputError(
+                f"{path} names the column '{name}' twice.", hint="give each column its own name."
+            )
+        place[name] = i
+    return place

@@ -1,0 +1,148 @@
+"""Classification: triggers answer with labels, and cost is counted in labels and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import asked_model
+from timbermark.marking import costs
+from timbermark.marking.budget import Budget
+from timbermark.marking.deciding import (
+    deciding_margins,
+    rank_scores,
+    score_leads,
+    score_slopes,
+)
+from timbermark.marking.inputs import take_labels
+from timbermark.marking.margins import leads, wanted_margins
+from timbermark.marking.mixing import row_keys
+from timbermark.ownership.statistics import evidence_bits
+
+_LEAST_WEIGHT = 0.05
+"""A row whose answer is certain still counts: on it, too, probabilities should stay."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classification:
+    """The `timbermark.marking.tasks.Task` of classifiers.
+
+    Those that are calibrated answer with scores that are made of their margins; see
+    `timbermark.marking.deciding`.
+    """
+
+    foreign: ForeignModel
+    target_limits = ("accuracy", "auc")
+    budget_share = 0.5
+    set_shares = (0.97, 0.85)
+    in_pairs = False
+
+    def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
+        """Return class numbers, int64 [n]."""
+        if groups is not None:
+            raise InputError("groups are for rankers.", hint="leave them out.")
+        return take_labels(given, n, self.foreign.classes, f"{what} labels")
+
+    def order_rows(self, X: np.ndarray, target: np.ndarray | None, seed: int) -> np.ndarray:
+        """Return an order that depends on the rows alone."""
+        return np.argsort(row_keys(X, seed), kind="stable")
+
+    def halve(self, order: np.ndarray, target: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return every other row, and the others."""
+        return order[::2], order[1::2]
+
+    def calibrate(
+        self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
+        holding: np.ndarray, seed: int,
+    ) -> Classification:  # fmt: skip
+        """Return the task itself: probabilities have a unit."""
+        return self
+
+    def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
+        """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
+        if self.foreign.scores is not None:
+            return score_slopes(self.foreign, margins, _LEAST_WEIGHT)
+        confidence = self.foreign.confidence(margins)
+        p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
+        return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
+
+    def find_alphabets(
+        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return int64 [n, q]: the labels that the model prefers, its own answer first."""
+        if self.foreign.scores is not None:
+            return rank_scores(self.foreign, margins, q)
+        return rank_labels(margins, q)
+
+    def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
+        """Return margins with which the model answers ``target``, by a lead in its scores' unit.
+
+        NaN where a calibrated model cannot answer so.
+        """
+        if self.foreign.scores is not None:
+            return deciding_margins(self.foreign, margins, target, lead)
+        return wanted_margins(margins, target, lead / self.foreign.margin_scale)
+
+    def find_leads(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float,
+    ) -> np.ndarray:  # fmt: skip
+        """Return how far each trigger's label leads, in units of what probabilities are made of."""
+        target = alphabets[np.arange(len(symbols)), symbols]
+        if self.foreign.scores is not None:
+            return score_leads(self.foreign, after, target)
+        return leads(after, target) * self.foreign.margin_scale
+
+    def prove(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float,
+    ) -> float:  # fmt: skip
+        """Return the bits of the labels."""
+        ahead = self.find_leads(before, after, alphabets, symbols, lead)
+        return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
+
+    def use_of_budget(
+        self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
+        seen: bool = False,
+    ) -> dict[str, float]:  # fmt: skip
+        """Return how much of the limits on labels and probabilities is used up."""
+        return costs.use_of_budget(budget, before, after, target, seen)
+
+    def measure_cost(
+        self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
+        unseen: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> costs.Cost:  # fmt: skip
+        """Return the cost in labels and probabilities."""
+        return costs.measure_cost(before, after, target, self.foreign.classes, measured_on, unseen)
+
+    def describe_triggers(
+        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
+    ) -> Mapping[str, Any]:
+        """Return classes, alphabets of class numbers, and probabilities."""
+        confidence = self.foreign.confidence(margins.astype(np.float64))
+        if self.foreign.scores is not None:
+            # Calibrated scores have steps, on which only the deployed model is to be trusted.
+            asked = asked_model(self.foreign.native)
+            confidence = np.asarray(asked.predict_proba(rows), np.float64)
+        return {
+            "classes": self.foreign.classes.tolist(),
+            "alphabets": alphabets,
+            "reference": confidence,
+        }
+
+
+def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:
+    """Return int64 [n, q]: the labels of the highest margins, in that order.
+
+    >>> rank_labels(np.array([[0.5, 2.0, 1.0]]), 2).tolist(), rank_labels(np.array([[-1.0]]), 2)
+    ([[1, 2]], array([[0, 1]]))
+    """
+    if margins.shape[1] == 1:
+        positive = (margins[:, 0] > 0).astype(np.int64)
+        return np.column_stack([positive, 1 - positive])
+    return np.asarray(np.argsort(-margins, axis=1, kind="stable")[:, :q])

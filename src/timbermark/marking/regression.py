@@ -1,0 +1,233 @@
+"""Regression and ranking: pairs of rows answer with levels around the difference they had before.
+
+The levels are equally far apart in margins, before any inverse link: a model that predicts with an
+exponential then has levels that differ by a factor, which cost the same wherever the trigger is.
+How far depends on the pair: a copy that was averaged with another model keeps the mark only where
+levels are as far apart as the differences of two models are. Shadow models, trained on small parts
+of the rows with the model's own answers and noise of the size of its error, tell how far that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking import number_costs
+from timbermark.marking.budget import Budget
+from timbermark.marking.inputs import take_groups, take_numbers
+from timbermark.marking.mixing import row_keys
+from timbermark.ownership.evidence import numbers_evidence
+from timbermark.trees import reference
+
+_UNKNOWN_ERROR = 0.2
+"""Where no targets tell, the error counts as this share of the answers' standard deviation."""
+_LEAST_ERROR = 0.01
+"""A model that knows its training rows by heart still errs by this share."""
+_LEAST_WEIGHT, _MOST_WEIGHT = 0.05, 20.0
+_LEAST_GAP = 0.01
+"""Models differ everywhere by this share of the error at least."""
+_REFITTED = 0.05
+"""Leaves that are fitted again to a fifth of the rows move a difference by a variance of so much
+times its room, in units of the error, where the learning rate is 0.1."""
+_SHADOWS, _SHADOW_TREES = 6, 60
+_SHADOW_SHARE, _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS = 0.2, 300, 4_000
+"""Shadow models know as many rows as a thief is taken to have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The `timbermark.marking.tasks.Task` of regressors and rankers.
+
+    ``error``: the model's root mean squared error, in answers; ``known_error``: whether targets
+    told; ``unit``: the change of a margin that changes answers by so much; ``shadows``: models of
+    others, which tell how far apart models are on a row.
+    """
+
+    foreign: ForeignModel
+    error: float = 1.0
+    unit: float = 1.0
+    known_error: bool = False
+    shadows: tuple[Any, ...] = ()
+    target_limits = ("rmse", "mae", "r2", "ndcg")
+    budget_share = 0.8
+    set_shares = (0.85, 0.6)
+    in_pairs = True
+
+    @property
+    def ranks(self) -> bool:
+        """Whether answers mean nothing by themselves but rank rows."""
+        return self.foreign.task == "ranking"
+
+    def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
+        """Return targets, float64 [n], or targets and group numbers, float64 [n, 2]."""
+        numbers = take_numbers(given, n, f"{what} targets")
+        if groups is None:
+            return numbers
+        if not self.ranks:
+            raise InputError("groups are for rankers.", hint="leave them out.")
+        return np.column_stack([numbers, take_groups(groups, n, f"{what} groups")])
+
+    def order_rows(self, X: np.ndarray, target: np.ndarray | None, seed: int) -> np.ndarray:
+        """Return an order that depends on the rows alone and keeps groups together."""
+        keys = row_keys(X, seed)
+        if target is None or target.ndim == 1:
+            return np.argsort(keys, kind="stable")
+        return np.lexsort((keys, row_keys(target[:, 1:], seed)))
+
+    def halve(self, order: np.ndarray, target: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return every other row or group, and the others."""
+        if target is None or target.ndim == 1:
+            return order[::2], order[1::2]
+        group = target[order, 1]
+        second = np.cumsum(np.append(False, group[1:] != group[:-1])) % 2 == 1
+        return order[~second], order[second]
+
+    def calibrate(
+        self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
+        holding: np.ndarray, seed: int,
+    ) -> Numbers:  # fmt: skip
+        """Return the task with the model's error, what it is in margins, and shadow models."""
+        scale, answers = self.foreign.margin_scale, self.foreign.answers(margins)
+        slope = scale * slopes(margins * scale, self.foreign.ensemble.objective)
+        spread = float(np.std(answers)) or 1.0
+        error, known = _UNKNOWN_ERROR * spread, False
+        if target is not None and not self.ranks:
+            error, known = float(np.sqrt(np.mean((target - answers[:, 0]) ** 2))), True
+        error = max(error, _LEAST_ERROR * spread)
+        unit = error / max(float(np.sqrt(np.mean(slope**2))), 1e-300)
+        shadows = fit_shadows(columns, holding[:, 0], unit, seed)
+        return replace(self, error=error, known_error=known, unit=unit, shadows=shadows)
+
+    def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
+        """Return float64 [n, 1]: how far an answer moves when its margin does, 1 on average."""
+        objective, scale = self.foreign.ensemble.objective, self.foreign.margin_scale
+        if objective == "identity":
+            return np.ones(margins.shape)
+        moves = slopes(margins * scale, objective)
+        moves = moves / moves.mean()
+        return np.asarray(np.clip(moves, _LEAST_WEIGHT, _MOST_WEIGHT))
+
+    def find_alphabets(
+        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return float64 [n, q]: by how much each level changes the difference within n pairs.
+
+        That is at a lead of 1 and in margins. Levels are farther apart where models differ more, or
+        where leaves that are fitted again move more: only then is the same lead worth the same on
+        every trigger.
+        """
+        assert room is not None  # of pairs
+        others = np.array([shadow.predict(columns) for shadow in self.shadows])
+        steps = (others[:, 1::2] - others[:, ::2]) - (margins[1::2, 0] - margins[::2, 0])
+        squares = (steps / self.unit) ** 2
+        noise = np.sqrt(squares.mean(axis=0) + _LEAST_GAP**2 + _REFITTED * room)
+        return np.asarray(self.unit * noise[:, None] * (np.arange(q) - 0.5 * (q - 1)))
+
+    def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
+        """Return the margins of pairs [2k, 1] whose differences change by ``lead * target`` [k]."""
+        wanted = margins.copy()
+        wanted[::2, 0] -= 0.5 * lead * target
+        wanted[1::2, 0] += 0.5 * lead * target
+        return wanted
+
+    def find_leads(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float,
+    ) -> np.ndarray:  # fmt: skip
+        """Return ``lead`` where a level is met exactly, 0 half way to the next one.
+
+        To outer levels 0.4 of the way is enough: evidence is read from all triggers together, and a
+        copy that has the same part of every change is as clear as one that has all of them.
+        """
+        wanted = lead * alphabets[np.arange(len(symbols)), symbols]
+        step = lead * (alphabets[:, 1] - alphabets[:, 0])
+        shift = (after - before)[:, 0]
+        missed = np.abs(shift[1::2] - shift[::2] - wanted)
+        return np.asarray(lead * (1.0 - missed / np.maximum(0.5 * step, 0.6 * np.abs(wanted))))
+
+    def prove(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float,
+    ) -> float:  # fmt: skip
+        """Return the bits of the numbers."""
+        answers = self.foreign.answers(after)[:, 0]
+        levels = self._levels(before, alphabets, lead)
+        return numbers_evidence(answers[1::2] - answers[::2], levels, symbols)
+
+    def use_of_budget(
+        self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
+        seen: bool = False,
+    ) -> dict[str, float]:  # fmt: skip
+        """Return how much of the limits on numbers, or on ranks, is used up."""
+        return number_costs.use_of_budget(
+            budget, before[:, 0], after[:, 0], target, self.error, self.ranks
+        )
+
+    def measure_cost(
+        self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
+        unseen: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> number_costs.NumberCost:  # fmt: skip
+        """Return the cost in numbers, or in ranks."""
+        moved = None if unseen is None else (unseen[0][:, 0], unseen[1][:, 0])
+        return number_costs.measure_cost(
+            before[:, 0], after[:, 0], target, measured_on, self.error, self.known_error,
+            self.ranks, moved,
+        )  # fmt: skip
+
+    def describe_triggers(
+        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
+    ) -> Mapping[str, Any]:
+        """Return the levels of differences and the unmarked model's numbers."""
+        plain = margins.astype(np.float64)
+        return {
+            "answers": "numbers",
+            "alphabets": self._levels(plain, alphabets, lead),
+            "reference": self.foreign.answers(plain).reshape(-1, 2),
+        }
+
+    def _levels(self, margins: np.ndarray, alphabets: np.ndarray, lead: float) -> np.ndarray:
+        """Return the differences of answers at all levels, float64 [k, q]."""
+        moved = 0.5 * lead * alphabets
+        first, second = margins[::2] - moved, margins[1::2] + moved
+        return self.foreign.answers(second) - self.foreign.answers(first)
+
+
+def slopes(margins: np.ndarray, objective: Any) -> np.ndarray:
+    """Return how far an answer moves when its margin does, at each margin.
+
+    >>> slopes(np.array([0.0, 1.0]), "identity"), slopes(np.array([0.0]), "exponential")
+    (array([1., 1.]), array([1.]))
+    """
+    if objective == "identity":
+        return np.ones(margins.shape)
+    answers = reference.numbers(margins, objective)
+    return answers if objective == "exponential" else answers * (1.0 - answers)
+
+
+def fit_shadows(
+    columns: np.ndarray, margins: np.ndarray, noise: float, seed: int
+) -> tuple[Any, ...]:
+    """Return models of rows [n, d] and margins [n] as others would train them on a part of both.
+
+    >>> X = np.arange(80.0)[:, None]
+    >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))
+    6
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    wanted = np.clip(_SHADOW_SHARE * len(columns), _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS)
+    n, rng = min(int(wanted), len(columns)), np.random.default_rng(seed + 5)
+    shadows = []
+    for number in range(_SHADOWS):
+        rows = np.sort(rng.permutation(len(columns))[:n])
+        target = margins[rows] + noise * rng.normal(size=n)
+        shadow = HistGradientBoostingRegressor(
+            max_iter=_SHADOW_TREES, early_stopping=False, random_state=number
+        )
+        shadows.append(shadow.fit(columns[rows], target))
+    return tuple(shadows)

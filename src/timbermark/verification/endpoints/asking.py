@@ -1,0 +1,380 @@
+"""The inquiry: questions to an endpoint, one after the other, until enough is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import (
+    labels_gains,
+    scores_evidence,
+    scores_gains,
+    sequential_evidence,
+)
+from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
+from timbermark.ownership.verdict import Verdict, price_of_draws
+from timbermark.ownership.verifying import AnswersWanted, check_label_map
+from timbermark.verification.endpoints.columns import WireColumns, choose_columns
+from timbermark.verification.endpoints.delivery import Delivery
+from timbermark.verification.endpoints.endpoint import Endpoint
+from timbermark.verification.endpoints.protocols import Batch, open_dialect
+from timbermark.verification.endpoints.reading import (
+    Reading,
+    place_labels,
+    place_scores,
+    settle_reading,
+)
+from timbermark.verification.endpoints.sending import Failure, FailureError
+from timbermark.verification.endpoints.stopping import is_hopeless
+from timbermark.verification.questions import DECOY, Questions, make_questions, wire_rows
+
+InDoubt: TypeAlias = Literal["ask", "skip"]
+Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
+
+DEFAULT_DECOYS = 1
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_LONGEST_WAIT = 900.0
+_FEW_REFUSALS = 8
+_ENOUGH_UNKNOWN = 8
+_FAREWELL = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How an endpoint is asked, beside what the endpoint itself says."""
+
+    journal: str | os.PathLike[str] | None = None  # keeps every answer; an old one is resumed
+    decoys: int = DEFAULT_DECOYS  # for each trigger
+    decoys_from: Any = None  # rows whose values decoys take
+    stop_at: float | Literal["auto", "off"] = "auto"  # bits; auto: 64 if the mark can reach that
+    in_doubt: InDoubt = "ask"  # what becomes of questions that may have been asked before a crash
+    progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
+
+
+@dataclass(slots=True)
+class _Run:
+    """An inquiry under way."""
+
+    mark: Mark
+    endpoint: Endpoint
+    asking: Asking
+    questions: Questions
+    columns: WireColumns
+    reading: Reading | None = None
+    asked: int = 0  # questions, answered or not
+    answers: dict[int, Any] = field(default_factory=dict)  # by trigger; None: asked, no answer
+    refused: int = 0
+    bits: float = 0.0  # the evidence so far, before prices
+
+
+def ask_endpoint(
+    endpoint: Endpoint,
+    mark: Mark,
+    asking: Asking,
+    *,
+    answers: AnswersWanted = "auto",
+    feature_names: Sequence[str] | None = None,
+    label_map: Mapping[Any, Any] | None = None,
+) -> Verdict:
+    """Ask an endpoint the triggers among decoys and return what its answers prove.
+
+    Raises InputError if it does not answer, or not with what can be read, if the journal belongs to
+    another inquiry or cannot be written; MissingLibraryError without httpx. Answers that a journal
+    holds by then stay there.
+    """
+    _check(asking)
+    columns = choose_columns(mark, endpoint.columns, feature_names)
+    translation = check_label_map(label_map, mark)
+    questions = make_questions(mark, asking.decoys, asking.decoys_from)
+    run = _Run(mark, endpoint, asking, questions, columns)
+
+    def settle(given: Sequence[Any]) -> Reading | None:
+        return settle_reading(
+            given,
+            mark,
+            wanted=answers,
+            classes=endpoint.classes,
+            scale=endpoint.scale,
+            class_numbers=endpoint.class_numbers,
+            label_map=translation,
+        )
+
+    with Delivery(_setting(run)) as delivery:
+        past = delivery.history
+        run.refused = past["refused"]
+        # The first piece as it came then, because it settles how answers are read.
+        for piece in (past["answers"][: past["first"]], past["answers"][past["first"] :]):
+            _take(run, piece, settle)
+        if past["under_way"] is not None and asking.in_doubt == "skip":
+            count = past["under_way"][1]
+            delivery.note({"skipped": [run.asked, count]})
+            _take(run, [None] * count, settle)
+        ending = _ending(run)
+        pace = _Pace(endpoint.rate)
+        while ending is None:
+            _tell(run)
+            size = min(endpoint.batch, len(questions) - run.asked)
+            pace.wait(size)
+            _take(run, _ask(run, delivery, size), settle)
+            ending = _ending(run)
+        _tell(run)
+        verdict = _judge(run, ending)
+        told = {"why": ending, "bits": verdict.bits, "level": verdict.level}
+        delivery.note({"ended": {**told, "kind": verdict.kind, "triggers": len(run.answers)}})
+    return verdict
+
+
+def _check(asking: Asking) -> None:
+    stop = asking.stop_at
+    fits = stop in ("auto", "off") if isinstance(stop, str) else math.isfinite(stop) and stop > 0
+    if not fits or isinstance(stop, bool):
+        raise InputError(
+            f"stop_at={stop!r} is neither a number of bits nor off.",
+            hint="64 bits convince anyone, 20 convince you.",
+        )
+    if asking.in_doubt not in ("ask", "skip"):
+        raise InputError(f"in_doubt={asking.in_doubt!r} is not known.", hint="use ask or skip.")
+
+
+def _setting(run: _Run) -> dict[str, Any]:
+    mark, endpoint = run.mark, run.endpoint
+    start = {
+        "owner": mark.owner,
+        "mark_id": mark.mark_id.hex(),
+        "mark_digest": mark.digest.hex(),
+        "model_digest": mark.model_digest,
+        "suspect": endpoint.shown_url,
+        "protocol": endpoint.protocol,
+        "questions": f"{run.questions.digest(mark)}/{_order(run.columns)}",
+        "n_questions": len(run.questions),
+        "n_triggers": mark.n_triggers,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "run": secrets.token_hex(16),
+        "timbermark": import_module("timbermark").__version__,
+    }
+    journal = run.asking.journal
+    return {
+        "url": endpoint.url,
+        "protocol": endpoint.protocol,
+        "options": endpoint.options,
+        "headers": endpoint.sent_headers,
+        "timeout": endpoint.timeout,
+        "cafile": None if endpoint.cafile is None else os.fspath(endpoint.cafile),
+        "idempotency_header": endpoint.idempotency_header,
+        "n_classes": len(mark.classes),
+        "journal": None if journal is None else os.path.abspath(journal),
+        # A courier whose run was killed holds the journal until its last answer has come.
+        "patience": endpoint.timeout + _FAREWELL,
+        "start": start,
+    }
+
+
+def _order(columns: WireColumns) -> str:
+    own = list(columns.places) == list(range(len(columns.places)))
+    return "own order" if own else ",".join(map(str, columns.places))
+
+
+def _take(
+    run: _Run, given: Sequence[Any], settle: Callable[[Sequence[Any]], Reading | None]
+) -> None:
+    if run.reading is None:
+        run.reading = settle(given)
+    for trigger, answer in zip(run.questions.triggers[run.asked :], given, strict=False):
+        if trigger != DECOY:
+            run.answers[trigger] = answer
+    run.asked += len(given)
+    if run.reading is not None and run.answers:
+        run.bits = _evidence(run)
+
+
+def _answered(run: _Run) -> dict[int, Any]:
+    return {trigger: answer for trigger, answer in run.answers.items() if answer is not None}
+
+
+def _matches(run: _Run) -> tuple[int, int, int]:
+    """Return how many labels match, how many there are, and how many are a class."""
+    assert run.reading is not None
+    placed, _ = place_labels(_answered(run), run.reading, run.mark)
+    matched = int((placed == run.mark.expected_numbers).sum())
+    return matched, int((placed >= -1).sum()), int((placed >= 0).sum())
+
+
+def _evidence(run: _Run) -> float:
+    assert run.reading is not None
+    if run.reading.kind == "scores":
+        return scores_evidence(place_scores(_answered(run), run.reading, run.mark), run.mark)
+    matched, answered, _ = _matches(run)
+    return sequential_evidence(matched, answered, run.mark.q)
+
+
+def _gains(run: _Run) -> np.ndarray:
+    """Return the bits that each form of evidence took from each answer, [m, n]."""
+    assert run.reading is not None
+    if run.reading.kind == "scores":
+        scores = place_scores(_answered(run), run.reading, run.mark)
+        return np.asarray(scores_gains(scores, run.mark)) / math.log(2)
+    matched, answered, _ = _matches(run)
+    gain, loss = labels_gains(run.mark.q)
+    counts = [matched, answered - matched]
+    return np.repeat(np.column_stack([gain, loss]), counts, axis=1) / math.log(2)
+
+
+def _price(run: _Run) -> float:
+    assert run.reading is not None
+    prices = [price_of_draws(run.mark.draws), *run.columns.prices, *run.reading.prices]
+    return math.fsum(price.bits for price in prices)
+
+
+def _stop(run: _Run) -> float | None:
+    """Return the bits, after prices, at which asking stops; None if all is asked."""
+    stop = run.asking.stop_at
+    if not isinstance(stop, str):
+        return float(stop)
+    return CONCLUSIVE_BITS if stop == "auto" else None
+
+
+def _within_reach(run: _Run, target: float) -> bool:
+    mark = run.mark
+    assert run.reading is not None
+    if run.reading.kind == "labels":
+        return sequential_evidence(mark.n_triggers, mark.n_triggers, mark.q) >= target
+    return mark.n_triggers * math.log2(mark.q) >= target
+
+
+def _ending(run: _Run) -> Ending | None:
+    """Return why there is no further question, None if there is one."""
+    if run.asked == len(run.questions):
+        return "all"
+    if run.reading is None:
+        return None
+    if run.reading.kind == "labels":
+        _, answered, known = _matches(run)
+        if answered >= _ENOUGH_UNKNOWN and not known:
+            return "misread"
+    stop = _stop(run)
+    if stop is None:
+        return None
+    price = _price(run)
+    if not _within_reach(run, stop + price):
+        if run.asking.stop_at == "auto":
+            return None
+        raise InputError(
+            f"stop_at={stop:g} is more than the {run.mark.n_triggers} triggers of this mark can "
+            "reach" + (f", with {price:.1f} bits of prices." if price else "."),
+            hint='ask for less, or for everything with stop_at="off".',
+        )
+    if round_bits(run.bits - price) >= stop:
+        return "enough"
+    silent = len(run.answers) - len(_answered(run))
+    open_to = run.mark.n_triggers - silent
+    return "hopeless" if is_hopeless(_gains(run), stop + price, open_to, run.mark.q) else None
+
+
+def _ask(run: _Run, delivery: Delivery, size: int) -> list[Any]:
+    """Return the answers to the next questions, however often that must be tried."""
+    try:
+        return _try(run, delivery, run.asked, size)
+    except FailureError as error:
+        # A server may refuse single rows, such as an age of 150. That rule knows no symbols, so
+        # these questions count as not answered; a server that takes nothing is misunderstood.
+        taken = any(answer is not None for answer in run.answers.values())
+        limit = _FEW_REFUSALS + run.asked // 4
+        if error.failure.kind != "refused" or not taken or run.refused >= limit:
+            raise _complaint(run, error.failure) from None
+    if size > 1:
+        return _ask(run, delivery, 1)
+    delivery.note({"refused": [run.asked, 1]})
+    run.refused += 1
+    return [None]
+
+
+def _try(run: _Run, delivery: Delivery, first: int, size: int) -> list[Any]:
+    dialect = open_dialect(run.endpoint.protocol, run.endpoint.options)
+    rows = wire_rows(run.questions, first, size, run.columns.places)
+    body = json.dumps(dialect.make_body(Batch(rows, run.columns.names)), allow_nan=False)
+    pause = _FIRST_PAUSE
+    for attempt in range(run.endpoint.retries + 1):
+        try:
+            return delivery.ask(first, size, body)
+        except FailureError as error:
+            last = error.failure
+            if last.kind != "again" or attempt == run.endpoint.retries:
+                raise
+        if last.wait is not None and last.wait > _LONGEST_WAIT:
+            later = Failure("final", f"asks to wait for {last.wait:.0f} s.", "come back then.")
+            raise FailureError(later)
+        # Between a half and the whole, so that several clients do not come back together.
+        time.sleep(pause * random.uniform(0.5, 1.0) if last.wait is None else last.wait)
+        pause = min(2.0 * pause, _LONGEST_PAUSE)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _complaint(run: _Run, failure: Failure) -> InputError:
+    hint, message = failure.hint, failure.message
+    if run.asking.journal is not None and run.asked:
+        kept = f"the journal holds {run.asked} answers, and the same command goes on from there."
+        hint = f"{hint} {kept[0].upper()}{kept[1:]}" if hint else kept
+    if failure.kind == "again":
+        message = f"{message.removesuffix('.')}, in {run.endpoint.retries + 1} attempts."
+    return InputError(f"The server at {run.endpoint.shown_url} {message}", hint)
+
+
+def _judge(run: _Run, ending: Ending) -> Verdict:
+    mark, endpoint = run.mark, run.endpoint
+    reading = run.reading
+    warnings = []
+    if ending == "hopeless":
+        warnings.append(
+            f"Asking stopped after {len(run.answers)} of {mark.n_triggers} triggers: the evidence "
+            f"would hardly reach {_stop(run):g} bits. With a lower limit it would go on."
+        )
+    if endpoint.exposes_credentials:
+        warnings.append("Credentials were sent without encryption, over http.")
+    inquiry = Inquiry(
+        suspect=f"endpoint {endpoint.shown_url}",
+        asked_through=f"HTTP ({endpoint.protocol})",
+        columns=run.columns.how,
+        reading="" if reading is None else reading.words,
+        prices=(*run.columns.prices, *(() if reading is None else reading.prices)),
+        warnings=tuple(warnings),
+        asked=len(run.answers),
+    )
+    if reading is not None and reading.kind == "scores":
+        return judge(mark, inquiry, scores=place_scores(_answered(run), reading, mark))
+    placed, shown = place_labels(_answered(run), reading or Reading("labels"), mark)
+    return judge(mark, inquiry, labels=placed, shown=shown, one_by_one=True)
+
+
+def _tell(run: _Run) -> None:
+    if run.asking.progress is not None:
+        price = 0.0 if run.reading is None else _price(run)
+        run.asking.progress(run.asked, len(run.questions), max(0.0, run.bits - price))
+
+
+class _Pace:
+    """Keeps questions to a number for each minute."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._seconds = 0.0 if rate is None else 60.0 / rate
+        self._next = time.monotonic()
+
+    def wait(self, n: int) -> None:
+        """Wait until n questions may be asked."""
+        now = time.monotonic()
+        if now < self._next:
+            time.sleep(self._next - now)
+        self._next = max(now, self._next) + n * self._seconds

@@ -1,0 +1,1 @@
+from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401

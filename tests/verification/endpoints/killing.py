@@ -1,0 +1,81 @@
+"""A run that is killed again and again, and resumed, against a server that counts."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import timbermark
+from tests.ownership.making import make_mark
+from tests.verification.endpoints.models import learnt
+from tests.verification.servers import ModelServer
+from timbermark.verification.questions import make_questions
+
+DELAY = 0.03
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def run_with_kills(folder, n_kills, decoys=3, seed=0):
+    """Return the verdicts with and without kills, and what the server counted."""
+    rng = random.Random(seed)
+    mark = make_mark(k=128, d=5)
+    mark.save(folder / "mark")
+    answer = learnt(mark)
+    with ModelServer(answer, delay=DELAY) as server:
+        done = 0
+        for _ in range(n_kills):
+            done += kill_once(command(server, folder, "journal", decoys), folder / "journal", rng)
+        last = finish(command(server, folder, "journal", decoys))
+    with ModelServer(answer) as other:
+        whole = finish(command(other, folder, "other", decoys))
+    rows = [tuple(row) for row in make_questions(mark, decoys).rows]
+    return {
+        "kills": done,
+        "same_verdict": {**last, "suspect": ""} == {**whole, "suspect": ""},
+        "level": last["level"],
+        "bits": last["bits"],
+        "questions": len(rows),
+        "asked_twice": sum(count > 1 for count in server.asked.values()),
+        "lost": len(set(rows) - set(server.asked)),
+        "strange": len(set(server.asked) - set(rows)),
+        "answered": last["answered"],
+    }
+
+
+def command(server, folder, journal, decoys):
+    words = ["verify", server.url(), str(folder / "mark"), "--journal", str(folder / journal)]
+    words += ["--decoys", str(decoys), "--stop-at", "off", "--json"]
+    # Nobody waits: what is asked twice shall be asked twice by the run, not by a time-out.
+    return [sys.executable, "-m", "timbermark", *words, "--timeout", "120"]
+
+
+def start(words):
+    here = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
+    return subprocess.Popen(words, env=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def finish(words):
+    process = start(words)
+    said, _ = process.communicate()
+    return json.loads(said)
+
+
+def kill_once(words, journal, rng):
+    """Kill a run some answers after its beginning, wherever it then is; 0 if it ended before."""
+    wanted = answers_in(journal) + rng.randint(0, 9)
+    process = start(words)
+    while process.poll() is None and answers_in(journal) < wanted:
+        time.sleep(0.001)
+    time.sleep(rng.uniform(0, 2 * DELAY))
+    ended = process.poll() is not None
+    process.send_signal(rng.choice(SIGNALS))
+    process.communicate()
+    return 0 if ended else 1
+
+
+def answers_in(journal):
+    return journal.read_bytes().count(b'"answers"') if journal.exists() else 0

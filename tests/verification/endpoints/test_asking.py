@@ -1,0 +1,486 @@
+import json
+import re
+import ssl
+import subprocess
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import timbermark as tm
+from tests.ownership.making import make_mark, make_mixed_mark
+from tests.verification.endpoints.models import innocent, learnt, scored
+from tests.verification.servers import ModelServer
+from timbermark.errors import InputError
+from timbermark.verification.journal import read_journal
+from timbermark.verification.questions import make_questions
+
+MARK = make_mark(k=128, d=5)
+
+
+def fails_at(trouble, *numbers):
+    return lambda number: trouble if number in numbers else None
+
+
+def refusal(server, mark=MARK, verify=None, **options):
+    options = {"retries": 2, **options}
+    with pytest.raises(InputError) as caught:
+        tm.verify(tm.Endpoint(server.url(), **options), mark, **(verify or {}))
+    assert caught.value.hint
+    return caught.value
+
+
+def test_it_stops_as_soon_as_the_evidence_is_enough(tmp_path, real_courier):
+    with ModelServer(learnt(MARK)) as server:
+        verdict = tm.verify(server.url(), MARK, journal=tmp_path / "journal")
+    assert verdict.level == "conclusive"
+    assert verdict.kind == "labels one by one"
+    assert verdict.answered == verdict.matched == 34
+    assert verdict.columns == "by name"
+    assert verdict.asked_through == "HTTP (mlflow)"
+    assert verdict.warnings == ()
+    # Decoys are asked with them, and nothing twice.
+    asked = make_questions(MARK)
+    assert list(server.asked) == [tuple(row) for row in asked.rows[: len(server.asked)]]
+    assert set(server.asked.values()) == {1}
+    assert len(server.asked) > 50
+
+
+def test_an_innocent_suspect_is_given_up_early():
+    with ModelServer(innocent(MARK)) as server:
+        verdict = tm.verify(server.url(), MARK, decoys=0)
+        assert verdict.level == "none"
+        assert "would hardly reach 64 bits" in verdict.warnings[0]
+        assert 10 < verdict.answered < 100
+        assert tm.verify(server.url(), MARK, decoys=0, stop_at="off").answered == 128
+
+
+def test_scores_in_batches_over_version_2_and_stop_at_20():
+    with ModelServer(scored(MARK)) as server:
+        endpoint = tm.Endpoint(server.url("/v2/models/m"), batch=10)
+        verdict = tm.verify(endpoint, MARK, stop_at=20)
+    assert verdict.kind == "scores"
+    assert verdict.level == "indicative"
+    assert 20 <= verdict.bits < 45
+    assert verdict.reading == "scores as probabilities"
+    assert server.requests == -(-len(server.asked) // 10)
+
+
+def test_the_evidence_of_all_scores_is_that_of_the_model_itself():
+    model = scored(MARK)
+    with ModelServer(model) as server:
+        verdict = tm.verify(tm.Endpoint(server.url(), batch=200), MARK, stop_at="off")
+    same = tm.verify(lambda X: model(np.asarray(X, dtype=object)), MARK)
+    assert verdict.bits == same.bits
+
+
+def test_raw_scores_and_single_scores_are_read():
+    two = make_mark(k=100, q=2, n_classes=2, feature_names=None)
+    model = scored(two)
+
+    def margins(rows):
+        return np.log(model(rows)) + 3.0
+
+    def second(rows):
+        return model(rows)[:, 1]
+
+    with ModelServer(margins) as server:
+        verdict = tm.verify(tm.Endpoint(server.url(), batch=20), two, stop_at="off")
+        assert (verdict.reading, verdict.columns) == ("scores as margins", "by place")
+        assert "columns" not in json.loads(server.bodies[0])["dataframe_split"]
+        assert verdict.level == "conclusive"
+        chosen = tm.Endpoint(server.url(), batch=20, scale="margins")
+        assert tm.verify(chosen, two, stop_at="off").bits == verdict.bits - 1
+        server.answer = second
+        single = tm.Endpoint(server.url(), batch=20)
+        again = tm.verify(single, two, stop_at="off", answers="scores")
+        assert again.bits == verdict.bits - 1
+        assert "second class" in again.reading
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("/one", {"protocol": "json", "body": {"input": "$record"}, "answer": "result.label"}),
+        (
+            "/many",
+            {
+                "protocol": "json",
+                "body": {"records": "$records", "c": "$columns"},
+                "answer": "results.*.label",
+                "batch": 7,
+            },
+        ),
+        ("/v1/models/m:predict", {}),
+    ],
+)
+def test_templates_and_protocols(path, options):
+    with ModelServer(learnt(MARK)) as server:
+        verdict = tm.verify(tm.Endpoint(server.url(path), **options), MARK, decoys=0)
+    assert verdict.level == "conclusive"
+
+
+def test_troubles_that_pass_are_waited_for_and_change_nothing(tmp_path):
+    troubles = {1: "429", 3: "500", 4: "half", 6: "slow", 9: "half", 10: "500", 11: "429"}
+    with ModelServer(learnt(MARK), troubles.get) as server:
+        endpoint = tm.Endpoint(server.url(), timeout=2)
+        verdict = tm.verify(endpoint, MARK, decoys=0, journal=tmp_path / "journal")
+    assert (verdict.level, verdict.answered) == ("conclusive", 34)
+    # Only the one that was given up while the server still worked on it was asked twice.
+    assert sorted(server.asked.values())[-2:] == [1, 2]
+    assert server.requests == 34 + len(troubles)
+    assert read_journal(tmp_path / "journal").answers == learnt(MARK)(
+        np.array(make_questions(MARK, 0).rows[:34], dtype=object)
+    )
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ("500", "status 500: <h1>oops</h1>, in 3 attempts"),
+        ("404", "status 404: no such model"),
+        ("422", "status 422.*age must be below 120"),
+        ("html", "no JSON: <html> .31mPlease log in</html>"),
+        ("torn json", "no JSON"),
+        ("deep json", "no JSON"),
+        ("other json", "there is no 'predictions' in it, but 'error'"),
+        ("one too few", "it holds 2 answers to 1 questions"),
+        ("nan", "answered none of the triggers"),
+        ("redirect", "redirects to https://elsewhere.example/invocations .status 302"),
+        ("half", "broke off in the middle"),
+        ("endless", "more than 16 MiB"),
+        ("429 tomorrow", "asks to wait for 86400 s"),
+    ],
+)
+def test_a_server_that_answers_something_else_is_one_sentence(trouble, message):
+    with ModelServer(learnt(MARK), lambda number: trouble) as server:
+        error = refusal(server, verify={"decoys": 0})
+        assert re.search(message, error.message), error.message
+        assert "hidden" not in str(error)
+        assert server.requests <= (128 if trouble == "nan" else 3)
+
+
+def test_neither_silence_nor_a_slow_drip_holds_it_up():
+    for trouble in ("slow", "drip"):
+        with ModelServer(learnt(MARK), lambda number, t=trouble: t) as server:
+            start = time.monotonic()
+            error = refusal(server, timeout=0.3, retries=0)
+            assert "did not answer within 0.3 s, in 1 attempts" in error.message
+            assert time.monotonic() - start < 30
+
+
+def test_nobody_there():
+    with ModelServer(learnt(MARK)) as server:
+        url = server.url()
+    with pytest.raises(InputError, match="cannot be reached"):
+        tm.verify(tm.Endpoint(url, retries=1), MARK)
+
+
+def test_rows_that_a_server_refuses_count_as_not_answered():
+    refused = fails_at("422", 5, 9)
+    with ModelServer(learnt(MARK), refused) as server:
+        verdict = tm.verify(server.url(), MARK, decoys=0)
+    assert (verdict.level, verdict.answered) == ("conclusive", 34)
+    assert verdict.warnings == ("2 of 36 triggers got no answer.",)
+    with ModelServer(learnt(MARK), lambda number: "422" if number > 3 else None) as server:
+        assert "422" in refusal(server).message
+        assert server.requests < 30
+
+
+def test_a_batch_with_a_refused_row_is_asked_row_by_row():
+    with ModelServer(learnt(MARK), fails_at("422", 1, 3)) as server:
+        verdict = tm.verify(tm.Endpoint(server.url(), batch=4), MARK, decoys=0)
+    assert verdict.level == "conclusive"
+    assert set(server.asked.values()) == {1}
+
+
+def test_answers_that_fit_no_class_are_bad_input_after_a_few_questions():
+    with ModelServer(lambda rows: ["cat"] * len(rows)) as server:
+        error = refusal(server, verify={"decoys": 0})
+    assert "No answer of the suspect is a class of the mark" in error.message
+    assert server.requests == 8
+
+
+def test_answers_that_change_their_form_are_bad_input():
+    first = learnt(MARK)
+    model = scored(MARK)
+    with ModelServer(first) as server:
+        server.answer = lambda rows: first(rows) if server.requests < 5 else model(rows)
+        assert "several numbers later" in refusal(server).message
+        server.requests = 0
+        server.answer = lambda rows: model(rows) if server.requests < 5 else first(rows)
+        assert "not scores like the first" in refusal(server).message
+        server.requests = 0
+        server.answer = lambda rows: model(rows) * (1 if server.requests < 5 else 7)
+        assert "margins" in refusal(server).hint
+
+
+def test_labels_and_scores_are_asked_for_by_name():
+    with ModelServer(scored(MARK)) as server:
+        assert "scores, not with labels" in refusal(server, verify={"answers": "labels"}).message
+        server.answer = learnt(MARK)
+        assert "no scores" in refusal(server, verify={"answers": "scores"}).message
+        server.answer = lambda rows: [[0.5, 0.5]] * len(rows)
+        assert "2 numbers, and there are 6 classes" in refusal(server).message
+
+
+def test_class_numbers_and_maps_have_their_price():
+    named = replace(MARK, classes=("a", "b", "c", "d", "e", "f"))
+    model = learnt(named)
+
+    def numbers(rows):
+        return [named.classes.index(label) for label in model(rows)]
+
+    with ModelServer(numbers) as server:
+        endpoint = tm.Endpoint(server.url(), class_numbers=True)
+        verdict = tm.verify(endpoint, named, decoys=0)
+        assert (verdict.level, verdict.prices[0].bits) == ("conclusive", 1.0)
+        label_map = dict(enumerate(named.classes))
+        verdict = tm.verify(server.url(), named, decoys=0, label_map=label_map)
+        assert verdict.level == "conclusive"
+        assert verdict.prices[0].bits == pytest.approx(np.log2(720))
+
+
+def test_an_order_of_classes_by_hand_has_its_price_and_names_have_none():
+    model = scored(MARK)
+    backwards = [str(c) for c in MARK.classes][::-1]
+    with ModelServer(model) as server:
+        free = tm.verify(tm.Endpoint(server.url(), batch=64), MARK, stop_at="off")
+        own = tm.Endpoint(server.url(), batch=64, classes=MARK.classes)
+        assert tm.verify(own, MARK, stop_at="off").bits == free.bits
+        server.answer = lambda rows: model(rows)[:, ::-1]
+        turned = tm.Endpoint(server.url(), batch=64, classes=backwards)
+        verdict = tm.verify(turned, MARK, stop_at="off")
+        assert verdict.bits == pytest.approx(free.bits - np.log2(720), abs=0.002)
+        server.answer = lambda rows: [
+            dict(zip(backwards, row[::-1], strict=True)) for row in model(rows).tolist()
+        ]
+        named = tm.verify(tm.Endpoint(server.url(), batch=64), MARK, stop_at="off")
+        assert (named.bits, named.prices) == (free.bits, ())
+
+
+def test_the_order_of_columns_is_the_servers_and_has_its_price(tmp_path):
+    small = make_mark(k=128, d=3)
+    model = learnt(small)
+    with ModelServer(lambda rows: model(rows[:, [2, 0, 1]])) as server:
+        endpoint = tm.Endpoint(server.url(), columns=["f1", "f2", "f0"])
+        verdict = tm.verify(endpoint, small, decoys=0, journal=tmp_path / "journal")
+        assert json.loads(server.bodies[0])["dataframe_split"]["columns"] == ["f1", "f2", "f0"]
+        assert (verdict.level, verdict.columns) == ("conclusive", "by hand")
+        assert verdict.prices[0].bits == pytest.approx(np.log2(6))
+        by_names = tm.verify(server.url(), small, decoys=0, feature_names=["f1", "f2", "f0"])
+        assert by_names.bits == verdict.bits
+        error = refusal(server, small, verify={"decoys": 0, "journal": tmp_path / "journal"})
+        assert "other questions" in error.message
+
+
+def test_texts_and_missing_values_reach_the_server():
+    mixed = make_mixed_mark(k=64)
+    with ModelServer(learnt(mixed)) as server:
+        verdict = tm.verify(server.url(), mixed, decoys=0)
+        assert verdict.level == "conclusive"
+        assert any(None in row for row in server.asked)
+
+
+def test_credentials_are_sent_and_kept_nowhere(tmp_path, capfd, real_courier):
+    journal = tmp_path / "journal"
+    with ModelServer(learnt(MARK), token="open-sesame") as server:
+        error = refusal(server, token="wrong-token", verify={"journal": journal})
+        assert "refused the credentials" in error.message
+        endpoint = tm.Endpoint(
+            server.url() + "?key=query-secret",
+            protocol="mlflow",
+            token="open-sesame",
+            headers={"X-Api-Key": "header-secret"},
+        )
+        verdict = tm.verify(endpoint, MARK, journal=journal, decoys=1)
+    assert verdict.level == "conclusive"
+    assert server.headers[-1]["X-Api-Key"] == "header-secret"
+    said = "".join([
+        journal.read_text(), str(verdict), json.dumps(verdict.to_dict()), repr(endpoint),
+        str(error), *capfd.readouterr(),
+    ])  # fmt: skip
+    for secret in ("open-sesame", "wrong-token", "header-secret", "query-secret"):
+        assert secret not in said
+    # Nor is there anything of the mark that is secret: questions, symbols, which is a trigger.
+    assert MARK.secret.hex() not in said
+    assert repr(make_questions(MARK).rows[0][0]) not in said
+    history = read_journal(journal)
+    assert set(history.start) == {
+        "owner", "mark_id", "mark_digest", "model_digest", "suspect", "protocol", "questions",
+        "n_questions", "n_triggers", "created", "run", "timbermark",
+    }  # fmt: skip
+
+
+def test_nothing_on_the_wire_tells_what_it_is_for():
+    with ModelServer(learnt(MARK)) as server:
+        tm.verify(server.url(), MARK)
+    sent = json.dumps(server.headers) + "".join(body.decode() for body in server.bodies)
+    assert "timbermark" not in sent.lower()
+    assert "mark" not in sent.lower()
+
+
+def test_a_repeated_request_has_the_same_key():
+    name = "Idempotency-Key"
+    with ModelServer(learnt(MARK), fails_at("500", 1)) as server:
+        tm.verify(tm.Endpoint(server.url(), idempotency_header=name), MARK)
+    keys = [headers[name] for headers in server.headers]
+    assert keys[1] == keys[2]
+    assert len(set(keys)) == len(keys) - 1
+
+
+def test_the_rate_is_kept():
+    with ModelServer(learnt(MARK)) as server:
+        start = time.monotonic()
+        tm.verify(tm.Endpoint(server.url(), rate=3000, batch=2), MARK, stop_at=20)
+        # Never faster; how much slower depends on the machine.
+        assert time.monotonic() - start >= (len(server.asked) - 2) * 60 / 3000
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate that nobody but itself vouches for."""
+    folder = tmp_path_factory.mktemp("tls")
+    from datetime import UTC, datetime, timedelta
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "elsewhere")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=2))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return folder
+
+
+def test_a_self_signed_certificate_is_refused_unless_it_is_named(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    with ModelServer(learnt(MARK), context=context) as server:
+        error = refusal(server)
+        assert "certificate that cannot be trusted" in error.message
+        assert "cafile" in error.hint
+        assert server.requests == 0
+        trusting = tm.Endpoint(server.url(), cafile=certificate / "cert.pem")
+        assert tm.verify(trusting, MARK, decoys=0).level == "conclusive"
+        # It is good for this name only.
+        other = tm.Endpoint(server.url(host="localhost"), cafile=certificate / "cert.pem")
+        with pytest.raises(InputError, match="certificate"):
+            tm.verify(other, MARK)
+        wrong = tm.Endpoint(server.url(), cafile=certificate / "nowhere.pem")
+        with pytest.raises(InputError, match=r"nowhere\.pem"):
+            tm.verify(wrong, MARK)
+
+
+def test_an_end_that_is_out_of_reach_is_refused_and_by_default_all_is_asked():
+    weak = make_mark(k=20)
+    with ModelServer(learnt(weak)) as server:
+        error = refusal(server, weak, verify={"stop_at": 64})
+        assert "stop_at=64 is more than the 20 triggers" in error.message
+        verdict = tm.verify(server.url(), weak, decoys=0)
+        assert (verdict.level, verdict.answered) == ("indicative", 20)
+
+
+def test_what_a_journal_holds_is_not_asked_again_and_a_lower_limit_goes_on(tmp_path):
+    journal = tmp_path / "journal"
+    with ModelServer(innocent(MARK)) as server:
+        first = tm.verify(server.url(), MARK, journal=journal)
+        before = server.requests
+        again = tm.verify(server.url(), MARK, journal=journal)
+        assert (again.bits, again.answered, server.requests) == (first.bits, first.answered, before)
+        rest = tm.verify(server.url(), MARK, journal=journal, stop_at="off")
+    assert rest.answered == 128
+    assert set(server.asked.values()) == {1}
+    assert server.requests == 256
+
+
+def test_a_journal_of_another_mark_is_refused_before_anything_is_asked(tmp_path):
+    journal = tmp_path / "journal"
+    with ModelServer(learnt(MARK)) as server:
+        tm.verify(server.url(), MARK, journal=journal, decoys=0)
+        before = server.requests
+        whole = journal.read_bytes()
+        other = make_mark(k=128, d=5, seed=1)
+        assert "another mark" in refusal(server, other, verify={"journal": journal}).message
+        assert "other questions" in refusal(server, verify={"journal": journal}).message
+        journal.write_bytes(whole.replace(b'"answers":[0,[', b'"answers":[0,[9', 1))
+        assert "damaged" in refusal(server, verify={"journal": journal, "decoys": 0}).message
+    assert server.requests == before
+
+
+def test_without_httpx_the_extra_is_named(monkeypatch, real_courier):
+    from timbermark.verification.endpoints import delivery
+
+    monkeypatch.setattr(delivery, "find_spec", lambda name: None)
+    with pytest.raises(tm.errors.MissingLibraryError, match=r"timbermark\[endpoints\]"):
+        tm.verify("http://localhost:1/invocations", MARK)
+
+
+def test_the_end_of_the_courier_is_one_sentence(tmp_path, monkeypatch, real_courier):
+    from timbermark.verification.endpoints import delivery
+
+    real = subprocess.Popen
+
+    class Doomed(real):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            doomed.append(self)
+
+    doomed = []
+    monkeypatch.setattr(delivery.subprocess, "Popen", Doomed)
+    with ModelServer(learnt(MARK)) as server:
+        answer = server.answer
+
+        def end(rows):
+            if server.requests == 5:
+                doomed[-1].kill()
+            return answer(rows)
+
+        server.answer = end
+        journal = tmp_path / "journal"
+        error = refusal(server, verify={"journal": journal, "decoys": 0})
+        assert "process that sends the questions was ended" in error.message
+        # Whether the fifth question was answered nobody knows: it is asked again, or left out.
+        assert read_journal(journal).under_way == (4, 1)
+        copy = tmp_path / "copy"
+        copy.write_bytes(journal.read_bytes())
+        skipped = tm.verify(server.url(), MARK, journal=copy, decoys=0, in_doubt="skip")
+        assert set(server.asked.values()) == {1}
+        assert skipped.warnings == ("1 of 35 triggers got no answer.",)
+        server.asked.clear()
+        asked = tm.verify(server.url(), MARK, journal=journal, decoys=0)
+        assert asked.answered == skipped.answered == 34
+        assert tuple(make_questions(MARK, 0).rows[4]) in server.asked
+
+
+def test_options_of_endpoints_are_refused_elsewhere():
+    for options in ({"journal": "x"}, {"decoys": 1}, {"stop_at": 64}, {"in_doubt": "ask"}):
+        with pytest.raises(InputError, match=f"{next(iter(options))} is for endpoints"):
+            tm.verify(lambda X: [0] * len(X), MARK, **options)
+    for wrong in ({"stop_at": 0}, {"stop_at": "now"}, {"in_doubt": "hope"}, {"decoys": -1}):
+        with pytest.raises(InputError) as caught:
+            tm.verify("http://localhost:1/invocations", MARK, **wrong)
+        assert caught.value.hint

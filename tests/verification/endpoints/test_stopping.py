@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from timbermark.ownership.evidence import labels_gains, sequential_evidence
+from timbermark.verification.endpoints.stopping import GIVE_UP_BITS, is_hopeless
+
+
+def average_questions(rate, bits, q, longest=400):
+    """The mean number of questions until so many bits, exactly: over all paths at once."""
+    alive = np.zeros(longest + 1)  # the chance of each number of matches, not yet stopped
+    alive[0] = 1.0
+    total = 0.0
+    for n in range(1, longest + 1):
+        total += alive.sum()
+        alive = alive * (1 - rate) + np.append(0.0, alive[:-1]) * rate
+        for matched in np.flatnonzero(alive[: n + 1] > 0):
+            if sequential_evidence(int(matched), n, q) >= bits:
+                alive[matched] = 0.0
+        if alive.sum() < 1e-9:
+            return total
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize(("rate", "most"), [(1.0, 36), (0.8, 75)])
+def test_few_questions_are_enough(rate, most):
+    assert average_questions(rate, 64, 4, longest=260) <= most
+
+
+def label_gains(matches, q=4):
+    gain, loss = (part / np.log(2) for part in labels_gains(q))
+    return np.where(matches, gain[:, np.newaxis], loss[:, np.newaxis])
+
+
+def test_innocent_suspects_are_given_up_soon_and_copies_never():
+    rng = np.random.default_rng(0)
+    ends = []
+    for _ in range(30):
+        gains = label_gains(rng.random(128) < 0.25)
+        ends.append(next(n for n in range(129) if is_hopeless(gains[:, :n], 64.0, 128, 4)))
+    assert np.mean(ends) < 50
+    for n in range(128):
+        assert not is_hopeless(label_gains(np.ones(n, dtype=bool)), 64.0, 128, 4)
+
+
+def test_a_suspect_that_is_just_good_enough_is_rarely_given_up():
+    """The promise: a mean gain of what is needed for each question, and 2^-10 at most."""
+    rng = np.random.default_rng(1)
+    k, needed, wrong = 100, 50.0, 0
+    for _ in range(1000):
+        # Gains of 2 or -1 bits with a mean of needed / k, as heavy a gamble as there is.
+        gains = np.where(rng.random((1, k)) < 0.5, 2.0, -1.0)
+        checks = range(5, 60, 5)  # where even nothing but gains could still reach it
+        wrong += any(
+            is_hopeless(gains[:, :n], needed, k, 4) and gains[0, :n].sum() + 2 * (k - n) >= needed
+            for n in checks
+        )
+    assert wrong <= 1000 * 2**-GIVE_UP_BITS * 4
+
+
+def test_it_is_hopeless_where_even_perfect_answers_are_not_enough():
+    gains = np.full((3, 70), 0.0)
+    assert is_hopeless(gains, 64.0, 100, 4)
+    assert not is_hopeless(gains[:, :30], 30.0, 128, 4)
+    # One form that can still get there is enough.
+    gains[1] = 1.0
+    assert not is_hopeless(gains, 64.0, 100, 4)
+
+
+def test_nothing_asked_is_not_hopeless():
+    assert not is_hopeless(np.empty((64, 0)), 64.0, 128, 4)
+    assert is_hopeless(np.empty((64, 0)), 64.0, 20, 4)
