@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -72,6 +77,32 @@ def test_opened_and_closed(wrapper, library, n_classes):
     np.testing.assert_array_equal(
         asked_model(again).predict_proba(X), asked_model(edited).predict_proba(X)
     )
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+@pytest.mark.parametrize("searched", [False, True])
+def test_numbers_are_those_of_the_model_inside(loss, searched, tmp_path):
+    X, y = table(4)
+    inner = HistGradientBoostingRegressor(loss=loss, max_iter=8, random_state=0)
+    model = make_pipeline(transformer(), inner)
+    model = (GridSearchCV(model, {}, cv=2) if searched else model).fit(X, y)
+    foreign = libraries.open(model)
+    assert foreign.task == "regression"
+    assert len(foreign.classes) == 0
+    margins = reference.margins(foreign.ensemble, foreign.rows(X))
+    np.testing.assert_array_equal(margins, foreign.adapter.margins(model, X))
+    np.testing.assert_allclose(foreign.answers(margins)[:, 0], model.predict(X), rtol=1e-12)
+    value = foreign.ensemble.value.copy()
+    value[foreign.ensemble.left < 0] /= 2
+    halved = replace(foreign.ensemble, value=value)
+    edited = libraries.close(foreign, halved)
+    expected = foreign.answers(reference.margins(halved, foreign.rows(X)))[:, 0]
+    np.testing.assert_allclose(edited.predict(X), expected, rtol=1e-12)
+    pytest.importorskip("skops")
+    libraries.save(edited, tmp_path / "model.skops")
+    read = libraries.open(tmp_path / "model.skops")
+    assert read.task == "regression"
+    np.testing.assert_array_equal(read.native.predict(X), edited.predict(X))
 
 
 def test_rows_in_untouched_leaves_keep_every_bit():
@@ -154,6 +185,12 @@ def bad(kind):
     if kind == "not kept":
         pipeline = make_pipeline(transformer(), new_model("histogram", 3))
         return GridSearchCV(pipeline, {}, cv=2, refit=False).fit(X, y)
+    if kind == "other numbers":
+        inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=3))
+        return TransformedTargetRegressor(inner, func=np.log1p, inverse_func=np.expm1).fit(X, y)
+    if kind == "numbers with labels":
+        inner = HistGradientBoostingRegressor(max_iter=3).fit(X[["age"]], y)
+        return inner, LabelEncoder().fit(y)
     return new_model("histogram", 3).fit(X[["age"]], y), LabelEncoder()
 
 
@@ -166,6 +203,8 @@ def bad(kind):
         ("no model", "no model at its end"),
         ("not kept", "keeps no model"),
         ("labels", "LabelEncoder is not fitted"),
+        ("other numbers", "TransformedTargetRegressor transforms the numbers"),
+        ("numbers with labels", "answers with numbers, which have no labels"),
     ],
 )
 def test_bad_models_get_one_sentence_and_a_hint(kind, said):

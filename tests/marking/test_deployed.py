@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import LabelEncoder
+from sklearn.preprocessing import LabelEncoder, StandardScaler
 
 import timbermark as tm
 from tests.libraries.deployed_models import table, transformer
@@ -90,6 +92,47 @@ def test_files_are_verified(name, ending, tmp_path):
     _, _, result = marked(name)
     tm.save(result.model, tmp_path / f"model.{ending}")
     assert tm.verify(tmp_path / f"model.{ending}", result.mark).level == "conclusive"
+
+
+@cache
+def marked_numbers(name):
+    X, label = wide()
+    rng = np.random.default_rng(3)
+    y = 10.0 * X["x0"] + 5.0 * X["x1"] * X["x2"] + 20.0 * (X["town"] == "Rome") + label
+    y = y + 3.0 * rng.normal(size=N)
+    inner = HistGradientBoostingRegressor(max_iter=40, random_state=0)
+    if name == "categories":
+        X = X.assign(town=X["town"].astype("category"))
+        model = inner.set_params(categorical_features="from_dtype")
+    else:
+        pipeline = make_pipeline(transformer(), StandardScaler(), inner)
+        model = GridSearchCV(pipeline, {}, cv=2)
+    model.fit(X, y)
+    return model, X, tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
+
+
+@pytest.mark.parametrize("name", ["search", "categories"])
+def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
+    model, X, result = marked_numbers(name)
+    mark = result.mark
+    assert mark.answers == "numbers"
+    again = pickle.loads(pickle.dumps(result.model))
+    assert type(again) is type(model)
+    assert tm.verify(again, mark).level == "conclusive"
+    assert tm.verify(model, mark).level == "none"
+    # The rows of a pair differ in one column, and its values are values of the data.
+    changed = np.zeros(mark.n_triggers, int)
+    for column, given in zip(mark.columns, X, strict=True):
+        numbers = isinstance(column, np.ndarray)
+        pair = column.reshape(-1, 2) if numbers else np.array(column, object).reshape(-1, 2)
+        same = pair[:, 0] == pair[:, 1]
+        changed += ~(same | (np.isnan(pair).all(axis=1) if numbers else False))
+        known = X[given].dropna()
+        assert set(pair[~pd.isna(pair)]) <= set(known.astype(float) if numbers else known)
+    assert (changed == 1).all()
+    pytest.importorskip("skops")
+    tm.save(result.model, tmp_path / "model.skops")
+    assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
 
 
 def test_a_service_is_asked_with_raw_rows():
