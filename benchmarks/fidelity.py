@@ -185,7 +185,6 @@ def run(name, library, variant, seed, bare=False):
         "bits": result.bits,
         "triggers": result.strength.k,
         "lead": result.strength.lead,
-        "free": result.strength.stride > 1,
         "verdict": tm.verify(result.model, result.mark).bits,
         "unmarked": tm.verify(model, result.mark).bits,
         "changed": float((labels[0] != labels[1]).mean()),

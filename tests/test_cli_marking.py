@@ -329,6 +329,20 @@ def test_force_overwrites_both(house, tmp_path):
     assert main(["verify", str(tmp_path / "marked"), str(tmp_path / "mark")]) == 0
 
 
+def test_marking_again_keeps_the_old_mark(house, tmp_path, capsys):
+    """Models that carry it may be in use: a monthly retraining must not lose last month's proof."""
+    words = [*arguments(house, tmp_path), *NO_LIMITS]
+    assert main(words) == 0
+    first = (tmp_path / "mark").read_bytes()
+    (tmp_path / "mark.openings").write_text("timbermark openings 1\n")
+    capsys.readouterr()
+    assert main([*words, "--force"]) == 0
+    assert "is kept as" in capsys.readouterr().err
+    assert (tmp_path / "mark").read_bytes() != first
+    assert (tmp_path / "mark-1").read_bytes() == first
+    assert (tmp_path / "mark-1.openings").exists()
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [

@@ -20,25 +20,37 @@ if TYPE_CHECKING:
     from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
     from timbermark.marking.planning import plan
+    from timbermark.ownership.claim import Claim
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
+    from timbermark.ownership.opening import Opening, open_mark
+    from timbermark.verification.disputes import Party, judge_dispute
     from timbermark.verification.endpoints.endpoint import Endpoint
+    from timbermark.verification.judging import judge
+    from timbermark.verification.models import claim
     from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "Claim",
     "Endpoint",
     "Mark",
+    "Opening",
     "OwnerKey",
+    "Party",
     "TimberClassifier",
     "TimberRegressor",
     "__version__",
     "attack",
+    "claim",
     "embed",
     "errors",
+    "judge",
+    "judge_dispute",
     "load",
+    "open_mark",
     "plan",
     "save",
     "verify",
@@ -46,14 +58,21 @@ __all__ = [
 
 _HOME = {
     "Budget": "timbermark.marking.budget",
+    "Claim": "timbermark.ownership.claim",
     "Endpoint": "timbermark.verification.endpoints.endpoint",
     "Mark": "timbermark.ownership.mark",
+    "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",
+    "Party": "timbermark.verification.disputes",
     "TimberClassifier": "timbermark.estimator",
-    "attack": "timbermark.attacks.lab",
     "TimberRegressor": "timbermark.estimator",
+    "attack": "timbermark.attacks.lab",
+    "claim": "timbermark.verification.models",
     "embed": "timbermark.marking.embedding",
+    "judge": "timbermark.verification.judging",
+    "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
+    "open_mark": "timbermark.ownership.opening",
     "plan": "timbermark.marking.planning",
     "save": "timbermark.marking.models",
     "verify": "timbermark.verification.verifying",

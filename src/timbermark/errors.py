@@ -32,6 +32,10 @@ class FileFormatError(TimbermarkError, ValueError):
     """A file that is damaged, foreign, of another kind, or written by a newer version."""
 
 
+class EvidenceError(InputError):
+    """A claim, a time stamp, an opening or a pack that contradicts itself or what it is held to."""
+
+
 class StateError(TimbermarkError, ValueError):
     """A training state that is absent or that belongs to another model."""
 

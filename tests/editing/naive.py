@@ -8,6 +8,7 @@ import numpy as np
 UNIT = 2.0**32
 WEIGHT_UNIT = 2.0**-20
 CLOSE, PULL, STEP = 0.15, 2.0, 0.5
+STALLED, PATIENCE = 0.98, 4
 
 
 def naive_masses(leaf, first, weight):
@@ -22,16 +23,16 @@ def naive_round(
     leaf, first, order, weight, mass, ridge, trigger_leaf, pull, target, drift, shift, change
 ):
     for t in order:
-        if ridge[t] < 0:
-            continue
         for j in range(first[t + 1] - first[t]):
+            if ridge[first[t] + j] == np.inf:
+                continue
             rows = [i for i in range(len(weight)) if leaf[t, i] == j]
             triggers = [i for i in range(len(pull)) if trigger_leaf[t, i] == j and pull[i] > 0]
             place = first[t] + j
             above = -sum(float(np.rint(UNIT * weight[i] * drift[i])) for i in rows) / UNIT
-            above -= ridge[t] * change[place]
+            above -= ridge[place] * change[place]
             above += sum(pull[i] * (target[i] - shift[i]) for i in triggers)
-            below = mass[place] + ridge[t] + sum(pull[i] for i in triggers)
+            below = mass[place] + ridge[place] + sum(pull[i] for i in triggers)
             moved = above / below if below > 0 else 0.0
             change[place] += moved
             for i in rows:
@@ -41,7 +42,7 @@ def naive_round(
                     shift[i] += moved
 
 
-def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_rounds=12):
+def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_rounds=60):
     """Return the leaf values [N, width], drift [n, K] and shift [k, K] of the edited ensemble.
 
     ``leaves`` and ``trigger_leaves`` are node numbers within each tree, as of the naive predictor.
@@ -71,7 +72,7 @@ def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_roun
         leaf, trigger_leaf = counted(leaves), counted(trigger_leaves)
         held = np.rint(weight[:, c] / WEIGHT_UNIT) * WEIGHT_UNIT
         mass = np.array(naive_masses(leaf, first, held))
-        hold = np.where(factor[first[:-1]] != 0, ridge, -1.0)
+        hold = np.where(factor != 0, ridge, np.inf)
         room = [
             sum(
                 1 / (mass[first[t] + trigger_leaf[t, i]] + ridge)
@@ -85,7 +86,10 @@ def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_roun
         close = CLOSE * np.maximum(size, size[size > 0].mean())
         change, lacking = np.zeros(first[-1]), np.zeros(len(wanted))
         order = list(range(len(trees)))
+        stalled, due = 0, np.inf
         for _ in range(max_rounds):
+            if stalled == PATIENCE:
+                break
             naive_round(
                 leaf, first, order, held, mass, hold, trigger_leaf, pull, wanted[:, c] + lacking,
                 drift[:, c], shift[:, c], change,
@@ -93,6 +97,8 @@ def naive_edit(e, leaves, weight, trigger_leaves, wanted, *, ridge=1.0, max_roun
             rest = wanted[:, c] - shift[:, c]
             if (np.abs(rest) <= close).all():
                 break
+            before, due = due, np.abs(rest).sum()
+            stalled = stalled + 1 if due > STALLED * before else 0
             lacking += STEP * rest
             order.reverse()
         column = c if value.shape[1] > 1 else 0

@@ -31,7 +31,7 @@ def problems(draw):
         "first": first,
         "order": np.array(draw(st.permutations(range(len(sizes))))),
         "weight": column(n, st.sampled_from([0.0, 0.25, 1.0, 2.0**-20])),
-        "ridge": column(len(sizes), st.sampled_from([0.0, 0.5, 1.0, -1.0])),
+        "ridge": column(first[-1], st.sampled_from([0.0, 0.5, 1.0, np.inf])),
         "trigger_leaf": trigger_leaf.reshape(len(sizes), k),
         "pull": column(k, st.sampled_from([0.0, 1.0, 7.5])),
         "target": column(k, numbers),
@@ -111,7 +111,7 @@ def test_one_tree_takes_the_weighted_mean(kind):
     mass, change = np.array([1.5, 1.0]), np.zeros(2)
     drift, shift = np.zeros(3), np.zeros(1)
     edit_round(
-        leaf, first, np.array([0]), weight, mass, np.ones(1), *no_limits(first), trigger_leaf,
+        leaf, first, np.array([0]), weight, mass, np.ones(2), *no_limits(first), trigger_leaf,
         np.array([2.0]), np.array([3.0]), drift, shift, change,
     )  # fmt: skip
     best = 2.0 * 3.0 / (1.5 + 1.0 + 2.0)

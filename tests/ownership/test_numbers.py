@@ -1,21 +1,26 @@
 """Marks of numbers: pairs of rows, levels of differences, evidence that no suspect can reach by
 chance, and a second verifier that agrees."""
 
+import hashlib
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ownership import independent
+from tests.ownership.making import make_mark
 from timbermark.errors import FileFormatError, InputError
+from timbermark.files import write_container
 from timbermark.ownership import Inquiry, Mark, OwnerKey, judge, numbers_evidence, verify
 from timbermark.ownership.evidence import rescale_numbers
 from timbermark.ownership.numbers import are_unlike, compare_pairs, read_numbers
+from timbermark.trees.model_file import ensemble_to_arrays
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "mark-format.md").read_text()
@@ -271,3 +276,34 @@ def test_numbers_that_fall_where_they_should_rise_say_nothing():
     centres = np.arange(5.0)
     np.testing.assert_array_equal(rescale_numbers(-centres, centres, np.ones(5)), centres)
     np.testing.assert_array_equal(rescale_numbers(np.ones(5), centres, np.ones(5)), centres)
+
+
+def test_a_file_of_the_regressor_answers_as_the_regressor(tmp_path):
+    """What binds the two modules that know this file, one to write and one to read it."""
+    from timbermark.estimator import TimberRegressor
+
+    X = pd.DataFrame(ROWS, columns=["f0", "f1", "f2"])
+    model = TimberRegressor(max_iter=20, random_state=0, n_jobs=1).fit(X, marked_answers())
+    model.save(tmp_path / "m")
+    mark = make(feature_names=["f0", "f1", "f2"])
+    by_file, by_object = verify(tmp_path / "m", mark), verify(model, mark)
+    assert by_file.kind == "numbers"
+    assert by_file.table() == by_object.table()
+    assert by_file.raw_bits == by_object.raw_bits
+    content = (tmp_path / "m").read_bytes()
+    assert by_file.suspect_digest == hashlib.sha256(content).hexdigest()
+    with pytest.raises(InputError):
+        verify(tmp_path / "m", make_mark(k=16, d=3))
+
+
+def test_a_file_whose_trees_are_of_another_kind_is_refused(tmp_path):
+    from timbermark.estimator import TimberClassifier, TimberRegressor
+
+    for wrong, kind in ((TimberClassifier, "regressor"), (TimberRegressor, "classifier")):
+        model = wrong(max_iter=1, n_jobs=1).fit(ROWS, np.arange(2 * K) % 2)
+        trees, arrays = ensemble_to_arrays(model.ensemble_, prefix="trees_")
+        meta = {"ensemble": trees, "params": {}, "feature_names": None, "object_labels": False}
+        arrays = {**arrays, "classes": np.arange(model.ensemble_.n_classes)}
+        write_container(tmp_path / "m", kind, 1, meta, arrays)
+        with pytest.raises(FileFormatError, match=r"not complete \(objective"):
+            verify(tmp_path / "m", MARK)

@@ -7,7 +7,6 @@ edited. Only the owner's rows and key are unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -21,14 +20,13 @@ from timbermark.marking.classification import rank_labels
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.preparing import Prepared, columns, prepare
-from timbermark.marking.rehearsing import Strength, list_strengths, rehearse
+from timbermark.marking.rehearsing import list_strengths, rehearse
 from timbermark.marking.setting import set_symbols
 
 WIDE_BUDGET = Budget(changed=0.03, drift=0.03, accuracy=None, auc=None)
 """What a thief accepts: three times the owner's limits, without labels."""
 _POOL_PER_GUESS = 4
 _GUESSED_LEAD = 0.5
-_FREE_STRIDE = float("inf")
 
 
 def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
@@ -38,7 +36,7 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
     """
     for number in range(round(times)):
         prepared, workers = _prepare(stolen, thief, thief.seed + 1 + number)
-        strengths = free_strengths(len(stolen.classes))
+        strengths = list_strengths(len(stolen.classes), "auto", "auto", "auto", weak=True)
         try:
             with workers:
                 found = rehearse(prepared, WIDE_BUDGET, strengths, "mixed", workers)
@@ -46,16 +44,6 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
             raise NotOfferedError(f"the thief's own mark does not fit: {error.message}") from None
         stolen = stolen.put(found.setting.edit.ensemble.value)
     return stolen
-
-
-def free_strengths(n_classes: int) -> tuple[Strength, ...]:
-    """Return what a thief tries, the strongest first: gains that look odd are no concern of theirs.
-
-    >>> free_strengths(4)[0]
-    Strength(k=128, q=4, lead=3.0, stride=inf)
-    """
-    usual = list_strengths(n_classes, "auto", "auto", "auto", weak=True)
-    return tuple(dict.fromkeys(replace(strength, stride=_FREE_STRIDE) for strength in usual))
 
 
 def relabel_unsure(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
@@ -104,7 +92,7 @@ def _relabel(
             np.flatnonzero(other)
         )
         symbols = np.zeros(len(found), np.int64)
-        setting = set_symbols(prepared, found, symbols, _GUESSED_LEAD, workers, _FREE_STRIDE)
+        setting = set_symbols(prepared, found, symbols, _GUESSED_LEAD, workers)
     return stolen.put(setting.edit.ensemble.value)
 
 

@@ -54,7 +54,7 @@ def tune_model_only(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier
     """
     tuned = copy.copy(model)
     rows = check_rows(model, X, reset=False)
-    label = model._known_labels(y, len(rows))
+    label = model._known_answers(y, len(rows))
     tuned._install(add_to_leaves(model.ensemble_, rows, label, check_params(model)), None)
     return tuned
 

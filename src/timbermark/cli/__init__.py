@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 DONE, NONE, BAD_INPUT, INDICATIVE, UNEXPECTED = 0, 1, 2, 3, 4
 EXIT_CODES = (
-    "Exit codes: 0 done, for verify: conclusive; 3 verify: indicative; 1 verify: none; "
+    "Exit codes: 0 done, for verify and judge: conclusive; 3 indicative; 1 none; "
     "2 bad input; 4 anything unexpected; 130 interrupted."
 )
 DEBUG = "TIMBERMARK_DEBUG"

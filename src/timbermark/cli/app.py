@@ -36,10 +36,13 @@ def _root(
 # `timbermark --help` starts at once.
 from timbermark.cli import (  # noqa: E402, F401
     attack,
+    claims,
     demo,
     inspect,
+    judge,
     keygen,
     marking,
+    marks,
     questions,
     reproduce,
     verify,

@@ -23,24 +23,37 @@ _LOCKED = f"set {VARIABLE} to see more"
 @app.command()
 def inspect(
     path: Annotated[
-        Path, typer.Argument(help="A model of any library, a mark, an owner key or a journal.")
+        Path,
+        typer.Argument(help="A model, a mark, a claim, an opening, a pack, a key or a journal."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what a file holds; nothing that it shows is secret.
 
     For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
-    made, for which model, how strong. For an owner key: its fingerprint. For a journal: whose mark
-    asked which suspect, how far it came, what it proved.
+    made, for which model, how strong, and what is left of it after openings. For a claim: what it
+    states. For an evidence pack: what it holds; what that is worth is for `timbermark judge`. For
+    an owner key: its fingerprint. For a journal: whose mark asked which suspect, how far it came,
+    what it proved.
     """
     describe = {
         "mark": _describe_mark_file,
         "owner-key": _describe_key,
+        "claim": _describe_claim,
+        "opening": _describe_opening,
+        "evidence": _describe_pack,
         "journal": _describe_journal,
         "state": _refuse_state,
-    }.get(container_kind(path), _describe_model)
+    }.get(_kind(path), _describe_model)
     facts = {"file": str(path), **describe(path)}
     show_json(facts) if as_json else show_facts(facts)
+
+
+def _kind(path: Path) -> str:
+    """Return what a file of timbermark's own says it is, or an evidence pack; else nothing."""
+    from timbermark.verification.packs import is_pack
+
+    return "evidence" if is_pack(path) else container_kind(path)
 
 
 def _describe_mark_file(path: Path) -> dict[str, Any]:
@@ -48,7 +61,73 @@ def _describe_mark_file(path: Path) -> dict[str, Any]:
 
     mark, encrypted = try_to_unlock(lambda secret: Mark.load(path, secret))
     facts: dict[str, Any] = {"kind": "mark", "encrypted": encrypted}
-    return {**facts, **({"more": _LOCKED} if mark is None else _describe_mark(mark))}
+    if mark is None:
+        return {**facts, "more": _LOCKED}
+    return {**facts, **_describe_mark(mark), **_describe_openings(path, mark)}
+
+
+def _describe_openings(path: Path, mark: Mark) -> dict[str, Any]:
+    from timbermark.ownership.ledger import read_ledger, what_is_left
+
+    left = what_is_left(mark, read_ledger(path))
+    return {
+        "openings": [
+            f"{entry.judge} ({len(entry.places)} triggers, {entry.opened})"
+            for entry in left.openings
+        ],
+        "unopened": left.left,
+        "bits_left": round(left.bits, 3),
+    }
+
+
+def _describe_claim(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.claim import Claim
+    from timbermark.ownership.stamps import check_stamps
+    from timbermark.verification.judgments import describe_claim
+
+    claim = Claim.load(path)
+    return {
+        "kind": "claim",
+        "claim_digest": claim.digest.hex(),
+        **describe_claim(claim),
+        "stamps": [
+            " ".join(filter(None, (check.status, check.time, check.authority)))
+            for check in check_stamps(claim)
+        ],
+    }
+
+
+def _describe_pack(path: Path) -> dict[str, Any]:
+    from timbermark.verification.packs import read_pack
+
+    pack = read_pack(path)
+    claim, opening = pack.claim, pack.opening
+    parts = ("claim", "opening", "transcript", "verdict", "page")
+    return {
+        "kind": "evidence pack",
+        "holds": [part for part in parts if getattr(pack, part) is not None],
+        "owner": None if claim is None else claim.owner,
+        "claim_digest": None if claim is None else claim.digest.hex(),
+        "for": None if opening is None else opening.judge,
+        "opened": None if opening is None else opening.n_opened,
+        "triggers": None if claim is None else claim.n_triggers,
+    }
+
+
+def _describe_opening(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.opening import Opening
+
+    opening = Opening.load(path)
+    return {
+        "kind": "opening",
+        "for": opening.judge,
+        "claim_digest": opening.claim_digest.hex(),
+        "owner": opening.head.owner,
+        "mark_id": opening.head.mark_id.hex(),
+        "opened": opening.n_opened,
+        "triggers": opening.head.n_triggers,
+        "bits": round(opening.full_bits, 3),
+    }
 
 
 def _describe_mark(mark: Mark) -> dict[str, Any]:

@@ -249,8 +249,10 @@ def embed(
     from timbermark.marking import embedding
 
     result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
-    write_both(result, out, mark, protection, force)
+    kept = write_both(result, out, mark, protection, force)
     tell(result.notes)
+    if kept is not None:
+        tell([f"The mark that was there is kept as {kept}."])
     if as_json:
         show_json(
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,13 +65,17 @@ def check_ending(model: ForeignModel, out: Path) -> None:
 
 def write_both(
     result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
-) -> None:
+) -> Path | None:
     """Write the mark and the model, or neither: a model without its mark would prove nothing.
+
+    A mark that was there is kept under another name, which is returned: models that carry it may be
+    in use, and nothing else proves whose they are.
 
     The model is written and checked under another name first, so that whoever is killed before
     the last moment leaves nothing behind, and whoever is killed in it has lost nothing.
     """
     from timbermark.marking.models import save
+    from timbermark.ownership.ledger import ledger_path
 
     target = Path(os.path.realpath(out))
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=target.parent) as folder:
@@ -79,6 +84,7 @@ def write_both(
         if target.exists():
             draft.chmod(target.stat().st_mode & 0o777)
         old = mark.read_bytes() if mark.exists() else None
+        kept = _keep_mark(mark, old)
         result.mark.save(mark, passphrase, force=force)
         try:
             draft.replace(target)
@@ -87,7 +93,26 @@ def write_both(
                 mark.unlink(missing_ok=True)
             else:
                 atomic_write(mark, old)
+            if kept is not None:
+                kept.unlink()
+                ledger_path(kept).unlink(missing_ok=True)
             raise
+        return kept
+
+
+def _keep_mark(path: Path, old: bytes | None) -> Path | None:
+    """Copy a mark, and the record of its openings, to the next free name beside it."""
+    if old is None or not old.startswith(b"timbermark mark "):
+        return None
+    from timbermark.ownership.ledger import ledger_path
+
+    numbered = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in count(1))
+    kept = next(free for free in numbered if not os.path.lexists(free))
+    atomic_write(kept, old, mode=0o600)
+    ledger = ledger_path(path)
+    if ledger.exists():
+        atomic_write(ledger_path(kept), ledger.read_bytes(), mode=0o600)
+    return kept
 
 
 def _same(path: Path, other: Path) -> bool:

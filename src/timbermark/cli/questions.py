@@ -16,7 +16,7 @@ from timbermark.cli.secrets import unlock
 
 @app.command()
 def questions(
-    mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
+    mark: Annotated[Path, typer.Argument(help="Your secret mark, or evidence opened for you.")],
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
@@ -33,10 +33,18 @@ def questions(
     in a column called label, or scores in columns called like the classes.
     """
     from timbermark.ownership.mark import Mark
+    from timbermark.verification.judging import find_parts
+    from timbermark.verification.packs import is_pack, read_pack
     from timbermark.verification.question_files import id_column, write_questions
 
     check_outputs({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from}, force)
-    opened = unlock(lambda secret: Mark.load(mark, secret))
+    opened: Mark
+    if is_pack(mark):
+        # A judge asks what was opened for him.
+        claim, opening = find_parts(read_pack(mark), None)
+        opened = opening.check(claim)
+    else:
+        opened = unlock(lambda secret: Mark.load(mark, secret))
     n = write_questions(
         opened,
         out,

@@ -23,6 +23,7 @@ from timbermark.cli.secrets import unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
+    from timbermark.ownership.statistics import Level
     from timbermark.ownership.verdict import Verdict
 
 _CODES = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
@@ -189,7 +190,16 @@ def verify(
                 f"{row['trigger']:5}  wanted {row['expected']!s:12} got {row['response']!s:12} "
                 f"{match}"
             )
-    raise typer.Exit(_CODES[verdict.level])
+    raise typer.Exit(exit_code(verdict.level))
+
+
+def exit_code(level: Level) -> int:
+    """Return the exit code of a level of evidence.
+
+    >>> exit_code("conclusive"), exit_code("indicative"), exit_code("none")
+    (0, 3, 1)
+    """
+    return _CODES[level]
 
 
 def _table(verdict: Verdict) -> list[dict[str, Any]]:

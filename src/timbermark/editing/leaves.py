@@ -26,10 +26,9 @@ from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
 """What holds a leaf at its value: as much as one row of weight 1 that ends there."""
-STRIDE = 0.25
-"""How far the difference between the sides of a split may move, as a share of itself: splits that
-gain much less or more than before betray an edit (benchmarks/hiding.py)."""
-ROUNDS = 12
+ROUNDS = 60
+_STALLED, _PATIENCE = 0.98, 4
+"""Rounds end early where so many of them in a row leave this share of what was lacking."""
 _CLOSE = 0.15
 """A trigger within this share of its way has arrived."""
 _PULL = 2.0
@@ -63,7 +62,6 @@ def edit_leaves(
     workers: Workers,
     *,
     ridge: float = RIDGE,
-    stride: float = STRIDE,
     l2: float | None = None,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
@@ -73,14 +71,13 @@ def edit_leaves(
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
-    regularizes the gains that the file shows, None if it shows none; ``stride``: how far the
-    difference between the sides of a split may then move, as a share of itself. ``leaf_dtype``:
-    what new leaf values are rounded to. ``room`` float64 [k, K]: how easily triggers move, where
-    that is not what `trigger_room` says of each alone. The result does not depend on the order of
-    rows or the number of threads; with nothing wanted it is the same ensemble.
+    regularizes the gains that the file shows, None if it shows none. ``leaf_dtype``: what new leaf
+    values are rounded to. ``room`` float64 [k, K]: how easily triggers move, where that is not what
+    `trigger_room` says of each alone. The result does not depend on the order of rows or the number
+    of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
-    limits = limit_gains(router, l2, stride)
+    limits = limit_gains(router, l2)
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs
@@ -127,19 +124,17 @@ def _edit_output(
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
     # Trees that count for nothing cannot move anything.
-    moves = router.factor[c][first[:-1]] != 0.0
-    hold = np.where(moves, ridge, -1.0)
-    firm = np.repeat(np.where(moves, ridge, np.inf), np.diff(first))
+    hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
     if room is None:
-        room = trigger_room(first, trigger_leaf, mass, firm)
+        room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
     drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
     lacking = np.zeros(len(wanted))
     order = np.arange(len(first) - 1)
-    rounds = 0
-    while rounds < max_rounds:
+    rounds, stalled, due = 0, 0, np.inf
+    while rounds < max_rounds and stalled < _PATIENCE:
         rounds += 1
         edit_round(
             leaf, first, order, held, mass, hold, limits.splits, limits.first, limits.value,
@@ -148,6 +143,8 @@ def _edit_output(
         rest = wanted - shift
         if (np.abs(rest) <= close).all():
             break
+        before, due = due, np.abs(rest).sum()
+        stalled = stalled + 1 if due > _STALLED * before else 0
         lacking += _STEP * rest
         order = order[::-1].copy()
     return change, drift, shift, rounds

@@ -133,7 +133,7 @@ def find_paper_candidates(
     allowed = np.ones(len(rows), np.bool_)
     if candidates is not None:
         allowed = ~in_both(rows, check_rows(model, X, reset=False))
-    pool = Pool(rows, model._known_labels(labels, len(rows)), confidence, allowed)
+    pool = Pool(rows, model._known_answers(labels, len(rows)), confidence, allowed)
     n = ceil(ratio * len(X))
     n_wrong = int(((pool.predicted != pool.label) & allowed).sum())
     if strategy == "wrong" and n_wrong < n and confidence.shape[1] > 2:

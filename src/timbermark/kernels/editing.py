@@ -33,101 +33,61 @@ SPLIT = np.dtype(
         ("left", np.int64),  # a leaf's number within the tree, or ~ the number of a split of it
         ("right", np.int64),
         ("firm", np.float64),  # the sum of hessians plus what regularizes it
-        ("least", np.float64),  # what the split may gain after the edit
-        ("most", np.float64),
-        ("share", np.float64),  # of the left side in the mean of both
-        ("low", np.float64),  # how far the difference of the sides, left less right, may move
-        ("high", np.float64),
+        ("floor", np.float64),  # what the split must gain
     ]
 )
-_HALVINGS = 6
+_PASSES = 3
 
 
 @part
-def check_gains(splits, start, stop, value, firm, g, broken):
-    """Return how many splits of a tree gain too little or too much with some leaf values.
+def part_sides(splits, start, stop, firm, value, g, below, off):
+    """Move apart the sides of a tree's splits that would gain less than they must.
 
-    A node's gradient is its leaves' values times ``firm``, summed up; a split gains G²/firm of its
-    sides, less its own. IN splits SPLIT[s], of which ``start`` to ``stop`` are the tree's, children
-    before their parents; IN value, firm float64[leaves]; OUT g float64[splits of the tree], broken
-    bool[splits of the tree].
+    A node's gradient G is the sum over its leaves of value times ``firm``; a split gains G²/firm of
+    its sides, less its own. The sides move so that G of the split, and with it all above, stays:
+    then the gain is κ·D² plus a constant, with D the difference of the sides and κ the product of
+    their firms over the sum. D keeps the sign that it has. IN splits SPLIT[s], of which ``start``
+    to ``stop`` are the tree's, children before their parents; IN firm, INOUT value
+    float64[leaves of the tree]; g, below float64[splits], off float64[splits, 2]: scratch space.
     """
-    wrong = 0
-    for s in range(start, stop):
-        a, b = splits[s]["left"], splits[s]["right"]
-        left = value[a] * firm[a] if a >= 0 else g[~a]
-        right = value[b] * firm[b] if b >= 0 else g[~b]
-        firm_left = firm[a] if a >= 0 else splits[start + ~a]["firm"]
-        firm_right = firm[b] if b >= 0 else splits[start + ~b]["firm"]
-        g[s - start] = left + right
-        gain = left * left / firm_left + right * right / firm_right
-        gain -= (left + right) * (left + right) / splits[s]["firm"]
-        broken[s - start] = gain < splits[s]["least"] or gain > splits[s]["most"]
-        wrong += broken[s - start]
-    return wrong
-
-
-@part
-def clip_differences(splits, start, stop, change, mean, difference):
-    """Clip how far the two sides of every split of a tree move apart; their mean moves freely.
-
-    Without regularization a split's gain follows from the difference of its sides alone, so that
-    this is all it takes to limit gains. IN splits as for `check_gains`; INOUT change
-    float64[leaves]; OUT mean, difference float64[splits of the tree].
-    """
-    for s in range(start, stop):
-        a, b = splits[s]["left"], splits[s]["right"]
-        left = change[a] if a >= 0 else mean[~a]
-        right = change[b] if b >= 0 else mean[~b]
-        share = splits[s]["share"]
-        mean[s - start] = share * left + (1.0 - share) * right
-        difference[s - start] = min(max(left - right, splits[s]["low"]), splits[s]["high"])
-    for s in range(stop - 1, start - 1, -1):
-        share = splits[s]["share"]
-        left = mean[s - start] + (1.0 - share) * difference[s - start]
-        right = mean[s - start] - share * difference[s - start]
-        a, b = splits[s]["left"], splits[s]["right"]
-        if a >= 0:
-            change[a] = left
-        else:
-            mean[~a] = left
-        if b >= 0:
-            change[b] = right
-        else:
-            mean[~b] = right
-
-
-@part
-def keep_gains(splits, start, stop, value, firm, old, new, trial, g, broken, share):
-    """Clip and take back changes of one tree's leaves until every split gains about what it did.
-
-    IN value float64[leaves]: before the edit; IN old, INOUT new: changes before and after this
-    step, of which ``old`` is known to be fine; the rest is scratch space. Below a split that gains
-    too little or too much the step is halved; if that does not help, the tree stays as it was.
-    """
-    n = new.shape[0]
-    if start == stop:
-        return
-    clip_differences(splits, start, stop, new, g, share)
-    for attempt in range(_HALVINGS + 1):
-        for j in range(n):
-            trial[j] = value[j] + new[j]
-        if check_gains(splits, start, stop, trial, firm, g, broken) == 0:
+    for _ in range(_PASSES):
+        wrong = 0
+        for s in range(start, stop):
+            a, b = splits[s]["left"], splits[s]["right"]
+            left = value[a] * firm[a] if a >= 0 else g[~a]
+            right = value[b] * firm[b] if b >= 0 else g[~b]
+            firm_left = firm[a] if a >= 0 else splits[start + ~a]["firm"]
+            firm_right = firm[b] if b >= 0 else splits[start + ~b]["firm"]
+            leaves_left = firm[a] if a >= 0 else below[~a]
+            leaves_right = firm[b] if b >= 0 else below[~b]
+            own = s - start
+            g[own] = left + right
+            below[own] = leaves_left + leaves_right
+            off[own, 0] = 0.0
+            off[own, 1] = 0.0
+            gain = left * left / firm_left + right * right / firm_right
+            gain -= (left + right) * (left + right) / splits[s]["firm"]
+            if gain < splits[s]["floor"]:
+                kappa = firm_left * firm_right / (firm_left + firm_right)
+                apart = left / firm_left - right / firm_right
+                wanted = np.sqrt(apart * apart + (splits[s]["floor"] - gain) / kappa)
+                moved = kappa * (wanted - apart if apart >= 0.0 else -wanted - apart)
+                off[own, 0] = moved / leaves_left
+                off[own, 1] = -moved / leaves_right
+                wrong += 1
+        if wrong == 0:
             return
-        if attempt == _HALVINGS:
-            break
-        for s in range(stop - start):
-            share[s] = 1.0
         for s in range(stop - 1, start - 1, -1):
-            here = 0.5 if broken[s - start] else share[s - start]
-            for child in (splits[s]["left"], splits[s]["right"]):
+            for side in range(2):
+                child = splits[s]["left"] if side == 0 else splits[s]["right"]
+                move = off[s - start, side]
+                if move == 0.0:
+                    continue
                 if child >= 0:
-                    if here < 1.0:
-                        new[child] = old[child] + here * (new[child] - old[child])
+                    value[child] += move
                 else:
-                    share[~child] = here
-    for j in range(n):
-        new[j] = old[j]
+                    off[~child, 0] += move
+                    off[~child, 1] += move
 
 
 @kernel
@@ -139,10 +99,10 @@ def edit_round(
 
     IN leaf uint8|uint16|int32[T, n], of the rows; IN first int64[T + 1]: where each tree's leaves
     begin; IN order int64[T]: the trees in the order of this round; IN weight float64[n], mass
-    float64[leaves]: how much each row counts, and their sums; IN ridge float64[T]: what holds a
-    tree's leaves at their old values, negative: they do not move; IN splits SPLIT[s], split_first
-    int64[T + 1], value, firm float64[leaves]: see `keep_gains`; IN trigger_leaf as leaf, [T, k]; IN
-    pull float64[k]: how much each trigger counts, 0 where nothing is asked of it; IN target
+    float64[leaves]: how much each row counts, and their sums; IN ridge float64[leaves]: what holds
+    each leaf at its old value, infinite: it does not move; IN splits SPLIT[s], split_first
+    int64[T + 1], value, firm float64[leaves]: see `part_sides`; IN trigger_leaf as leaf, [T, k];
+    IN pull float64[k]: how much each trigger counts, 0 where nothing is asked of it; IN target
     float64[k]: how far it shall move; INOUT drift float64[n], shift float64[k]: how far rows and
     triggers have moved; INOUT change float64[leaves]: how far leaves have.
     """
@@ -151,12 +111,10 @@ def edit_round(
     for t in range(leaf.shape[0]):
         size = max(size, first[t + 1] - first[t])
     above, below, moved = np.zeros(size), np.zeros(size), np.zeros(size)
-    trial, g, share = np.zeros(size), np.zeros(size), np.zeros(size)
-    broken = np.zeros(size, np.bool_)
+    before_parting, parted = np.zeros(size), np.zeros(size)
+    g, sums, off = np.zeros(size), np.zeros(size), np.zeros((size, 2))
     before = -1
     for t in order:
-        if ridge[t] < 0.0:
-            continue
         a, b = first[t], first[t + 1]
         above[: b - a] = 0.0
         here = leaf[t]
@@ -171,23 +129,28 @@ def edit_round(
             for i in range(n):
                 above[here[i]] -= np.rint(UNIT * weight[i] * drift[i])
         for j in range(b - a):
-            above[j] = above[j] / UNIT - ridge[t] * change[a + j]
-            below[j] = mass[a + j] + ridge[t]
+            below[j] = mass[a + j] + ridge[a + j]
+            above[j] = above[j] / UNIT
+            if below[j] < np.inf:
+                above[j] -= ridge[a + j] * change[a + j]
         for i in range(k):
             if pull[i] > 0.0:
                 j = trigger_leaf[t, i]
                 above[j] += pull[i] * (target[i] - shift[i])
                 below[j] += pull[i]
         for j in range(b - a):
-            moved[j] = change[a + j] + (above[j] / below[j] if below[j] > 0.0 else 0.0)
-        keep_gains(
-            splits, split_first[t], split_first[t + 1], value[a:b], firm[a:b], change[a:b],
-            moved[: b - a], trial, g, broken, share,
-        )  # fmt: skip
+            moved[j] = above[j] / below[j] if below[j] > 0.0 else 0.0
+        if split_first[t] < split_first[t + 1]:
+            for j in range(b - a):
+                before_parting[j] = value[a + j] + change[a + j] + moved[j]
+                parted[j] = before_parting[j]
+            part_sides(
+                splits, split_first[t], split_first[t + 1], firm[a:b], parted, g, sums, off
+            )  # fmt: skip
+            for j in range(b - a):
+                moved[j] += parted[j] - before_parting[j]
         for j in range(b - a):
-            after = moved[j]
-            moved[j] = after - change[a + j]
-            change[a + j] = after
+            change[a + j] += moved[j]
         for i in range(k):
             shift[i] += moved[trigger_leaf[t, i]]
         before = t

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
-from timbermark.editing.leaves import STRIDE
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
@@ -46,8 +45,6 @@ from timbermark.trees.ensemble import Ensemble, digest
 KINDS = ("mixed", "rows")
 _WEAKER = 0.7
 """By how much the lead shrinks where the real symbols do not fit the budget."""
-_WIDER = 3.0
-"""By how much the stride grows where too few of the real symbols can be set."""
 _MOST_DRAWS = 4
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must answer with: its scores have steps, where
@@ -163,9 +160,7 @@ def _embed(
     triggers = rehearsal.triggers
     for draws in range(1, _MOST_DRAWS + 1):
         mark = _make_mark(prepared, triggers, key, owner, strength, draws)
-        setting = set_symbols(
-            prepared, triggers, mark.symbols, strength.lead, workers, strength.stride
-        )
+        setting = set_symbols(prepared, triggers, mark.symbols, strength.lead, workers)
         attempt = judge(prepared, budget, strength, setting, workers)
         attempts.append(attempt)
         # Whoever asks for labels of a suspect that gives scores pays one bit for it.
@@ -174,8 +169,6 @@ def _embed(
             return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
         if attempt.most_used > 1.0:
             strength = replace(strength, lead=strength.lead * _WEAKER)
-        else:
-            strength = replace(strength, stride=_WIDER * strength.stride)
     if attempts[-1].most_used <= 1.0:
         raise InputError(
             f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "
@@ -228,12 +221,6 @@ def _finish(
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
-    freely = strength.stride > (STRIDE if foreign.task == "classification" else 0.5)
-    if freely and foreign.l2 is not None:
-        notes.append(
-            "The model is so small that some of its splits now gain much less than before; whoever "
-            "has the file and many like it may see that it was edited."
-        )
     if prepared.measured_on == "training":
         notes.append(
             "The cost was measured on training rows held out from the edit and on rows made to "

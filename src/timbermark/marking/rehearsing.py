@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timbermark.editing.leaves import STRIDE
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
@@ -26,7 +25,7 @@ ENOUGH_BITS = 64.0
 """What convinces anyone: a mark that is worth less is made only when asked for by name."""
 _SLACK = 1.5
 """What a mark costs is not quite as the rule says: a little more than it allows is tried."""
-_SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
+_SPARE, _TRIES, _LAST_TRIES, _LAST_RUNGS = 3.0, 3, 8, 4
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries, more of them for the weakest marks."""
 _TOOK = 0.3
@@ -37,15 +36,11 @@ _SAFE = 68.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Strength:
-    """How strong a mark is: ``k`` triggers, alphabets of ``q`` answers, and the ``lead``.
-
-    ``stride``: how far an edit may go where the file shows what splits gain.
-    """
+    """How strong a mark is: ``k`` triggers, alphabets of ``q`` answers, and the ``lead``."""
 
     k: int
     q: int
     lead: float
-    stride: float = STRIDE
 
     @property
     def bits(self) -> float:
@@ -58,29 +53,22 @@ class Strength:
         return self.lead * float(np.sqrt(self.k * (self.q - 1) / self.q))
 
 
-_FREE = float("inf")
 # Tried in turn. More triggers and a longer lead survive more and cost more.
 _TWO = (
-    Strength(192, 2, 3.0), Strength(160, 2, 2.0), Strength(128, 2, 1.5), Strength(128, 2, 1.0),
-    Strength(112, 2, 0.75), Strength(96, 2, 0.5), Strength(96, 2, 0.35),
-    # Small models cannot always be edited so that nothing in the file tells.
-    Strength(96, 2, 0.35, 0.5), Strength(96, 2, 0.35, _FREE), Strength(96, 2, 0.2, _FREE),
-    Strength(76, 2, 0.15, _FREE), Strength(76, 2, 0.1, _FREE),
+    Strength(384, 2, 3.0), Strength(384, 2, 2.0), Strength(320, 2, 1.5), Strength(256, 2, 1.0),
+    Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
+    Strength(96, 2, 0.2), Strength(76, 2, 0.15), Strength(76, 2, 0.1),
 )  # fmt: skip
 _FOUR = (
-    Strength(128, 4, 3.0), Strength(128, 4, 2.0), Strength(96, 4, 1.5), Strength(72, 4, 1.0),
-    Strength(56, 4, 0.75), Strength(48, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(48, 4, 0.35, 0.5), *_TWO[-7:-3], Strength(48, 4, 0.35, _FREE), *_TWO[-3:],
+    Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
+    Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
+    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-3:],
 )  # fmt: skip
-
-
 # Numbers: the lead is the distance of levels in units of how far other models differ there.
 _LEVELS = (
-    Strength(224, 4, 1.4, 0.5), Strength(224, 4, 1.0, 0.5), Strength(224, 4, 0.7, 0.5),
-    Strength(224, 4, 0.5, 0.5), Strength(192, 4, 0.35, 0.5), Strength(192, 4, 0.25, 0.5),
-    Strength(160, 4, 0.18, 0.5), Strength(128, 4, 0.12, 0.5), Strength(96, 4, 0.08, 0.5),
-    Strength(96, 4, 0.12, _FREE), Strength(72, 4, 0.12, _FREE), Strength(64, 4, 0.06, _FREE),
-    Strength(56, 4, 0.03, _FREE),
+    Strength(224, 4, 1.4), Strength(224, 4, 1.0), Strength(224, 4, 0.7), Strength(224, 4, 0.5),
+    Strength(192, 4, 0.35), Strength(192, 4, 0.25), Strength(160, 4, 0.18), Strength(128, 4, 0.12),
+    Strength(96, 4, 0.08), Strength(72, 4, 0.08), Strength(64, 4, 0.06), Strength(56, 4, 0.03),
 )  # fmt: skip
 
 
@@ -132,7 +120,7 @@ def list_strengths(
     unless they may be ``weak``.
 
     >>> list_strengths(2, "auto", "auto", "auto")[0]
-    Strength(k=192, q=2, lead=3.0, stride=0.25)
+    Strength(k=384, q=2, lead=3.0)
     """
     _check(n_classes, n_triggers, alphabet, lead)
     ladder: Sequence[Strength] = _FOUR if n_classes >= 4 and alphabet != 2 else _TWO
@@ -146,7 +134,7 @@ def list_strengths(
             continue
         k = rung.k if n_triggers == "auto" else int(n_triggers)
         far = rung.lead if lead == "auto" else float(lead)
-        tried.append(Strength(k, rung.q, far, rung.stride))
+        tried.append(Strength(k, rung.q, far))
     strong = [strength for strength in tried if strength.bits >= ENOUGH_BITS or weak]
     if not strong:
         raise InputError(
@@ -184,7 +172,7 @@ def rehearse(
         found = pools[strength.q]
         # Who does not take at one lead may take at a shorter one.
         usable, fits = np.ones(len(found), np.bool_), True
-        last = strength.stride == _FREE
+        last = len(left) < _LAST_RUNGS
         for _ in range(_LAST_TRIES if last else _TRIES):
             places = np.flatnonzero(usable)[: strength.k]
             if len(places) < strength.k:
@@ -192,9 +180,7 @@ def rehearse(
             progress(f"rehearsing {strength.k} triggers")
             triggers = found.take(places)
             symbols = rng.integers(0, strength.q, strength.k)
-            setting = set_symbols(
-                prepared, triggers, symbols, strength.lead, workers, strength.stride
-            )
+            setting = set_symbols(prepared, triggers, symbols, strength.lead, workers)
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
             fits = attempt.most_used <= (share if left else 1.0)
@@ -209,7 +195,7 @@ def rehearse(
             usable[places[setting.lead < _TOOK * strength.lead]] = False
             if attempt.n_set < hopeless * strength.k and not last:
                 # So many do not take that the next strength would not do, either.
-                left = left[1:] if len(left) > 3 else left
+                left = left[1:]
                 break
         if not fits:
             afford = _SLACK * strength.expense * share / attempts[-1].most_used

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.editing.leaves import ROUNDS, STRIDE, Edit, edit_leaves
+from timbermark.editing.leaves import ROUNDS, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.mixing import row_keys
@@ -14,8 +14,6 @@ from timbermark.marking.pairing import pair_room
 from timbermark.marking.preparing import MeasuredRows, Prepared
 from timbermark.marking.tasks import Cost
 
-_PATIENT_ROUNDS = 60
-"""For small models, whose triggers get in each other's way: there rounds are cheap."""
 _PAIR_ROUNDS = 30
 """The rows of a pair share most leaves, so that their difference moves slowly."""
 
@@ -43,7 +41,6 @@ def set_symbols(
     symbols: np.ndarray,
     lead: float,
     workers: Workers,
-    stride: float = STRIDE,
 ) -> Setting:
     """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
 
@@ -58,13 +55,10 @@ def set_symbols(
     if alike.any():
         # No tree can tell these rows from a trigger, so that they cannot hold it back.
         weight = np.where(alike[:, None], 0.0, weight)
-    rounds = ROUNDS if stride < 1.0 else _PATIENT_ROUNDS
-    if task.in_pairs:
-        rounds = _PAIR_ROUNDS
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
-        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2, stride=stride,
-        max_rounds=rounds,
+        workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2,
+        max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
     before, after = triggers.margins, triggers.margins + edit.shift

@@ -4,15 +4,18 @@ What proves ownership, and why nobody can be accused by chance or by choice, is 
 docs/mark-format.md.
 """
 
+from timbermark.ownership.claim import Claim
+from timbermark.ownership.curves import evidence_curve
 from timbermark.ownership.evidence import (
     levels_around,
     numbers_evidence,
     scores_evidence,
     sequential_evidence,
 )
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging import judge, judge_again
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.opening import OpenedMark, Opening, open_mark
 from timbermark.ownership.sealing import PassphraseError, PassphraseNeededError
 from timbermark.ownership.statistics import (
     Level,
@@ -25,6 +28,7 @@ from timbermark.ownership.statistics import (
 )
 from timbermark.ownership.suspects import Suspect, open_suspect
 from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
+from timbermark.ownership.transcript import Inquiry, Transcript
 from timbermark.ownership.verdict import (
     Answer,
     EvidenceKind,
@@ -39,25 +43,32 @@ from timbermark.ownership.verifying import verify
 
 __all__ = [
     "Answer",
+    "Claim",
     "EvidenceKind",
     "Inquiry",
     "Level",
     "Mark",
+    "OpenedMark",
+    "Opening",
     "OwnerKey",
     "PassphraseError",
     "PassphraseNeededError",
     "Price",
     "Suspect",
+    "Transcript",
     "Verdict",
     "derive_seed",
     "derive_symbols",
     "evidence_bits",
+    "evidence_curve",
     "judge",
+    "judge_again",
     "level",
     "levels_around",
     "log2_tail",
     "matches_needed",
     "numbers_evidence",
+    "open_mark",
     "open_suspect",
     "price_of_columns",
     "price_of_draws",

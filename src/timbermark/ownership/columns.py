@@ -154,7 +154,9 @@ def _freeze(given: Any, place: int) -> Column:
     if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
         return _freeze_numbers(given, place)
     values = [_plain(value) for value in given]
-    if any(isinstance(value, str) for value in values):
+    # A tuple is a column that was frozen before; of some triggers all texts may be missing.
+    missing_texts = isinstance(given, tuple) and all(value is None for value in values)
+    if missing_texts or any(isinstance(value, str) for value in values):
         return _freeze_texts(values, place)
     try:
         numbers = np.array([np.nan if value is None else value for value in values])

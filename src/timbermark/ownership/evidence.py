@@ -168,7 +168,9 @@ def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -
     away = (grid - centre[:, np.newaxis]) / step
     forms = []
     for values in (y, rescale_numbers(y, centre, step[:, 0])):
-        offset = np.clip((values - centre) / step[:, 0], -_FARTHEST, _FARTHEST)
+        # Clipped before the division, which could overflow.
+        farthest = _FARTHEST * step[:, 0]
+        offset = np.clip(values - centre, -farthest, farthest) / step[:, 0]
         for share in LEVEL_SHARES:
             squares = (offset[:, np.newaxis] - share * away) ** 2
             for width in LEVEL_WIDTHS:

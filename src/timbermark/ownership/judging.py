@@ -5,7 +5,7 @@ over its answers in the mark's order, and says how they were asked for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -23,24 +23,13 @@ from timbermark.ownership.labels import UNANSWERED, UNKNOWN, Label
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.numbers import are_unlike, compare_pairs
 from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
-from timbermark.ownership.verdict import Answer, EvidenceKind, Price, Verdict, price_of_draws
+from timbermark.ownership.transcript import Inquiry, Transcript
+from timbermark.ownership.verdict import Answer, EvidenceKind, Verdict
+
+__all__ = ["Inquiry", "judge", "judge_again"]
 
 # So few matches happen by chance once in a million times: something is wrong with the reading.
 _FEW_MATCHES_BITS = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Inquiry:
-    """How a suspect was asked; everything in it stands in the verdict."""
-
-    suspect: str  # a description of the suspect
-    asked_through: str = "answers"  # "file", "object", "function", an address
-    suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
-    columns: str = "by place"  # how columns were matched: "by name", "by place" or "by hand"
-    reading: str = ""  # how answers were read, where it is not obvious
-    prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
-    warnings: tuple[str, ...] = ()
-    asked: int | None = None  # triggers that were asked, where asking stopped before the last
 
 
 def judge(
@@ -88,8 +77,16 @@ def judge(
             hint="give the kind of answers that the marked model gives.",
         )
     kind: EvidenceKind
+    transcript = Transcript(
+        inquiry=inquiry,
+        scores=None if scores is None else np.asarray(scores, dtype=np.float64),
+        labels=None if labels is None else _check_numbers(labels, mark),
+        numbers=None if numbers is None else np.asarray(numbers, dtype=np.float64),
+        shown=None if shown is None else tuple(shown),
+        one_by_one=one_by_one,
+    )
     if numbers is not None:
-        return _judge_numbers(mark, inquiry, numbers)
+        return replace(_judge_numbers(mark, inquiry, numbers), transcript=transcript)
     if scores is not None:
         kind, raw_bits = "scores", scores_evidence(scores, mark)
         found = _most_likely(np.asarray(scores, dtype=np.float64))
@@ -107,7 +104,8 @@ def judge(
             raw_bits = evidence_bits(counts.matched, trials, mark.q) if trials else 0.0
     warnings = _warnings(counts, mark, inquiry.asked)
     table = _table(found, shown, mark)
-    return _verdict(mark, inquiry, kind, raw_bits, counts, warnings, table)
+    verdict = _verdict(mark, inquiry, kind, raw_bits, counts, warnings, table)
+    return replace(verdict, transcript=transcript)
 
 
 def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:
@@ -150,7 +148,6 @@ def _verdict(
     warnings: Sequence[str],
     table: tuple[Answer, ...],
 ) -> Verdict:
-    prices = (price_of_draws(mark.draws),) if mark.draws > 1 else ()
     return Verdict(
         owner=mark.owner,
         mark_id=mark.mark_id.hex(),
@@ -162,7 +159,7 @@ def _verdict(
         asked_through=printable(inquiry.asked_through),
         kind=kind,
         raw_bits=raw_bits,
-        prices=(*prices, *inquiry.prices),
+        prices=(*mark.prices, *inquiry.prices),
         trials=mark.n_triggers,
         answered=counts.answered,
         q=mark.q,
@@ -175,6 +172,22 @@ def _verdict(
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=table,
+    )
+
+
+def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
+    """Return the verdict on the answers in a transcript, without asking anybody.
+
+    Raises InputError as `judge` does.
+    """
+    return judge(
+        mark,
+        transcript.inquiry,
+        scores=transcript.scores,
+        labels=transcript.labels,
+        numbers=transcript.numbers,
+        one_by_one=transcript.one_by_one,
+        shown=transcript.shown,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership.sealing import save_sealed, seal, unseal, warn_if_readable
@@ -16,6 +16,7 @@ FORMAT_VERSION = 1
 KEY_BYTES = 32
 MARK_ID_BYTES = 16
 _MARK_DOMAIN = b"timbermark/mark/1"
+_CLAIM_DOMAIN = b"timbermark/claim-key/1"
 _FINGERPRINT_DOMAIN = b"timbermark/fingerprint/1"
 _HEX_KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -65,12 +66,34 @@ class OwnerKey:
             raise InputError(
                 f"A mark's id is {MARK_ID_BYTES} bytes.", hint="draw it with secrets.token_bytes."
             )
+        return self._derive(_MARK_DOMAIN + mark_id)
+
+    @property
+    def claim_key(self) -> bytes:
+        """The public Ed25519 key that signs the owner's claims, 32 bytes; not secret.
+
+        >>> OwnerKey(bytes(32)).claim_key.hex()[:16]
+        '0309f868c024996e'
+        """
+        public: bytes = self._signing_key().public_key().public_bytes_raw()
+        return public
+
+    def sign_claim(self, message: bytes) -> bytes:
+        """Return the Ed25519 signature of a message, 64 bytes."""
+        signature: bytes = self._signing_key().sign(message)
+        return signature
+
+    def _signing_key(self) -> Any:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self._derive(_CLAIM_DOMAIN))
+
+    def _derive(self, info: bytes) -> bytes:
         # Verifying never needs it, and starts sooner without.
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        derived = HKDF(SHA256(), length=KEY_BYTES, salt=None, info=_MARK_DOMAIN + mark_id)
-        return derived.derive(self.secret)
+        return HKDF(SHA256(), length=KEY_BYTES, salt=None, info=info).derive(self.secret)
 
     def save(
         self, path: str | os.PathLike[str], passphrase: str | None = None, force: bool = False

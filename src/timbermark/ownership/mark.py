@@ -5,7 +5,7 @@ import hmac
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -37,6 +37,7 @@ from timbermark.ownership.merkle import hash_leaf, merkle_root
 from timbermark.ownership.records import derive_salts, encode_records
 from timbermark.ownership.sealing import save_sealed, warn_if_readable
 from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
+from timbermark.ownership.verdict import Price, price_of_draws
 
 _SECRET_DOMAIN = b"timbermark/secret/2"
 _ABOUT_DOMAIN = b"timbermark/about/2"
@@ -228,6 +229,11 @@ class Mark:
         return self.n_triggers * math.log2(self.q) - math.log2(self.draws)
 
     @property
+    def prices(self) -> tuple[Price, ...]:
+        """What is subtracted from all evidence, whatever the suspect: for the draws of symbols."""
+        return (price_of_draws(self.draws),) if self.draws > 1 else ()
+
+    @property
     def has_texts(self) -> bool:
         """Whether any column holds texts."""
         return any(isinstance(column, tuple) for column in self.columns)
@@ -259,6 +265,11 @@ class Mark:
         return join_columns(self.columns)
 
     @property
+    def places(self) -> Sequence[int]:
+        """The place of each trigger in the mark."""
+        return range(self.n_triggers)
+
+    @property
     def salts(self) -> tuple[bytes, ...]:
         """The secret salt of each trigger, 32 bytes."""
         if "salts" not in self._derived:
@@ -271,7 +282,7 @@ class Mark:
         """The hash of each trigger's record: the leaves of the mark's Merkle tree."""
         if "leaves" not in self._derived:
             records = encode_records(
-                range(self.n_triggers), self.salts, self.columns, self.alphabets, self.reference
+                self.places, self.salts, self.columns, self.alphabets, self.reference
             )
             self._derived["leaves"] = tuple(map(hash_leaf, records))
         leaves: tuple[bytes, ...] = self._derived["leaves"]
@@ -317,7 +328,7 @@ class Mark:
     def symbols(self) -> SmallKinds:
         """Which label of its alphabet each trigger carries, uint8 [k]; 0 is keep."""
         if "symbols" not in self._derived:
-            drawn = derive_symbols(self._seed, range(self.n_triggers), self.salts, self.q)
+            drawn = derive_symbols(self._seed, self.places, self.salts, self.q)
             drawn.flags.writeable = False
             self._derived["symbols"] = drawn
         symbols: SmallKinds = self._derived["symbols"]
@@ -326,7 +337,7 @@ class Mark:
     @property
     def order(self) -> NDArray[np.int64]:
         """The order in which the triggers are asked, a permutation, int64 [k]."""
-        return query_order(self._seed, range(self.n_triggers), self.salts)
+        return query_order(self._seed, self.places, self.salts)
 
     @property
     def row_order(self) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ ANSWERS = ("classes", "numbers")
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_DRAWS = 1 << 32
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
+_HEX = re.compile(r"(?:[0-9a-f]{2})*")
 _LONGEST_OWNER = 200
 
 
@@ -32,6 +33,36 @@ def require(holds: bool, message: str, hint: str) -> None:
     """
     if not holds:
         raise InputError(f"{message[0].upper()}{message[1:]}.", hint=hint)
+
+
+def from_hex(name: str, text: object) -> bytes:
+    """Return bytes from hexadecimal digits. Raises InputError, with the name, for anything else.
+
+    >>> from_hex("secret", "00ff")
+    b'\\x00\\xff'
+    """
+    require(
+        isinstance(text, str) and _HEX.fullmatch(text) is not None,
+        f"{name} is not in hexadecimal digits",
+        "",
+    )
+    return bytes.fromhex(str(text))
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise InputError unless it is a name of 1 to 200 printable characters.
+
+    >>> check_name("Ann Ltd", "owner")
+    """
+    require(
+        type(name) is str
+        and name.strip() != ""
+        and len(name) <= _LONGEST_OWNER
+        and is_unicode(name)
+        and name.isprintable(),
+        f"{what} is not a name of 1 to {_LONGEST_OWNER} printable characters",
+        "name a person or an organisation.",
+    )
 
 
 def check_protocol(protocol: object) -> None:
@@ -67,16 +98,7 @@ def check_words(owner: object, model_digest: object, answers: object, created: o
 
     >>> check_words("Ann", "0" * 64, "classes", "2030-12-31T23:59:59Z")
     """
-    require(
-        isinstance(owner, str)
-        and type(owner) is str
-        and owner.strip() != ""
-        and len(owner) <= _LONGEST_OWNER
-        and is_unicode(owner)
-        and owner.isprintable(),
-        f"owner is not a name of 1 to {_LONGEST_OWNER} printable characters",
-        "name a person or an organisation.",
-    )
+    check_name(owner, "owner")
     require(
         isinstance(model_digest, str) and _HEX_DIGEST.fullmatch(model_digest) is not None,
         "model_digest is not 64 hexadecimal digits",
@@ -212,6 +234,15 @@ def freeze_numbers(given: Any, k: int) -> Reals:
         "give the unmarked model's answers to both rows of each pair.",
     )
     return _frozen(array, REAL)
+
+
+def rows_per_trigger(answers: str) -> int:
+    """Return how many rows a trigger is: 2 where suspects answer with numbers.
+
+    >>> rows_per_trigger("numbers"), rows_per_trigger("classes")
+    (2, 1)
+    """
+    return 2 if answers == "numbers" else 1
 
 
 def count_triggers(n_rows: int, answers: str) -> int:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files.limits import Arrays, Meta
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import thaw
-from timbermark.ownership.mark_checks import PROTOCOL, require
+from timbermark.ownership.mark_checks import PROTOCOL, from_hex, require
 from timbermark.ownership.sealing import SizeLimits, seal, unseal
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def read_mark(
     try:
         return {
             **{word: meta[word] for word in WORDS},
-            **{part: _from_hex(part, meta[part]) for part in _BYTES},
+            **{part: from_hex(part, meta[part]) for part in _BYTES},
             "columns": _read_columns(meta["columns"], arrays["numbers"]),
             "alphabets": arrays["alphabets"],
             "reference": arrays["reference"],
@@ -147,12 +146,3 @@ def _read_columns(listed: Any, numbers: AnyArray) -> list[Column]:
         )
         columns.append(tuple(column))
     return columns
-
-
-def _from_hex(part: str, text: object) -> bytes:
-    require(
-        isinstance(text, str) and re.fullmatch(r"(?:[0-9a-f]{2})*", text) is not None,
-        f"{part} is not in hexadecimal digits",
-        "",
-    )
-    return bytes.fromhex(str(text))

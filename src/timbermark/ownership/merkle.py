@@ -50,6 +50,19 @@ def merkle_paths(leaves: Sequence[bytes], places: Sequence[int]) -> list[tuple[b
     return found
 
 
+def path_length(place: int, count: int) -> int:
+    """Return how many hashes lead from the leaf at a place among ``count`` leaves to the root.
+
+    >>> path_length(0, 5), path_length(4, 5), path_length(0, 1)
+    (3, 1, 0)
+    """
+    length = 0
+    while count > 1:
+        length += place ^ 1 < count
+        place, count = place >> 1, (count + 1) >> 1
+    return length
+
+
 def root_from_path(leaf: bytes, place: int, count: int, path: Sequence[bytes]) -> bytes:
     """Return the root to which a path leads from the leaf at a place among ``count`` leaves.
 

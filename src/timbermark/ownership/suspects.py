@@ -10,17 +10,19 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files import read_container
+from timbermark.files import container_kind, read_container
 from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.scores import ScoreScale
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 
-# What TimberClassifier.save writes; its module cannot be imported here without the engine.
-_CLASSIFIER = "classifier"
-_CLASSIFIER_VERSION = 1
+# What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
+# without the engine.
+_CLASSIFIER, _REGRESSOR = "classifier", "regressor"
+_MODEL_VERSION = 1
 _TREES = "trees_"
 _FIRST_BYTES = 80
+_OURS = b"timbermark "
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,52 +107,75 @@ def _attribute(model: Any, name: str) -> Any:
         return None
 
 
-def _open_file(path: str | os.PathLike[str]) -> Suspect:
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnModel:
+    """The model in a file of timbermark's own, read without the engine."""
+
+    trees: Ensemble
+    classes: AnyArray | None  # None for bare trees, which have no labels of their own, and numbers
+    feature_names: tuple[str, ...] | None
+    file_digest: str  # SHA-256
+
+
+def is_own_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is one of timbermark's own. Raises OSError if it cannot be opened."""
+    with open(path, "rb") as file:
+        return file.read(len(_OURS)) == _OURS
+
+
+def read_own_model(path: str | os.PathLike[str]) -> OwnModel:
+    """Return the model in a file that timbermark wrote.
+
+    Raises FileFormatError if it is no model of timbermark, OSError if it cannot be opened.
+    """
     name = os.fspath(path)
     with open(path, "rb") as file:
         is_ensemble = file.read(_FIRST_BYTES).startswith(b"timbermark ensemble ")
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_ensemble:
-        trees = model_file.load_ensemble(path)
-        if trees.gives_numbers:
-            return Suspect(
-                description=f"file {name}",
-                answer_numbers=lambda X: _numbers(trees, X),
-                n_features=trees.n_features,
-                asked_through="file",
-                digest=digest,
-            )
-        return Suspect(
-            description=f"file {name}",
-            answer_scores=lambda X: _scores(trees, X),
-            score_scale="probabilities",
-            answer_labels=lambda X: _class_numbers(trees, X),
-            n_features=trees.n_features,
-            answers_class_numbers=True,
-            asked_through="file",
-            digest=digest,
-        )
-    _, meta, arrays = read_container(path, _CLASSIFIER, _CLASSIFIER_VERSION)
+        return OwnModel(model_file.load_ensemble(path), None, None, digest)
+    kind = _REGRESSOR if container_kind(path) == _REGRESSOR else _CLASSIFIER
+    _, meta, arrays = read_container(path, kind, _MODEL_VERSION)
     if not isinstance(meta.get("ensemble"), dict):
         raise _incomplete(name, "ensemble")
     trees = model_file.ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
-    classes = arrays.get("classes")
-    if classes is None or classes.shape != (trees.n_classes,):
+    if trees.gives_numbers != (kind == _REGRESSOR):
+        raise _incomplete(name, "objective")
+    classes = arrays.get("classes") if kind == _CLASSIFIER else None
+    if kind == _CLASSIFIER and (classes is None or classes.shape != (trees.n_classes,)):
         raise _incomplete(name, "classes")
     names = meta.get("feature_names")
     if names is not None and not _are_names(names, trees.n_features):
         raise _incomplete(name, "feature_names")
+    return OwnModel(trees, classes, None if names is None else tuple(names), digest)
+
+
+def _open_file(path: str | os.PathLike[str]) -> Suspect:
+    model = read_own_model(path)
+    trees, classes = model.trees, model.classes
+    if trees.gives_numbers:
+        return Suspect(
+            description=f"file {os.fspath(path)}",
+            answer_numbers=lambda X: _numbers(trees, X),
+            feature_names=model.feature_names,
+            n_features=trees.n_features,
+            asked_through="file",
+            digest=model.file_digest,
+        )
     return Suspect(
-        description=f"file {name}",
+        description=f"file {os.fspath(path)}",
         answer_scores=lambda X: _scores(trees, X),
-        answer_labels=lambda X: classes[_class_numbers(trees, X)],
-        score_classes=tuple(classes.tolist()),
+        answer_labels=lambda X: (
+            _class_numbers(trees, X) if classes is None else classes[_class_numbers(trees, X)]
+        ),
+        score_classes=None if classes is None else tuple(classes.tolist()),
         score_scale="probabilities",
-        feature_names=None if names is None else tuple(names),
+        feature_names=model.feature_names,
         n_features=trees.n_features,
+        answers_class_numbers=classes is None,
         asked_through="file",
-        digest=digest,
+        digest=model.file_digest,
     )
 
 

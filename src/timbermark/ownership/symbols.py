@@ -9,6 +9,7 @@ vectors.
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,31 +30,29 @@ _ORDER_BYTES = 8
 def derive_seed(digest: bytes) -> bytes:
     """Return the 32 bytes that symbols and order derive from: scrypt of a mark's digest.
 
-    n is 2^16, r is 8, p is 1 (RFC 7914). It takes about 0.2 seconds.
+    n is 2^16, r is 8, p is 1 (RFC 7914). It takes about 0.2 seconds; the last few are remembered.
 
     Raises InputError if the digest is not 32 bytes, or if there is too little memory.
 
     >>> derive_seed(bytes(32)).hex()[:16]
     '09dc6ab60062c995'
     """
-    return stretch(_SEED_DOMAIN, digest)
-
-
-def stretch(domain: bytes, digest: bytes) -> bytes:
-    """Return scrypt(digest, salt = domain), 32 bytes: what every trial of a forger must pay.
-
-    Raises InputError if the digest is not 32 bytes, or if there is too little memory.
-    """
     _check_length(digest)
+    return _stretch(bytes(digest), SCRYPT_N)
+
+
+# A judge needs the seed of one mark for the draw and for the symbols.
+@lru_cache(maxsize=8)
+def _stretch(digest: bytes, n: int) -> bytes:
     # Only this pays for the import, not the loading of a mark.
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-    scrypt = Scrypt(salt=domain, length=_BYTES, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P)
+    scrypt = Scrypt(salt=_SEED_DOMAIN, length=_BYTES, n=n, r=SCRYPT_R, p=SCRYPT_P)
     try:
         return scrypt.derive(digest)
     except MemoryError:
         raise InputError(
-            f"The symbols take {128 * SCRYPT_N * SCRYPT_R >> 20} MiB of memory, too much here.",
+            f"The symbols take {128 * n * SCRYPT_R >> 20} MiB of memory, too much here.",
             hint="end other programs and try again.",
         ) from None
 

@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from timbermark.ownership.labels import Label
 from timbermark.ownership.statistics import Level, level, round_bits, show_chance
+
+if TYPE_CHECKING:
+    from timbermark.ownership.transcript import Transcript
 
 EvidenceKind: TypeAlias = Literal["scores", "labels", "labels one by one", "numbers"]
 
@@ -138,6 +141,8 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     version: str  # of timbermark
     answers: tuple[Answer, ...] = field(default=(), repr=False)
+    # What it was judged by; equal verdicts may rest on it in another way.
+    transcript: "Transcript | None" = field(default=None, repr=False, compare=False)
 
     @property
     def net_bits(self) -> float:

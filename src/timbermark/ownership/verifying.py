@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging import judge
 from timbermark.ownership.labels import (
     list_answers,
     read_answers,
@@ -18,6 +18,7 @@ from timbermark.ownership.mark import Mark
 from timbermark.ownership.numbers import read_numbers
 from timbermark.ownership.scores import are_scores, read_scores
 from timbermark.ownership.suspects import Suspect, ask, open_suspect
+from timbermark.ownership.transcript import Inquiry
 from timbermark.ownership.verdict import (
     Price,
     Verdict,

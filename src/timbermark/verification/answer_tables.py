@@ -25,7 +25,7 @@ from timbermark.ownership.verdict import Price, Verdict, price_of_kind
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
 from timbermark.verification.endpoints.reading import Reading, place_labels, settle_reading
 from timbermark.verification.question_files import column_names, id_column
-from timbermark.verification.questions import question_id
+from timbermark.verification.questions import question_id, refuse_numbers
 
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
@@ -116,6 +116,7 @@ def judge_table(
 
     Raises InputError if the table does not hold answers to the questions of the mark.
     """
+    refuse_numbers(mark)
     translation = check_label_map(label_map, mark)
     triggers = _find_triggers(table, mark)
     names, scored = _answer_columns(table, mark)

@@ -52,7 +52,8 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     ``table``: rows to take the values of decoys from, instead of the triggers. One mark always
     gives the same questions, and triggers have the same ids and order whatever the decoys.
 
-    Raises InputError if ``decoys`` is no whole number from 0 to 100 or the table does not fit.
+    Raises InputError if ``decoys`` is no whole number from 0 to 100, the table does not fit, or the
+    mark is one of numbers.
 
     >>> from timbermark.ownership import OwnerKey
     >>> mark = Mark.make(
@@ -64,6 +65,7 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     (60, 20)
     """
     check_decoys(decoys)
+    refuse_numbers(mark)
     rows = list_rows(mark.columns)
     made = make_decoys(mark, decoys, table)
     listed = [(question_id(mark, "trigger", i), i, row) for i, row in enumerate(rows)]
@@ -71,6 +73,16 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     listed.sort(key=lambda question: question[0])
     ids, triggers, asked = zip(*listed, strict=True)
     return Questions(ids, triggers, asked, tuple(_is_whole(column) for column in mark.columns))
+
+
+def refuse_numbers(mark: Mark) -> None:
+    """Raise InputError for a mark of numbers: its pairs of rows are no questions of their own."""
+    if mark.in_pairs:
+        raise InputError(
+            "The mark is one of numbers, and endpoints and tables of answers are asked for labels "
+            "or scores.",
+            hint="verify the model, its file, or in Python a function from rows to numbers.",
+        )
 
 
 def check_decoys(decoys: Any) -> None:

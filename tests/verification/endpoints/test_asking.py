@@ -56,6 +56,23 @@ def test_an_innocent_suspect_is_given_up_early():
         assert tm.verify(server.url(), MARK, decoys=0, stop_at="off").answered == 128
 
 
+def test_labels_outside_their_alphabets_neither_count_nor_make_it_give_up():
+    """Half the answers say nothing about symbols: the others are enough, as for the judge."""
+    said = [
+        label if trigger % 2 else next(c for i, c in enumerate(MARK.classes) if i not in alphabet)
+        for trigger, (label, alphabet) in enumerate(
+            zip(MARK.expected, MARK.alphabets.tolist(), strict=True)
+        )
+    ]
+    memory = {tuple(row): label for row, label in zip(MARK.rows().tolist(), said, strict=True)}
+    with ModelServer(lambda X: [memory[tuple(row)] for row in X.tolist()]) as server:
+        verdict = tm.verify(server.url(), MARK, decoys=0)
+    assert verdict.level == "conclusive"
+    assert verdict.matched == verdict.answered - verdict.outside
+    assert not verdict.warnings
+    assert verdict.answered < 100  # it stopped where the evidence was enough
+
+
 def test_scores_in_batches_over_version_2_and_stop_at_20():
     with ModelServer(scored(MARK)) as server:
         endpoint = tm.Endpoint(server.url("/v2/models/m"), batch=10)

@@ -26,7 +26,7 @@ from timbermark.ownership.evidence import (
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
-from timbermark.ownership.verdict import Verdict, price_of_draws
+from timbermark.ownership.verdict import Verdict
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
 from timbermark.verification.endpoints.columns import WireColumns, choose_columns
 from timbermark.verification.endpoints.delivery import Delivery
@@ -205,20 +205,31 @@ def _answered(run: _Run) -> dict[int, Any]:
     return {trigger: answer for trigger, answer in run.answers.items() if answer is not None}
 
 
-def _matches(run: _Run) -> tuple[int, int, int]:
-    """Return how many labels match, how many there are, and how many are a class."""
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    matched: int
+    inside: int  # of their alphabets: others say nothing about symbols
+    known: int  # classes of the mark
+    answered: int
+
+
+def _count(run: _Run) -> _Labels:
     assert run.reading is not None
     placed, _ = place_labels(_answered(run), run.reading, run.mark)
-    matched = int((placed == run.mark.expected_numbers).sum())
-    return matched, int((placed >= -1).sum()), int((placed >= 0).sum())
+    return _Labels(
+        matched=int((placed == run.mark.expected_numbers).sum()),
+        inside=int((placed[:, np.newaxis] == run.mark.alphabets).any(axis=1).sum()),
+        known=int((placed >= 0).sum()),
+        answered=int((placed >= -1).sum()),
+    )
 
 
 def _evidence(run: _Run) -> float:
     assert run.reading is not None
     if run.reading.kind == "scores":
         return scores_evidence(place_scores(_answered(run), run.reading, run.mark), run.mark)
-    matched, answered, _ = _matches(run)
-    return sequential_evidence(matched, answered, run.mark.q)
+    labels = _count(run)
+    return sequential_evidence(labels.matched, labels.inside, run.mark.q)
 
 
 def _gains(run: _Run) -> np.ndarray:
@@ -227,15 +238,16 @@ def _gains(run: _Run) -> np.ndarray:
     if run.reading.kind == "scores":
         scores = place_scores(_answered(run), run.reading, run.mark)
         return np.asarray(scores_gains(scores, run.mark)) / math.log(2)
-    matched, answered, _ = _matches(run)
+    labels = _count(run)
     gain, loss = labels_gains(run.mark.q)
-    counts = [matched, answered - matched]
-    return np.repeat(np.column_stack([gain, loss]), counts, axis=1) / math.log(2)
+    counts = [labels.matched, labels.inside - labels.matched, labels.answered - labels.inside]
+    gains = np.column_stack([gain, loss, np.zeros_like(gain)])
+    return np.repeat(gains, counts, axis=1) / math.log(2)
 
 
 def _price(run: _Run) -> float:
     assert run.reading is not None
-    prices = [price_of_draws(run.mark.draws), *run.columns.prices, *run.reading.prices]
+    prices = [*run.mark.prices, *run.columns.prices, *run.reading.prices]
     return math.fsum(price.bits for price in prices)
 
 
@@ -262,8 +274,8 @@ def _ending(run: _Run) -> Ending | None:
     if run.reading is None:
         return None
     if run.reading.kind == "labels":
-        _, answered, known = _matches(run)
-        if answered >= _ENOUGH_UNKNOWN and not known:
+        labels = _count(run)
+        if labels.answered >= _ENOUGH_UNKNOWN and not labels.known:
             return "misread"
     stop = _stop(run)
     if stop is None:

@@ -1,0 +1,170 @@
+"""`timbermark claim` and `timbermark open`: publish a claim, show a part of the mark to a judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from timbermark.cli.app import app
+from timbermark.cli.outputs import check_outputs
+from timbermark.cli.printing import show, show_json, tell
+from timbermark.cli.secrets import unlock
+from timbermark.errors import EvidenceError, InputError
+
+if TYPE_CHECKING:
+    from timbermark.ownership.claim import Claim
+
+
+@app.command()
+def claim(
+    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
+    mark: Annotated[Path, typer.Argument(help="Its secret mark.")],
+    key: Annotated[Path, typer.Option(help="Your owner key, which signs.")],
+    out: Annotated[Path, typer.Option(help="Where the claim goes; publish it.")],
+    tsa: Annotated[
+        str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
+    ] = "",
+    query: Annotated[
+        Path | None, typer.Option(help="Write the query for an authority to this file.")
+    ] = None,
+    stamp: Annotated[
+        Path | None, typer.Option(help="Add an authority's response to the claim at --out.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Claim a marked model in public, before it leaves the house; says nothing about triggers.
+
+    Without a network: --query writes what a time-stamping authority must be sent; later the same
+    command with --stamp adds its response.
+    """
+    if tsa and stamp is not None:
+        raise InputError("--tsa and --stamp exclude each other.", hint="give one of them.")
+    adds = stamp is not None
+    outputs = {} if adds else {"--out": out}
+    if query is not None:
+        outputs["--query"] = query
+    given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
+    check_outputs(outputs, given, force)
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.ownership.mark import Mark
+
+    response = None if stamp is None else stamp.read_bytes()
+    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    from timbermark.ownership import stamps
+    from timbermark.ownership.claim import Claim
+    from timbermark.verification.models import claim as make_claim
+
+    made = make_claim(model, secret_mark, key=owner_key)
+    if adds:
+        assert response is not None
+        if not out.exists():
+            raise InputError(
+                f"{out} does not exist, so there is nothing that the stamp could be of.",
+                hint="make the claim first and have that stamped.",
+            )
+        made = stamps.add_stamp(_same_claim(Claim.load(out), made, out), response)
+    asked = stamps.make_query(made) if tsa or query is not None else b""
+    made.save(out, force=True)
+    if query is not None:
+        from timbermark.files import atomic_write
+
+        atomic_write(query, asked)
+    if tsa:
+        # The claim is on the disk by now, so that nothing is lost if the authority is not there.
+        made = stamps.add_stamp(made, stamps.fetch_stamp(asked, tsa))
+        made.save(out, force=True)
+    _report(made, out, query, as_json)
+
+
+def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
+    """Return the claim that is there, if it says what a new one would."""
+    differ = [
+        name
+        for name, value in now.statement.items()
+        if name != "claimed" and old.statement[name] != value
+    ]
+    if differ:
+        raise EvidenceError(
+            f"{out} claims something else: it differs in {', '.join(differ)}.",
+            hint="give the model, the mark and the key of that claim.",
+        )
+    return old
+
+
+def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
+    from timbermark.ownership.stamps import check_stamps
+    from timbermark.verification.judgments import describe_claim, describe_stamp
+
+    checks = check_stamps(made)
+    if as_json:
+        show_json(
+            {
+                "claim": str(out),
+                "claim_digest": made.digest.hex(),
+                **describe_claim(made),
+                "stamps": [describe_stamp(check) for check in checks],
+            }
+        )
+        return
+    show(f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it")
+    if query is not None:
+        show(f"{query}: the query for a time-stamping authority")
+    for check in checks:
+        show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
+    if not checks:
+        tell(["The claim has no time stamp: it proves who made it, not when."])
+
+
+@app.command(name="open")
+def open_command(
+    mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
+    claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
+    judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
+    out: Annotated[Path, typer.Option(help="Where the evidence goes: a folder, or NAME.zip.")],
+    share: Annotated[float, typer.Option(help="Share of the triggers to show, up to 1.")] = 0.5,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
+
+    The rest stays secret. What was shown is recorded beside the mark, in MARK.openings.
+    """
+    from timbermark.ownership.claim import Claim
+    from timbermark.ownership.ledger import read_ledger, record_opening, what_is_left
+    from timbermark.ownership.mark import Mark
+    from timbermark.ownership.opening import open_mark
+    from timbermark.verification.packs import CLAIM, OPENING, check_target, write_pack
+
+    check_target(out, force)
+    published = Claim.load(claim)
+    read_ledger(mark)  # a damaged ledger is refused before anything is shown
+    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
+    opening = open_mark(secret_mark, published, judge=judge, share=share)
+    # First the record: a mark must never have been shown without a trace.
+    record_opening(mark, published, opening)
+    write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
+    left = what_is_left(secret_mark, read_ledger(mark))
+    if as_json:
+        show_json(
+            {
+                "evidence": str(out),
+                "for": opening.judge,
+                "opened": opening.n_opened,
+                "bits": round(opening.full_bits, 3),
+                "opened_so_far": left.opened,
+                "unopened": left.left,
+                "bits_left": round(left.bits, 3),
+            }
+        )
+        return
+    show(
+        f"{out}: {opening.n_opened} of {left.n_triggers} triggers for {opening.judge}, worth "
+        f"{opening.full_bits:.0f} bits at most"
+    )
+    show(f"{left.left} triggers nobody has seen, worth {left.bits:.0f} bits")
+    if opening.full_bits < 64:
+        tell(["Less than 64 bits are not conclusive: open a larger share."])

@@ -1,0 +1,109 @@
+"""What was found in a dispute: plain results that everything else only shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from timbermark.ownership.claim import Claim
+from timbermark.ownership.stamps import StampCheck, first_time
+from timbermark.ownership.statistics import Level, level
+from timbermark.verification.judgments import describe_claim, describe_stamp
+
+Side: TypeAlias = Literal["first", "second"]
+Winner: TypeAlias = Literal["first", "second", "undecided"]
+
+SIDES: tuple[Side, Side] = ("first", "second")
+
+
+@dataclass(frozen=True, slots=True)
+class PartyFinding:
+    """What was found about one side."""
+
+    side: Side
+    owner: str
+    claim: Claim | None
+    stamps: tuple[StampCheck, ...] = ()
+    refused: str = ""  # why its evidence does not hold; empty if it does
+    full_bits: float = 0.0  # what the opened triggers are worth at most
+
+    @property
+    def first_seen(self) -> str | None:
+        """The earliest verified time of its claim."""
+        return first_time(self.stamps)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How much of one side's mark is in one model."""
+
+    mark_of: Side
+    model: str  # "first unmarked", "first marked", "second unmarked", "second marked", "suspect"
+    bits: float
+
+    @property
+    def level(self) -> Level:
+        """What the bits are good for."""
+        return level(self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """Who was first, and why, with the table that it follows from."""
+
+    parties: tuple[PartyFinding, PartyFinding]
+    cells: tuple[Cell, ...]
+    kinship: Mapping[str, float] = field(default_factory=dict)  # "A | B": share of common trees
+    winner: Winner = "undecided"
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, ready for JSON."""
+        return {
+            "winner": self.winner,
+            "owner": None if self.winner == "undecided" else self._party(self.winner).owner,
+            "reasons": list(self.reasons),
+            "parties": [
+                {
+                    "side": party.side,
+                    "owner": party.owner,
+                    "claim": None if party.claim is None else describe_claim(party.claim),
+                    "claim_digest": None if party.claim is None else party.claim.digest.hex(),
+                    "stamps": [describe_stamp(stamp) for stamp in party.stamps],
+                    "first_seen": party.first_seen,
+                    "refused": party.refused,
+                }
+                for party in self.parties
+            ],
+            "table": [
+                {"mark_of": c.mark_of, "model": c.model, "bits": c.bits, "level": c.level}
+                for c in self.cells
+            ],
+            "kinship": dict(self.kinship),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        if self.winner == "undecided":
+            lines = ["undecided: the evidence does not show who was first"]
+        else:
+            lines = [f"{self._party(self.winner).owner} was first"]
+        lines += [f"  because {reason}" for reason in self.reasons]
+        for party in self.parties:
+            seen = party.first_seen or "no verified time stamp"
+            lines.append(f"{party.side} ({party.owner}): {party.refused or seen}")
+        models = list(dict.fromkeys(cell.model for cell in self.cells))
+        if models:
+            width = max(map(len, models)) + 2
+            lines.append(f"{'bits of the mark of':{width}}" + f"{'first':>12}{'second':>12}")
+            for model in models:
+                bits = {cell.mark_of: cell.bits for cell in self.cells if cell.model == model}
+                shown = (f"{bits[side]:.1f}" if side in bits else "-" for side in SIDES)
+                lines.append(f"{model:{width}}" + "".join(f"{text:>12}" for text in shown))
+        lines += [f"trees in common, {pair}: {share:.0%}" for pair, share in self.kinship.items()]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _party(self, side: Side) -> PartyFinding:
+        return self.parties[SIDES.index(side)]

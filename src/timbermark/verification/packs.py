@@ -1,0 +1,264 @@
+"""Evidence packs: one folder or zip archive with claim, opening, transcript and verdict.
+
+``manifest.json`` lists the SHA-256 of every other file. It finds accidents and files that were
+swapped, lost or cut; that the content is true is for the judge to check. An archive is never
+unpacked to the disk, and sizes are bounded before anything is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import atomic_write
+from timbermark.ownership.claim import Claim
+from timbermark.ownership.opening import Opening
+
+FORMAT = "timbermark evidence 1"
+MANIFEST, CLAIM, OPENING = "manifest.json", "model.claim", "mark.opening"
+TRANSCRIPT, VERDICT, PAGE = "transcript.json", "verdict.json", "page.html"
+_LARGEST = {
+    MANIFEST: 1 << 16,
+    CLAIM: 1 << 20,
+    OPENING: 256 << 20,
+    TRANSCRIPT: 64 << 20,
+    VERDICT: 64 << 20,
+    PAGE: 8 << 20,
+}
+_OWNER_ONLY = 0o600
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, LookupError, RuntimeError,
+    NotImplementedError,
+)  # fmt: skip
+_AGAIN = "get the pack again from where it came."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack:
+    """What an evidence pack holds; parts that it does not have are None."""
+
+    name: str  # for messages
+    claim: Claim | None = None
+    opening: Opening | None = None
+    transcript: bytes | None = field(default=None, repr=False)  # JSON
+    verdict: bytes | None = field(default=None, repr=False)  # JSON
+    page: bytes | None = field(default=None, repr=False)  # HTML, never looked into
+    ignored: tuple[str, ...] = ()  # files that do not belong to it
+
+
+def is_pack(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder or a zip archive looks like an evidence pack.
+
+    Raises OSError if it cannot be opened.
+    """
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, MANIFEST))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return MANIFEST in archive.namelist()
+    except _DAMAGE:
+        return False
+
+
+def read_pack(path: str | os.PathLike[str]) -> Pack:
+    """Return the evidence pack in a folder or a zip archive; an opening alone is one too.
+
+    Raises FileFormatError if the pack is damaged, a file is not the one that its manifest lists,
+    or a part is not sound; InputError if there is no pack; OSError if it cannot be opened.
+    """
+    name = os.fspath(path)
+    place = Path(path)
+    if place.is_dir():
+        return _assemble(name, *_read_folder(place, name))
+    with place.open("rb") as file:
+        head = file.read(32)
+    if head.startswith(b"timbermark opening "):
+        return Pack(name, opening=Opening.load(path))
+    if head.startswith(b"timbermark claim "):
+        raise InputError(
+            f"{name} is a claim without its opening, which shows nothing about a suspect.",
+            hint="ask its owner for what timbermark open wrote, and give the claim beside it.",
+        )
+    if not head.startswith(b"PK"):
+        raise FileFormatError(
+            f"{name} is no evidence pack.", hint="give the folder or zip that timbermark wrote."
+        )
+    return _assemble(name, *_read_zip(place, name))
+
+
+def write_pack(
+    path: str | os.PathLike[str], parts: Mapping[str, bytes], force: bool = False
+) -> None:
+    """Write an evidence pack: a zip archive if the name ends in ``.zip``, otherwise a folder.
+
+    ``parts`` are file names of a pack and their content; the manifest is added. Equal parts give
+    equal bytes. A folder is complete once its manifest is there, which comes last.
+
+    Raises InputError if something is there already, unless ``force``, or the parent is not.
+    """
+    strange = parts.keys() - _LARGEST.keys() | parts.keys() & {MANIFEST}
+    if strange:
+        raise InputError(f"{min(strange)} is no part of a pack.", hint=f"use {sorted(_LARGEST)}.")
+    check_target(path, force)
+    files = {**parts, MANIFEST: _manifest(parts)}
+    target = Path(path)
+    if target.suffix.lower() == ".zip":
+        atomic_write(target, _zip(files), mode=_OWNER_ONLY)
+        return
+    target.mkdir(mode=0o700, exist_ok=True)
+    (target / MANIFEST).unlink(missing_ok=True)
+    for name in _LARGEST.keys() - files.keys():
+        (target / name).unlink(missing_ok=True)
+    for name in sorted(files, key=lambda name: name == MANIFEST):
+        atomic_write(target / name, files[name], mode=_OWNER_ONLY)
+
+
+def check_target(path: str | os.PathLike[str], force: bool = False) -> None:
+    """Raise InputError unless a pack can be written there."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
+    is_zip = target.suffix.lower() == ".zip"
+    if target.exists() and target.is_dir() == is_zip:
+        raise InputError(
+            f"{target} is {'a folder' if is_zip else 'a file'}.",
+            hint="a name that ends in .zip is an archive, any other a folder.",
+        )
+    taken = target.exists() if is_zip else target.is_dir() and any(target.iterdir())
+    if taken and not force:
+        raise InputError(
+            f"{target} exists already, nothing was written.",
+            hint="choose another name, or force=True to replace it.",
+        )
+
+
+def _manifest(parts: Mapping[str, bytes]) -> bytes:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    return _manifest_bytes(digests)
+
+
+def _manifest_bytes(digests: Mapping[str, str]) -> bytes:
+    record = {"format": FORMAT, "files": dict(digests)}
+    return (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    """Return the one archive of these files: no compression, whose bytes depend on a library."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _FIXED_TIME)
+            info.create_system = 3  # the same on every system
+            info.external_attr = _OWNER_ONLY << 16
+            archive.writestr(info, files[name])
+    return packed.getvalue()
+
+
+Read = Callable[[str], bytes]
+
+
+def _assemble(name: str, names: set[str], read: Read) -> Pack:
+    if MANIFEST not in names:
+        raise InputError(
+            f"{name} holds no {MANIFEST}, so it is no evidence pack.",
+            hint="give the folder or zip that timbermark open or judge wrote.",
+        )
+    listed = _read_manifest(name, read(MANIFEST))
+    for part, digest in listed.items():
+        if part not in names:
+            _refuse(f"{name} lacks {part}, which its manifest lists.")
+        if hashlib.sha256(read(part)).hexdigest() != digest:
+            _refuse(f"{part} in {name} is not the file that the manifest lists.")
+    unlisted = sorted(names & _LARGEST.keys() - listed.keys() - {MANIFEST})
+    if unlisted:
+        _refuse(f"{name} holds {unlisted[0]}, which its manifest does not list.")
+
+    def optional(wanted: str) -> bytes | None:
+        return read(wanted) if wanted in listed else None
+
+    claim, opening = optional(CLAIM), optional(OPENING)
+    return Pack(
+        name=name,
+        claim=None if claim is None else Claim.from_bytes(claim, f"{CLAIM} in {name}"),
+        opening=None if opening is None else Opening.from_bytes(opening, f"{OPENING} in {name}"),
+        transcript=optional(TRANSCRIPT),
+        verdict=optional(VERDICT),
+        page=optional(PAGE),
+        ignored=tuple(sorted(names - listed.keys() - {MANIFEST})),
+    )
+
+
+def _read_manifest(name: str, content: bytes) -> dict[str, str]:
+    try:
+        record = json.loads(content)
+        listed: dict[str, str] = dict(record["files"])
+        whole = record["format"] == FORMAT and _manifest_bytes(listed) == content
+    except (ValueError, TypeError, KeyError, RecursionError):
+        whole = False
+    if not whole:
+        _refuse(f"The manifest of {name} is not one, or of a newer version.")
+    strange = listed.keys() - _LARGEST.keys()
+    if strange or MANIFEST in listed:
+        _refuse(f"The manifest of {name} lists {min(strange | {MANIFEST})!r}.")
+    return listed
+
+
+def _read_folder(folder: Path, name: str) -> tuple[set[str], Read]:
+    names = {entry.name for entry in folder.iterdir() if entry.is_file()}
+
+    def read(part: str) -> bytes:
+        with (folder / part).open("rb") as file:
+            content = file.read(_LARGEST[part] + 1)
+        if len(content) > _LARGEST[part]:
+            _refuse(f"{part} in {name} has more than {_LARGEST[part]} bytes.")
+        return content
+
+    return names, read
+
+
+def _read_zip(path: Path, name: str) -> tuple[set[str], Read]:
+    size = path.stat().st_size
+    if size > sum(_LARGEST.values()):
+        _refuse(f"{name} has {size} bytes, which is too large.")
+    data = path.read_bytes()
+    files: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            # Names are only compared with those of a pack's parts, so that none leads elsewhere.
+            if any(info.filename not in _LARGEST for info in members):
+                _not_ours(name)
+            if any(info.file_size > _LARGEST[info.filename] for info in members):
+                _refuse(f"{name} would unpack to more than is allowed.")
+            # Nothing is compressed, so that nothing unpacks to more than the archive.
+            if any(info.compress_type != zipfile.ZIP_STORED for info in members):
+                _not_ours(name)
+            files = {info.filename: archive.read(info) for info in members}
+    except FileFormatError:
+        raise
+    except (*_DAMAGE, OSError):
+        _refuse(f"{name} holds a damaged archive.")
+    if _zip(files) != data:
+        _not_ours(name)
+    return set(files), files.__getitem__
+
+
+def _not_ours(name: str) -> NoReturn:
+    raise FileFormatError(
+        f"{name} is not an archive as timbermark writes it, or it was changed.",
+        hint="if you packed it yourself, unpack it and give the folder.",
+    )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise FileFormatError(message, _AGAIN)

@@ -1,0 +1,188 @@
+"""A second opinion: models that the judge trains, and what the same triggers prove about them.
+
+A mark must not accuse a model that has nothing to do with it. The verdict says so for any suspect;
+these models show it for this mark, on rows that the judge trusts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from timbermark.boosting.progress import step_bar
+from timbermark.errors import InputError
+from timbermark.ownership.labels import read_answers
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.numbers import read_numbers
+from timbermark.ownership.suspects import Suspect
+from timbermark.ownership.verifying import verify
+from timbermark.verification.judgments import ReferenceModel
+
+MOST_ROWS = 20_000
+"""More rows make the models better, not the opinion."""
+_FEWEST_ROWS = 20
+
+
+def train_references(
+    X: Any, y: Any, mark: Mark, *, random_state: int = 0, verbose: int = 0
+) -> tuple[ReferenceModel, ...]:
+    """Return models of several kinds, trained on rows, and what their answers to a mark prove.
+
+    ``X`` [n, d] has the mark's columns in the mark's order, ``y`` [n] the mark's classes, or the
+    numbers that suspects answer with.
+    ``verbose``: 1 shows progress on a terminal.
+
+    Raises InputError if the rows do not fit the mark.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
+    ...     triggers=X[:64] + 0.1, alphabets=[[0, 1]] * 64, reference=np.full((64, 2), 0.5),
+    ... )
+    >>> max(model.bits for model in train_references(X, X[:, 0] > 0, mark)) < 20
+    True
+    """
+    rows, labels = _check_rows(X, y, mark)
+    if len(rows) > MOST_ROWS:
+        kept = np.random.default_rng(random_state).permutation(len(rows))[:MOST_ROWS]
+        rows, labels = rows[kept], labels[kept]
+    found = []
+    # Of models that did not converge: they are innocent all the same.
+    with step_bar(verbose) as say, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        listed = (_list_regressors if mark.in_pairs else _list_models)(rows, random_state)
+        for kind, model in listed:
+            say(f"second opinion: {kind}")
+            model.fit(rows, labels)
+            verdict = verify(_answers(model, mark), mark)
+            found.append(ReferenceModel(kind, verdict.bits, verdict.matched, verdict.trials))
+    return tuple(found)
+
+
+def _answers(model: Any, mark: Mark) -> Any:
+    """Return a suspect: scores in the order of the mark's classes, or numbers."""
+    if mark.in_pairs:
+        return Suspect("reference model", answer_numbers=model.predict)
+    present = np.asarray(model.classes_)
+
+    def scores(X: Any) -> Any:
+        placed = np.zeros((len(X), len(mark.classes)))
+        placed[:, present] = model.predict_proba(X)
+        return placed
+
+    return scores
+
+
+def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
+    rows = np.asarray(X, dtype=object if mark.has_texts else None)
+    if rows.ndim != 2 or rows.shape[1] != mark.n_features or len(rows) < 2:
+        raise InputError(
+            f"The rows for the second opinion have the shape {rows.shape}, the mark has "
+            f"{mark.n_features} columns.",
+            hint="give rows in the mark's columns.",
+        )
+    if not mark.has_texts:
+        try:
+            rows = rows.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                "The rows for the second opinion are not numbers.",
+                hint="give rows in the mark's columns.",
+            ) from None
+    answers = np.asarray(y).tolist()
+    if len(answers) != len(rows):
+        raise InputError(
+            f"{len(rows)} rows for the second opinion have {len(answers)} labels.",
+            hint="give one label for each row.",
+        )
+    if mark.in_pairs:
+        values = read_numbers(answers, len(answers))
+        known = np.isfinite(values)
+        _check_count(int(known.sum()))
+        return rows[known], values[known]
+    numbers = read_answers(answers, mark.classes)
+    known = numbers >= 0
+    if len(np.unique(numbers[known])) < 2:
+        raise InputError(
+            "The labels for the second opinion are not two or more classes of the mark.",
+            hint=f"the mark's classes are {', '.join(map(repr, mark.classes[:5]))}.",
+        )
+    _check_count(int(known.sum()))
+    return rows[known], numbers[known]
+
+
+def _check_count(n: int) -> None:
+    if n < _FEWEST_ROWS:
+        raise InputError(
+            f"{n} rows with answers are too few to train models on for a second opinion.",
+            hint=f"give at least {_FEWEST_ROWS}; thousands are better.",
+        )
+
+
+def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:
+    from sklearn.ensemble import (
+        ExtraTreesClassifier,
+        HistGradientBoostingClassifier,
+        RandomForestClassifier,
+    )
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    seed = random_state
+    return [
+        ("gradient boosting", _prepared(rows, HistGradientBoostingClassifier(random_state=seed))),
+        ("random forest", _filled(rows, RandomForestClassifier(random_state=seed))),
+        ("extra trees", _filled(rows, ExtraTreesClassifier(random_state=seed))),
+        ("logistic regression", _filled(rows, StandardScaler(), LogisticRegression(max_iter=200))),
+        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsClassifier())),
+    ]
+
+
+def _list_regressors(rows: Any, random_state: int) -> list[tuple[str, Any]]:
+    from sklearn.ensemble import (
+        ExtraTreesRegressor,
+        HistGradientBoostingRegressor,
+        RandomForestRegressor,
+    )
+    from sklearn.linear_model import Ridge
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    seed = random_state
+    return [
+        ("gradient boosting", _prepared(rows, HistGradientBoostingRegressor(random_state=seed))),
+        ("random forest", _filled(rows, RandomForestRegressor(random_state=seed))),
+        ("extra trees", _filled(rows, ExtraTreesRegressor(random_state=seed))),
+        ("linear regression", _filled(rows, StandardScaler(), Ridge())),
+        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsRegressor())),
+    ]
+
+
+def _prepared(rows: Any, *steps: Any) -> Any:
+    """Return steps after columns of texts became numbers."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    texts = [
+        place
+        for place in range(rows.shape[1])
+        if any(isinstance(value, str) for value in rows[:, place])
+    ]
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1
+    )
+    first = make_column_transformer((encoder, texts), remainder="passthrough")
+    return make_pipeline(*((first,) if texts else ()), *steps)
+
+
+def _filled(rows: Any, *steps: Any) -> Any:
+    """Return steps after missing values were filled in."""
+    from sklearn.impute import SimpleImputer
+
+    return _prepared(rows, SimpleImputer(keep_empty_features=True), *steps)
