@@ -544,3 +544,30 @@ def test_a_text_column_that_the_model_uses_is_refused_with_a_hint(
     said = capsys.readouterr().err
     assert "'mean area'" in said
     assert "Hint: give the codes" in said
+
+
+def test_a_pipeline_is_marked_and_verified_from_files(house, tmp_path, capsys):
+    pytest.importorskip("skops")
+    from tests.marking.test_deployed import kinds, wide
+
+    X, y = wide()
+    model = kinds("calibrated")
+    timbermark.save(model, tmp_path / "model.skops")
+    table = X.assign(answer=y, remark="words that the model does not use")
+    table.to_csv(tmp_path / "rows.csv.gz", index=False)
+    words = [
+        "embed", str(tmp_path / "model.skops"), "--key", str(house / "key"), "--owner", "Ann Ltd",
+        "--out", str(tmp_path / "marked.skops"), "--mark", str(tmp_path / "mark"),
+        "--train", str(tmp_path / "rows.csv.gz"), "--label", "answer",
+    ]  # fmt: skip
+    assert main(words) == 0
+    assert main(["verify", str(tmp_path / "marked.skops"), str(tmp_path / "mark")]) == 0
+    assert main(["verify", str(tmp_path / "model.skops"), str(tmp_path / "mark")]) == 1
+    mark = Mark.load(tmp_path / "mark")
+    assert timbermark.verify(timbermark.load(tmp_path / "marked.skops"), mark).bits >= 64
+    # A name that no library writes, and a table with a column too few, are refused at once.
+    assert main(replaced(words, out=tmp_path / "marked.json", mark=tmp_path / "other")) == 2
+    assert "skops" in capsys.readouterr().err
+    X.drop(columns="town").to_csv(tmp_path / "rows.csv.gz", index=False)
+    assert main(replaced(words, out=tmp_path / "b.skops", mark=tmp_path / "other")) == 2
+    assert "lacks the model's feature 'town'" in capsys.readouterr().err

@@ -132,3 +132,35 @@ def test_a_broken_parquet_file_is_refused(tmp_path):
 )
 def test_labels_take_the_type_of_the_classes(cells, classes, expected):
     assert read_labels(cells, np.array(classes)).tolist() == expected
+
+
+def test_texts_are_taken_where_the_model_takes_them(write):
+    path = write("a,town,zip\n1,Bern,0123\n,,0456\n3,NA,\n", "rows.csv.gz")
+    X = read_table(path, ["town", "a", "zip"], None, frozenset({0, 2})).X
+    assert X[:, 0].tolist() == ["Bern", None, None]
+    np.testing.assert_array_equal(X[:, 1].astype(float), [1.0, np.nan, 3.0])
+    assert X[:, 2].tolist() == ["0123", "0456", None]
+    any_column = read_table(path, ["town", "a", "zip"], None, None).X
+    assert any_column[:, 0].tolist() == ["Bern", None, None]
+    assert any_column[:2, 2].tolist() == [123.0, 456.0]
+    with pytest.raises(InputError, match="holds the text 'Bern'"):
+        read_table(path, ["town", "a"], None, frozenset({1}))
+
+
+def test_texts_of_parquet_files(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {
+        "town": pa.array(["Bern", None]).dictionary_encode(),
+        "digits": pa.array(["1", "2"]),
+        "number": pa.array([1, None]),
+        "flag": pa.array([True, False]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    X = read_table(tmp_path / "rows.parquet", list(columns), None, None).X
+    assert X[:, 0].tolist() == ["Bern", None]
+    assert X[:, 1].tolist() == ["1", "2"]
+    np.testing.assert_array_equal(X[:, 2:].astype(float), [[1.0, 1.0], [np.nan, 0.0]])
+    X = read_table(tmp_path / "rows.parquet", ["number", "digits"], None, frozenset({0})).X
+    assert X[:, 0].tolist() == ["1", None]

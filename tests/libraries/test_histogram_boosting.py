@@ -84,9 +84,9 @@ def test_what_an_opened_model_says(case):
     assert (roots == roots[0]).all()
 
 
-def test_names_follow_the_columns():
+def test_names_are_those_of_what_predict_takes():
     foreign = made("frame")[2]
-    assert foreign.feature_names == ("text", "number", "flag", "a", "b")
+    assert foreign.feature_names == ("a", "text", "b", "number", "flag")
     assert foreign.extra.columns.tolist() == [1, 3, 4, 0, 2]
     assert made("two classes")[2].feature_names is None
 

@@ -160,11 +160,15 @@ def test_what_has_no_leaf_values_or_answers_with_curves_is_refused():
         registry.adapter_of(survival)
 
 
-def test_models_around_models_are_refused_with_a_hint():
+def test_models_around_models_are_known_and_those_with_a_rule_of_their_own_refused():
     inner = sklearn.ensemble.GradientBoostingClassifier()
     for wrapper in (make_pipeline(inner), CalibratedClassifierCV(inner)):
-        with pytest.raises(InputError, match=r"around a model.*fitted model in it"):
-            registry.adapter_of(wrapper)
+        assert libraries.is_supported(wrapper)
+        with pytest.raises(InputError, match="not fitted"):
+            libraries.open(wrapper)
+    voting = sklearn.ensemble.VotingClassifier([("a", inner), ("b", inner)])
+    with pytest.raises(InputError, match=r"several models.*pipelines, searches"):
+        registry.adapter_of(voting)
     with pytest.raises(InputError, match="several outputs"):
         registry.adapter_of(MultiOutputClassifier(inner))
 

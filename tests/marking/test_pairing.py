@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
@@ -47,6 +49,33 @@ def test_the_second_row_steps_over_a_threshold_to_the_next_value(prepared):
         between = between[(between > low) & (between < high)]
         beyond = between > nearest if second[i, j] > first[i, j] else between <= nearest
         assert not beyond.any()
+
+
+def test_pairs_before_transformers_are_those_of_the_bare_model(prepared, workers):
+    model = make_pipeline(FunctionTransformer(), prepared.foreign.native)
+    deployed = prepare(model, X, Y, None, None, 0, workers)
+    assert deployed.foreign.inside
+    pool = prepared.source[:300]
+    ours, theirs = (
+        step_rows(pool, either, np.random.default_rng(1)) for either in (prepared, deployed)
+    )
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+def test_values_step_over_thresholds_that_lie_behind_a_transformer(workers):
+    scaler = StandardScaler().fit(X)
+    inner = HistGradientBoostingRegressor(max_iter=20, random_state=0).fit(scaler.transform(X), Y)
+    prepared = prepare(make_pipeline(scaler, inner), X, Y, None, None, 0, workers)
+    pairs, _ = step_rows(prepared.source[:300], prepared, np.random.default_rng(1))
+    first, second = scaler.transform(pairs[::2]), scaler.transform(pairs[1::2])
+    assert (pairs[::2] != pairs[1::2]).sum(axis=1).tolist() == [1] * len(first)
+    e = prepared.foreign.ensemble
+    for a, b in zip(first, second, strict=True):
+        j = int(np.flatnonzero(a != b)[0])
+        cuts = np.unique(e.threshold[(e.left >= 0) & (e.feature == j)])
+        low, high = sorted((a[j], b[j]))
+        assert ((cuts >= low) & (cuts < high)).any()
 
 
 def test_room_is_that_of_leaves_which_differ(prepared, workers):

@@ -23,25 +23,34 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of a file: ``X`` float64 [n, d], missing values as NaN; ``labels``: cells, or None."""
+    """Rows of a file: ``X`` [n, d], float64 with NaN for missing values, or numbers and texts.
+
+    ``labels``: cells, or None.
+    """
 
     path: Path
     X: np.ndarray
     labels: list[Any] | None
 
 
-def read_table(path: Path, features: Sequence[str] | None, label: str | None) -> Table:
+def read_table(
+    path: Path,
+    features: Sequence[str] | None,
+    label: str | None,
+    texts: frozenset[int] | None = frozenset(),
+) -> Table:
     """Return the columns that a model takes, in its order, and the label column if there is one.
 
     ``features``: the model's names; all other columns are ignored. None takes every column but
-    the label, by place. Cells may be numbers, booleans or empty.
+    the label, by place. Cells may be numbers, booleans or empty; ``texts``: places of features that
+    the model takes as texts, None where any may be: those are that have a cell that is no number.
 
     Raises InputError for a table that cannot be used as it is, OSError if it cannot be opened.
     """
     if is_parquet(path):
-        return _read_parquet(path, features, label)
+        return _read_parquet(path, features, label, texts)
     with open_csv(path) as lines:
-        return _parse_csv(path, lines, features, label)
+        return _parse_csv(path, lines, features, label, texts)
 
 
 def check_width(model: ForeignModel, table: Table) -> None:
@@ -108,10 +117,14 @@ def _choose(
 
 
 def _parse_csv(
-    path: Path, lines: Iterator[list[str]], features: Sequence[str] | None, label: str | None
+    path: Path,
+    lines: Iterator[list[str]],
+    features: Sequence[str] | None,
+    label: str | None,
+    texts: frozenset[int] | None,
 ) -> Table:
     choice = _choose_header(path, next(lines, []), features, label)
-    blocks: list[np.ndarray] = []
+    found: list[list[Any]] = [[] for _ in choice.features]
     labels: list[str] = []
     number = 2
     while rows := list(islice(lines, _ROWS_AT_ONCE)):
@@ -122,15 +135,51 @@ def _parse_csv(
                     hint="cells are separated by commas.",
                 )
         columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-        numbers = [_numbers(path, choice, i, columns[i], number) for i in choice.features]
-        blocks.append(np.column_stack(numbers))
+        for place, i in enumerate(choice.features):
+            cells = columns[i]
+            if texts == frozenset():
+                found[place].append(_numbers(path, choice, i, cells, number))
+            else:
+                found[place] += cells
         if choice.label is not None:
             labels += columns[choice.label]
         number += len(rows)
-    if not blocks:
+    if number == 2:
         raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
-    found = _checked_labels(path, choice, labels)
-    return Table(path, np.concatenate(blocks), found)
+    if texts == frozenset():
+        X = np.column_stack([np.concatenate(blocks) for blocks in found])
+    else:
+        X = _join_columns([_read_cells(path, choice, p, c, texts, 2) for p, c in enumerate(found)])
+    return Table(path, X, _checked_labels(path, choice, labels))
+
+
+def _read_cells(
+    path: Path,
+    choice: _Choice,
+    place: int,
+    cells: list[str],
+    texts: frozenset[int] | None,
+    first: int,
+) -> np.ndarray:
+    """Return one feature's cells as numbers, or as texts with None where they are empty."""
+    named = texts is not None and place in texts
+    if not named:
+        try:
+            return _numbers(path, choice, choice.features[place], cells, first)
+        except InputError:
+            if texts is not None:
+                raise
+    return np.array([None if cell in _MISSING else cell for cell in cells], dtype=object)
+
+
+def _join_columns(columns: list[np.ndarray]) -> np.ndarray:
+    """Return columns side by side: float64 if all are numbers, else objects."""
+    if all(column.dtype != object for column in columns):
+        return np.column_stack(columns)
+    X = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for place, column in enumerate(columns):
+        X[:, place] = column
+    return X
 
 
 def _choose_header(
@@ -141,30 +190,54 @@ def _choose_header(
     return _choose(path, [name.strip() for name in header], features, label)
 
 
-def _read_parquet(path: Path, features: Sequence[str] | None, label: str | None) -> Table:
+def _read_parquet(
+    path: Path,
+    features: Sequence[str] | None,
+    label: str | None,
+    texts: frozenset[int] | None,
+) -> Table:
     with open_parquet(path) as (file, names):
         choice = _choose(path, names, features, label)
         target = [] if choice.label is None else [names[choice.label]]
         table = file.read(columns=[*(names[i] for i in choice.features), *target])
     if table.num_rows == 0:
         raise InputError(f"{path} has no rows.", hint="give a table with rows.")
-    X = np.column_stack(
-        [_arrow_numbers(path, choice, i, table.column(names[i])) for i in choice.features]
+    X = _join_columns(
+        [
+            _arrow_column(path, choice, place, table.column(names[i]), texts)
+            for place, i in enumerate(choice.features)
+        ]
     )
     labels = table.column(target[0]).to_pylist() if target else []
     return Table(path, X, _checked_labels(path, choice, labels))
 
 
-def _arrow_numbers(path: Path, choice: _Choice, i: int, column: Any) -> np.ndarray:
+def _arrow_column(
+    path: Path, choice: _Choice, place: int, column: Any, texts: frozenset[int] | None
+) -> np.ndarray:
     import pyarrow
 
     kind = column.type
+    named = texts is not None and place in texts
+    if named:
+        texts_or_none = [None if cell is None else str(cell) for cell in column.to_pylist()]
+        return np.array(texts_or_none, dtype=object)
     if pyarrow.types.is_boolean(kind):
         column, kind = column.cast(pyarrow.int8()), pyarrow.int8()
     if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
         return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy())
+    if texts is None and _holds_texts(kind):
+        # What a table says is text stays text, digits or not.
+        return np.array(column.to_pylist(), dtype=object)
     cells = ["" if cell is None else str(cell).strip() for cell in column.to_pylist()]
-    return _numbers(path, choice, i, cells, 1)
+    return _numbers(path, choice, choice.features[place], cells, 1)
+
+
+def _holds_texts(kind: Any) -> bool:
+    import pyarrow
+
+    inner = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+    return bool(pyarrow.types.is_string(inner) or pyarrow.types.is_large_string(inner))
 
 
 def _numbers(path: Path, choice: _Choice, i: int, cells: list[str], first: int) -> np.ndarray:

@@ -3,7 +3,20 @@
 Importing this package imports none of the libraries.
 """
 
+from timbermark.libraries.closing import close
 from timbermark.libraries.contract import Adapter, ForeignModel
-from timbermark.libraries.registry import close, is_supported, load, open, save
+from timbermark.libraries.registry import adapter_of, is_supported, load, open, save
+from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
-__all__ = ["Adapter", "ForeignModel", "close", "is_supported", "load", "open", "save"]
+__all__ = [
+    "Adapter",
+    "ForeignModel",
+    "WrapperAdapter",
+    "adapter_of",
+    "close",
+    "is_supported",
+    "is_wrapper",
+    "load",
+    "open",
+    "save",
+]

@@ -7,6 +7,7 @@ closes it around other leaf values. Nothing else needs to know which library it 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -29,6 +30,10 @@ class ForeignModel:
     ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
     one against the other.
 
+    A deployed model around boosted ones (see `timbermark.libraries.wrappers`) has these ``inside``;
+    its ensemble joins theirs, and ``rows`` sends what it takes through its own transformers.
+    ``scores`` makes its answers of their margins where they are not those of the one inside.
+
     >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> from timbermark import libraries
     >>> model = GradientBoostingClassifier().fit([[0.0], [1.0]], ["no", "yes"])
@@ -44,7 +49,7 @@ class ForeignModel:
     kind: str  # the name of the model's type, such as "XGBClassifier"
     ensemble: Ensemble  # the trees that the model's own predict uses
     classes: AnyArray  # labels by class number, as predict gives them; none for numbers
-    feature_names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None  # of what predict takes, in its order
     margin_scale: float
     leaf_dtype: FloatType  # what leaf values can hold
     native: Any  # a copy of the model that nobody else holds
@@ -53,6 +58,10 @@ class ForeignModel:
     l2: float | None = None  # what regularizes the hessians that gains in its file follow from
     extra: Any = None  # the adapter's own
     task: Task = "classification"
+    text_columns: frozenset[int] | None = frozenset()  # which take texts; None: any may
+    takes_frames: bool = False  # finds its columns by name
+    inside: tuple[ForeignModel, ...] = ()
+    scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]
 
     def rows(self, X: Any) -> Reals:
         """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].
@@ -78,6 +87,8 @@ class ForeignModel:
         They are those of ``predict_proba``; one-against-all classifiers have rows that do not sum
         to 1.
         """
+        if self.scores is not None:
+            return self.scores(margins)
         return reference.probabilities(margins * self.margin_scale, self.ensemble.objective)
 
     def answers(self, margins: Reals) -> Reals:

@@ -22,7 +22,7 @@ from timbermark.libraries import skops_files
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
-    TRUSTED,
+    GRADIENT_TYPES,
     check_fitted,
     check_outputs,
     classes_of,
@@ -71,7 +71,6 @@ _CONSTANT = {
 }
 _NO_CHILD = -1  # what scikit-learn writes at leaves
 _LARGEST = float(np.finfo(np.float32).max)
-_TRUSTED = ("sklearn.tree._tree.Tree", *TRUSTED)
 
 
 def is_model(model: object) -> bool:
@@ -97,7 +96,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KINDS, _TRUSTED, open)
+    return skops_files.open_file(path, KINDS, GRADIENT_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:

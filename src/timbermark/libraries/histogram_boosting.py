@@ -19,6 +19,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
+from timbermark.libraries.categories import text_places
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.histogram_columns import (
     KINDS,
@@ -30,7 +31,7 @@ from timbermark.libraries.histogram_columns import (
 from timbermark.libraries.leaf_edits import changed_leaves
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
-    TRUSTED,
+    HISTOGRAM_TYPES,
     check_fitted,
     check_outputs,
     classes_of,
@@ -43,6 +44,7 @@ from timbermark.libraries.scikit_learn import (
     refuse_form,
     refuse_rows,
     task_of,
+    without_scorer,
 )
 from timbermark.libraries.skops_files import is_file
 from timbermark.trees.ensemble import Ensemble
@@ -73,15 +75,6 @@ _FIELDS = {
     *("num_threshold", "missing_go_to_left", "bin_threshold", "is_categorical", "bitset_idx"),
 }
 _WORDS = 8  # of 32 bits each, in a set of categories
-# Beyond what skops trusts by itself; some of these only its newer versions do.
-_TRUSTED = (
-    "functools.partial",
-    "sklearn.utils.validation.check_array",
-    "sklearn.compose._column_transformer._RemainderColsList",  # a list, of 1.5 and 1.6
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
-    *TRUSTED,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +107,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KINDS, _TRUSTED, open)
+    return skops_files.open_file(path, KINDS, HISTOGRAM_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -135,6 +128,8 @@ def open(model: Any) -> ForeignModel:
     category_set, sets = category_sets_of(native, by_category)
     names = getattr(native, "feature_names_in_", None)
     columns = columns_of(native)
+    named = zip(columns.tolist(), categories_of(native), strict=False)
+    categories = {column: known.tolist() for column, known in named}
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
@@ -158,13 +153,15 @@ def open(model: Any) -> ForeignModel:
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=classes_of(native, kind),
-        feature_names=None if names is None else tuple(str(names[c]) for c in columns),
+        feature_names=None if names is None else tuple(str(name) for name in names),
         margin_scale=1.0,
         leaf_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
         extra=HistogramExtra(columns),
+        text_columns=text_places(categories),
+        takes_frames=bool(categories) and names is not None,
         task=task_of(kind),
     )
     check_margins(foreign, ensemble, native)
@@ -250,17 +247,7 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, type(model).__name__, strip=_without_scorer)
-
-
-def _without_scorer(model: Any) -> Any:
-    plain = object.__new__(type(model))
-    plain.__dict__.update(vars(model))
-    # Training with a scorer leaves a method of the model in the model, a circle for skops.
-    plain.__dict__.pop("_raw_predict", None)
-    if getattr(plain, "_scorer", None) is not None:
-        plain._scorer = None
-    return plain
+    skops_files.save(model, path, type(model).__name__, strip=without_scorer)
 
 
 def _check_form(model: Any) -> str:

@@ -12,12 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import atomic_write
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
-from timbermark.libraries.leaf_edits import check_edit
 from timbermark.libraries.probing import check_margins
-from timbermark.trees.ensemble import Ensemble
+from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram_boosting", "gradient_boosting")
 
@@ -36,11 +35,17 @@ _SUPPORTED = (
 _FILES = (
     "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm or JSON, or skops for scikit-learn"
 )
-_WRAPPERS = ("Pipeline", "GridSearchCV", "RandomizedSearchCV", "CalibratedClassifierCV")
+_WRAPPERS = (
+    *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
+    *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),
+    *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"),
+    *("FixedThresholdClassifier", "TunedThresholdClassifierCV", "SelfTrainingClassifier"),
+)
 _MANY_OUTPUTS = (
     *("MultiOutputClassifier", "ClassifierChain"),
     *("MultiOutputRegressor", "RegressorChain"),
 )
+_TRANSFORMED = ("TransformedTargetRegressor",)
 _ISOLATION = ("IsolationForest", "ExtendedIsolationForest")
 _SURVIVAL = ("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis")
 
@@ -69,31 +74,6 @@ HistGradientBoosting and GradientBoosting of scikit-learn.
     if isinstance(source, str | os.PathLike):
         return adapter_of_file(source).open_file(source)
     return adapter_of(source).open(source)
-
-
-def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a new model of the same type with the leaf values of ``ensemble``.
-
-    Everything else stays, trees after the best iteration included; the statistics of inner nodes
-    follow the leaves by the library's own formula. Margins are those of
-    `timbermark.trees.reference`, bit for bit, which is checked on awkward rows.
-
-    Raises InputError if anything but leaf values differs from the foreign model's ensemble, or a
-    value cannot be held by the library; StateError if the new model predicts something else.
-
-    >>> from dataclasses import replace
-    >>> from sklearn.ensemble import GradientBoostingClassifier
-    >>> model = GradientBoostingClassifier(init="zero").fit([[0.0], [1.0]], [0, 1])
-    >>> foreign = open(model)
-    >>> halved = replace(foreign.ensemble, value=foreign.ensemble.value / 2)
-    >>> marked = close(foreign, halved)
-    >>> bool(marked.decision_function([[0.0]]) * 2 == model.decision_function([[0.0]]))
-    True
-    """
-    check_edit(foreign, ensemble)
-    model = foreign.adapter.close(foreign, ensemble)
-    check_margins(foreign, ensemble, model)
-    return model
 
 
 def load(path: PathLike) -> Any:
@@ -125,7 +105,13 @@ def save(model: Any, path: PathLike, overwrite: bool = False) -> None:
             # Libraries choose the format by the end of the name.
             draft = Path(folder) / target.name
             adapter.save(model, draft)
-            check_margins(foreign, foreign.ensemble, adapter.open_file(draft).native)
+            written_model = adapter.open_file(draft)
+            check_margins(foreign, foreign.ensemble, written_model.native)
+            if foreign.inside and written_model.ensemble != foreign.ensemble:
+                raise StateError(
+                    f"The file of the {foreign.kind} does not hold the same trees.",
+                    hint="nothing was written; please report the model's parameters and versions.",
+                )
             with draft.open("rb") as written:
                 shutil.copyfileobj(written, file)
 
@@ -165,8 +151,7 @@ def adapter_of_file(path: PathLike) -> Adapter:
     if not head:
         raise FileFormatError(f"{name} is empty.", hint="get it again from where it came.")
     _refuse_pickle(head, name)
-    for library in LIBRARIES:
-        adapter = _import(library)
+    for adapter in (*map(_import, LIBRARIES), WrapperAdapter(adapter_of)):
         if adapter.is_file(head) and adapter.holds(path):
             return adapter
     hint = f"supported are {_FILES}."
@@ -176,6 +161,8 @@ def adapter_of_file(path: PathLike) -> Adapter:
 
 
 def _find_adapter(model: object) -> Adapter | None:
+    if is_wrapper(model):
+        return WrapperAdapter(adapter_of)
     packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
     for name in LIBRARIES:
         if _PACKAGES[name] in packages:
@@ -198,6 +185,13 @@ def _refuse_model(model: object) -> NoReturn:
         raise InputError(
             f"{name} has several outputs.", hint="give one of its estimators_, each is a model."
         )
+    if any(kind in _TRANSFORMED for kind in kinds):
+        raise InputError(
+            f"{name} transforms the numbers of the model in it, and a mark is read only from "
+            "numbers that are not.",
+            hint="mark its regressor_ with targets as that one was trained on, put the marked one "
+            "in its place, and verify a suspect by its numbers before the transformation.",
+        )
     if any(kind in _ISOLATION for kind in kinds):
         raise InputError(
             f"{name} counts splits on the way to a leaf: it has no leaf values that could be "
@@ -211,8 +205,9 @@ def _refuse_model(model: object) -> NoReturn:
         )
     if any(kind in _WRAPPERS for kind in kinds):
         raise InputError(
-            f"{name} is a model around a model.",
-            hint="give the fitted model in it, and rows as that one takes them.",
+            f"{name} decides by several models, or by a rule of its own.",
+            hint="give one of the boosted models in it, and rows as that one takes them; "
+            "pipelines, searches and calibrated models are taken whole.",
         )
     raise InputError(f"{name} is not a supported model.", hint=f"supported are {_SUPPORTED}.")
 

@@ -41,6 +41,16 @@ TRUSTED = (
     "sklearn._loss.link.LogLink",
 )
 
+GRADIENT_TYPES = ("sklearn.tree._tree.Tree", *TRUSTED)
+HISTOGRAM_TYPES = (
+    "functools.partial",
+    "sklearn.utils.validation.check_array",
+    "sklearn.compose._column_transformer._RemainderColsList",  # a list, of 1.5 and 1.6
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
+    *TRUSTED,
+)
+
 _LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
 _LOSS_OF_MANY = "HalfMultinomialLoss"
 _NUMBERS: dict[str, Objective] = {
@@ -145,6 +155,20 @@ def name_columns(model: Any, X: AnyArray) -> Any:
             return X
         return pd.DataFrame(X, columns=model.feature_names_in_, dtype=X.dtype)
     return X
+
+
+def without_scorer(model: Any) -> Any:
+    """Return a model without the scorer of early stopping, which skops cannot write.
+
+    Only continued training would need it. The model that is given stays as it is.
+    """
+    plain = object.__new__(type(model))
+    plain.__dict__.update(vars(model))
+    # Training with a scorer leaves a method of the model in the model, a circle for skops.
+    plain.__dict__.pop("_raw_predict", None)
+    if getattr(plain, "_scorer", None) is not None:
+        plain._scorer = None
+    return plain
 
 
 def refuse_rows(kind: str, error: Exception) -> NoReturn:

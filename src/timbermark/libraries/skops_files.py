@@ -66,6 +66,12 @@ def open_file(
     skops_io = _skops("to read a .skops file")
     try:
         return open_model(skops_io.loads(data, trusted=list(trusted)))
+    except skops_io.exceptions.UntrustedTypesFoundException as error:
+        strange = str(error).strip().splitlines()[0].partition(": ")[2].strip("[].")
+        raise FileFormatError(
+            f"{name} holds types that are not known to be safe: {strange[:300]}.",
+            hint="if you trust it, load the model yourself with skops, and give that from Python.",
+        ) from error
     except Exception as error:  # a hostile file can make any constructor raise anything
         raise FileFormatError(
             f"{name} does not hold a sound {found} ({getattr(error, 'message', error)}).",
@@ -119,14 +125,21 @@ def _skops(purpose: str) -> Any:
 
 
 def _kind_in(data: bytes, name: str) -> str:
+    schema = _schema_in(data, name)
+    kind, module = schema.get("__class__"), schema.get("__module__")
+    return str(kind) if str(module).startswith("sklearn.") else f"{module}.{kind}"
+
+
+def _schema_in(data: bytes, name: str) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())
             if unpacked > most_unpacked(len(data)):
                 raise ValueError(f"it would unpack to {unpacked} bytes")
-            schema = json.loads(archive.read("schema.json"))
-        kind, module = schema["__class__"], schema["__module__"]
-        return str(kind) if str(module).startswith("sklearn.") else f"{module}.{kind}"
+            schema: dict[str, Any] = json.loads(archive.read("schema.json"))
+        if not {"__class__", "__module__"} <= set(schema):
+            raise ValueError("its schema names no type")
+        return schema
     except Exception as error:
         raise FileFormatError(
             f"{name} is not a skops archive ({error}).",

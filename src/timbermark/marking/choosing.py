@@ -16,7 +16,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
 from timbermark.marking.mixing import mix_rows, row_keys
-from timbermark.marking.preparing import Prepared, columns
+from timbermark.marking.preparing import Prepared
 from timbermark.marking.rounding import roundings
 from timbermark.marking.tasks import Task
 
@@ -74,18 +74,17 @@ def find_candidates(
 
     Raises InputError if there are fewer than ``least``.
     """
-    foreign, router = prepared.foreign, prepared.router
+    task, router = prepared.task, prepared.router
     pool, base = make_pool(prepared, kind, pool_size(prepared))
     if len(pool) == 0:
         raise too_few(0, least, kind)
-    seen = columns(foreign, pool)
+    seen, takes = prepared.schema.try_columns(pool)
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
-    free = first_of_equals(margins)
+    free = first_of_equals(margins) & takes
     if kind == "mixed":
         # A mixture that no tree can tell from a row would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
-    task = prepared.task
     alphabets = task.find_alphabets(seen, margins, q)
     effort = np.where(free, _mean_effort(task, margins, alphabets, None), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
@@ -149,7 +148,8 @@ def survive_rounding(
     with np.errstate(over="ignore"):
         single = X.astype(np.float32).astype(np.float64)
     for moved in (single, *roundings(X)):
-        same &= prepared.router.route(columns(prepared.foreign, moved), workers).same(routes)
+        taken, takes = prepared.schema.try_columns(moved)
+        same &= takes & prepared.router.route(taken, workers).same(routes)
     return same
 
 

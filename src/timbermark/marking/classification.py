@@ -10,8 +10,15 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import asked_model
 from timbermark.marking import costs
 from timbermark.marking.budget import Budget
+from timbermark.marking.deciding import (
+    deciding_margins,
+    rank_scores,
+    score_leads,
+    score_slopes,
+)
 from timbermark.marking.inputs import take_labels
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
@@ -23,7 +30,11 @@ _LEAST_WEIGHT = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classification:
-    """The `timbermark.marking.tasks.Task` of classifiers."""
+    """The `timbermark.marking.tasks.Task` of classifiers.
+
+    Those that are calibrated answer with scores that are made of their margins; see
+    `timbermark.marking.deciding`.
+    """
 
     foreign: ForeignModel
     target_limits = ("accuracy", "auc")
@@ -62,6 +73,8 @@ class Classification:
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
         """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
+        if self.foreign.scores is not None:
+            return score_slopes(self.foreign, margins, _LEAST_WEIGHT)
         confidence = self.foreign.confidence(margins)
         p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
         return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
@@ -69,19 +82,28 @@ class Classification:
     def find_alphabets(
         self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return int64 [n, q]: the labels of the highest margins, in that order."""
+        """Return int64 [n, q]: the labels that the model prefers, its own answer first."""
+        if self.foreign.scores is not None:
+            return rank_scores(self.foreign, margins, q)
         return rank_labels(margins, q)
 
     def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
-        """Return margins in which ``target`` leads all others, in units of ``margin_scale``."""
+        """Return margins with which the model answers ``target``, by a lead in its scores' unit.
+
+        NaN where a calibrated model cannot answer so.
+        """
+        if self.foreign.scores is not None:
+            return deciding_margins(self.foreign, margins, target, lead)
         return wanted_margins(margins, target, lead / self.foreign.margin_scale)
 
     def find_leads(
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> np.ndarray:  # fmt: skip
-        """Return how far each trigger's label leads, in units of ``margin_scale``."""
+        """Return how far each trigger's label leads, in units of what probabilities are made of."""
         target = alphabets[np.arange(len(symbols)), symbols]
+        if self.foreign.scores is not None:
+            return score_leads(self.foreign, after, target)
         return leads(after, target) * self.foreign.margin_scale
 
     def prove(
@@ -89,10 +111,8 @@ class Classification:
         lead: float,
     ) -> float:  # fmt: skip
         """Return the bits of the labels."""
-        target = alphabets[np.arange(len(symbols)), symbols]
-        return evidence_bits(
-            int((leads(after, target) > 0.0).sum()), len(symbols), alphabets.shape[1]
-        )
+        ahead = self.find_leads(before, after, alphabets, symbols, lead)
+        return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
 
     def use_of_budget(
         self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
@@ -109,13 +129,18 @@ class Classification:
         return costs.measure_cost(before, after, target, self.foreign.classes, measured_on, unseen)
 
     def describe_triggers(
-        self, margins: np.ndarray, alphabets: np.ndarray, lead: float
+        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
     ) -> Mapping[str, Any]:
         """Return classes, alphabets of class numbers, and probabilities."""
+        confidence = self.foreign.confidence(margins.astype(np.float64))
+        if self.foreign.scores is not None:
+            # Calibrated scores have steps, on which only the deployed model is to be trusted.
+            asked = asked_model(self.foreign.native)
+            confidence = np.asarray(asked.predict_proba(rows), np.float64)
         return {
             "classes": self.foreign.classes.tolist(),
             "alphabets": alphabets,
-            "reference": self.foreign.confidence(margins.astype(np.float64)),
+            "reference": confidence,
         }
 
 

@@ -19,10 +19,11 @@ from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.models import close_model, open_model
-from timbermark.marking.preparing import Prepared, columns, prepare
+from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import (
     ENOUGH_BITS,
     Attempt,
@@ -35,6 +36,7 @@ from timbermark.marking.rehearsing import (
 )
 from timbermark.marking.setting import Setting, report_cost, set_symbols
 from timbermark.marking.tasks import Cost
+from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.trees import reference
@@ -44,6 +46,9 @@ KINDS = ("mixed", "rows")
 _WEAKER = 0.7
 """By how much the lead shrinks where the real symbols do not fit the budget."""
 _MOST_DRAWS = 4
+_CARRIED = 0.97
+"""The share of set symbols that a calibrated model must answer with: its scores have steps, where
+the last digit of a margin decides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,13 +190,14 @@ def _make_mark(
 ) -> Mark:
     foreign = prepared.foreign
     names = foreign.feature_names
-    margins = reference.margins(foreign.ensemble, columns(foreign, triggers.X))
+    rows = prepared.schema.decode(triggers.X)
+    margins = reference.margins(foreign.ensemble, prepared.schema.columns(triggers.X))
     return Mark.make(
         key,
         owner=owner,
         model_digest=digest(foreign.ensemble),
-        triggers=triggers.X,
-        **prepared.task.describe_triggers(margins, triggers.alphabets, strength.lead),
+        triggers=rows,
+        **prepared.task.describe_triggers(rows, margins, triggers.alphabets, strength.lead),
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
@@ -211,7 +217,7 @@ def _finish(
     foreign = prepared.foreign
     say("writing the model")
     made = close_model(foreign, setting.edit.ensemble)
-    _check_answers(foreign, setting.edit.ensemble, made, np.asarray(mark.triggers))
+    _check_answers(foreign, setting.edit.ensemble, made, mark, setting.n_set)
     cost = report_cost(prepared, setting, workers)
     notes = list(foreign.notes)
     bits = attempts[-1].bits - float(np.log2(mark.draws))
@@ -231,15 +237,26 @@ def _finish(
 
 
 def _check_answers(
-    foreign: ForeignModel, ensemble: Ensemble, made: Any, triggers: np.ndarray
+    foreign: ForeignModel, ensemble: Ensemble, made: Any, mark: Mark, n_set: int
 ) -> None:
     """Raise StateError unless the finished model's margins are those of the edited trees."""
-    ours = reference.margins(ensemble, columns(foreign, triggers))
+    numeric = all(isinstance(column, np.ndarray) for column in mark.columns)
+    named = foreign.takes_frames or not numeric
+    triggers = plain_rows(mark.columns, foreign.feature_names if named else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names, which a matrix has none of
+        ours = reference.margins(ensemble, foreign.rows(triggers))
         theirs = foreign.adapter.margins(made, triggers)
     if not np.array_equal(ours, theirs):
         raise StateError(
             f"{foreign.library} does not predict what timbermark does on the triggers.",
             hint="nothing was written; please report the model's parameters and versions.",
         )
+    if foreign.scores is not None:
+        scores = np.asarray(asked_model(made).predict_proba(triggers))
+        carried = int((scores.argmax(axis=1) == mark.expected_numbers).sum())
+        if carried < _CARRIED * n_set:
+            raise StateError(
+                f"Only {carried} of {n_set} symbols come through the {foreign.kind}'s calibration.",
+                hint="nothing was written; please report the model's parameters and versions.",
+            )

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
 
-_ENCODE = "train it on whole numbers in place of categories, and give those."
 _LARGEST = float(np.finfo(np.float32).max)
 
 
+Column: TypeAlias = np.ndarray | tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A table in the columns that a model takes: ``values`` float64 [n] or n texts for each.
+
+    ``table``: what was given, in the same columns.
+    """
+
+    table: Any
+    values: tuple[Column, ...]
+    names: tuple[str, ...] | None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.values[0])
+
+    def name(self, place: int) -> str:
+        """Return what a column is called in messages."""
+        return str(place) if self.names is None else f"'{self.names[place]}'"
+
+    def head(self, n: int) -> Any:
+        """Return the first rows as they were given."""
+        return self.table.iloc[:n] if hasattr(self.table, "iloc") else self.table[:n]
+
+
 def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
-    """Return float64 [n, d], as the model's own ``predict`` takes them; categories are its codes.
+    """Return float64 [n, d], as the predict of a model that takes only numbers takes them.
 
     Tables may have their columns in any order, and more of them than the model knows. Raises
-    InputError for what is not a matrix of numbers that the model takes.
+    InputError for what is not a matrix of numbers that the model takes, and for a deployed model
+    around others, whose rows `timbermark.marking.tables` takes.
     """
+    if foreign.inside:
+        raise InputError(
+            f"A {foreign.kind} around a boosted model is not taken here.",
+            hint="give the boosted model inside it, and rows as that one takes them.",
+        )
     if hasattr(X, "columns") and foreign.feature_names is not None:
         X = _in_order(X, foreign.feature_names, what)
     places = _category_places(X)
@@ -28,12 +62,100 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"The {what} are not all numbers ({error}).",
-            hint="triggers are kept as numbers: give a matrix or a table of numbers.",
+            hint="this model takes numbers only: give a matrix or a table of numbers.",
         ) from None
     if rows.ndim != 2:
         raise InputError(f"The {what} have the shape {rows.shape}.", hint="give a matrix.")
     if len(rows) == 0:
         raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
+    _check_range(rows, what)
+    if places:
+        rows = _with_codes(rows, places, X, foreign)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about names, which a matrix has none of
+        foreign.rows(rows[:1])
+    return rows
+
+
+def read_columns(foreign: ForeignModel, X: Any, what: str = "rows") -> Columns:
+    """Return the columns of a table of numbers and texts that the model takes.
+
+    Whole numbers and truth values are texts where the model takes only these. Raises InputError
+    for what is no table, and for a column that is neither numbers nor texts.
+    """
+    if hasattr(X, "columns") and foreign.feature_names is not None:
+        X = _in_order(X, foreign.feature_names, what)
+    if hasattr(X, "toarray"):
+        X = X.toarray()
+    if not hasattr(X, "iloc"):
+        try:
+            X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        except ValueError:
+            X = np.empty(0)
+    if len(X.shape) != 2 or X.shape[1] == 0:
+        raise InputError(f"The {what} have the shape {X.shape}.", hint="give a matrix.")
+    if len(X) == 0:
+        raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
+    names = tuple(str(name) for name in X.columns) if hasattr(X, "iloc") else None
+    known = Columns(X, (), names)
+    values = tuple(
+        _read_column(
+            X.iloc[:, place] if hasattr(X, "iloc") else X[:, place],
+            foreign.text_columns,
+            place,
+            f"Column {known.name(place)} of the {what}",
+        )
+        for place in range(X.shape[1])
+    )
+    for column in values:
+        if isinstance(column, np.ndarray):
+            _check_range(column, what)
+    return Columns(X, values, names)
+
+
+def _read_column(given: Any, textual: frozenset[int] | None, place: int, what: str) -> Column:
+    kind = getattr(given.dtype, "kind", "O")
+    named = textual is not None and place in textual
+    if kind in "biuf" and not named:
+        if isinstance(given, np.ndarray):
+            return np.asarray(given, np.float64)
+        return np.asarray(given.to_numpy(float, na_value=np.nan))
+    if kind not in "biufOUST":
+        raise InputError(
+            f"{what} holds {given.dtype}, which a mark cannot keep.",
+            hint="give numbers and texts; turn dates into numbers before the model sees them.",
+        )
+    values = [_plain(value) for value in given]
+    numbers = [isinstance(value, bool | int | float) for value in values if value is not None]
+    if not any(numbers) and (numbers or named):
+        found = tuple(values)
+        if all(value is None or isinstance(value, str) for value in found):
+            if textual is not None and not named:
+                raise InputError(
+                    f"{what} holds texts, and the model takes numbers there.",
+                    hint="give the column as the model was trained on it.",
+                )
+            return found
+    elif all(numbers) and not named:
+        return np.array([np.nan if value is None else float(value) for value in values])
+    elif named and all(value is None or isinstance(value, str | bool | int) for value in values):
+        return tuple(None if value is None else str(value) for value in values)
+    raise InputError(
+        f"{what} is neither all numbers nor all texts.",
+        hint="give every value of a column the same type; a missing one is NaN or None.",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table as Python's own; None if it is missing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return None if isinstance(value, float) and value != value else value
+
+
+def _check_range(rows: np.ndarray, what: str) -> None:
     largest = np.nanmax(np.abs(rows), initial=0.0)
     if largest > _LARGEST:
         said = "infinity" if np.isinf(largest) else f"{largest:g}, which is beyond float32"
@@ -41,12 +163,6 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
             f"The {what} hold {said}.",
             hint="leave such rows out, or scale the feature; a missing value is NaN.",
         )
-    if places:
-        rows = _with_codes(rows, places, X, foreign)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names, which a matrix has none of
-        foreign.rows(rows[:1])
-    return rows
 
 
 def take_labels(y: Any, n: int, classes: np.ndarray, what: str = "labels") -> np.ndarray:
@@ -187,8 +303,7 @@ def _with_codes(rows: np.ndarray, places: list[int], X: Any, foreign: ForeignMod
             same = False
     if not same:
         raise InputError(
-            f"This model of {foreign.library} takes categories as texts only, and triggers are "
-            "kept as numbers.",
-            hint=_ENCODE,
+            f"This model of {foreign.library} does not keep the names of its categories.",
+            hint="train it on whole numbers in place of categories, and give those.",
         )
     return rows

@@ -7,8 +7,8 @@ import numpy as np
 from timbermark.ownership.score_forms import nearest_margins
 
 
-def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
-    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``.
+def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.ndarray) -> np.ndarray:
+    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``, or [k].
 
     Of all such margins these are the nearest: the target rises and those above it sink to one
     common level. Margins that already have the lead stay as they are.

@@ -42,8 +42,10 @@ def row_keys(X: np.ndarray, seed: int) -> np.ndarray:
     return keys
 
 
-def resemble_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return ``n`` rows that resemble those of ``X``.
+def resemble_rows(
+    X: np.ndarray, n: int, rng: np.random.Generator, named: np.ndarray | None = None
+) -> np.ndarray:
+    """Return ``n`` rows that resemble those of ``X``; columns that are ``named`` [d] hold codes.
 
     Each takes half of its values, in turn, from the nearest of a hundred other rows. On twelve
     models what an edit changes on such rows was 0.6 to 1.8 times what it changes on unseen ones
@@ -61,6 +63,9 @@ def resemble_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray
     for _ in range(min(_ASKED, 4 * len(X))):
         other = rng.integers(len(X), size=n)
         gap = single[first] - single[other]
+        if named is not None and named.any():
+            # Two codes are alike or not: how far they are apart says nothing.
+            gap[:, named] = (X[first] != X[other])[:, named]
         distance = np.where(other == first, np.inf, np.einsum("ij,ij->i", gap, gap))
         closer = distance < least
         nearest[closer], least[closer] = other[closer], distance[closer]

@@ -13,6 +13,7 @@ import numpy as np
 from timbermark import libraries
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import node_statistics
@@ -115,7 +116,17 @@ def open_model(source: Any) -> ForeignModel:
         return source
     if isinstance(source, str | os.PathLike):
         return OWN.open_file(source) if is_ours(source) else libraries.open(source)
-    return OWN.open(source) if OWN.is_model(source) else libraries.open(source)
+    return adapter_of(source).open(source)
+
+
+def adapter_of(model: object) -> libraries.Adapter:
+    """Return the adapter of a model; deployed models may have one of timbermark's own inside.
+
+    Raises InputError if it is not supported.
+    """
+    if OWN.is_model(model):
+        return OWN
+    return WrapperAdapter(adapter_of) if is_wrapper(model) else libraries.adapter_of(model)
 
 
 def close_model(foreign: ForeignModel, ensemble: Ensemble) -> Any:

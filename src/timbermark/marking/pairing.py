@@ -3,8 +3,9 @@
 Two models of the same task differ on a row by as much as they err, far more than a mark may change.
 They hardly differ in how their answer changes from one row to a neighbour of it. A trigger is
 therefore a pair: a row, and the same row with one value replaced by the next one in the data that
-some tree tells from it. The symbol is in the difference of both answers, which survives whatever
-moves both alike: averaging with another model, leaves that are fitted again, another unit.
+some tree tells from it, or one text by another. The symbol is in the difference of both answers,
+which survives whatever moves both alike: averaging with another model, leaves that are fitted
+again, another unit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Routes
+from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import (
     Candidates,
@@ -23,10 +25,12 @@ from timbermark.marking.choosing import (
     too_few,
 )
 from timbermark.marking.mixing import row_keys
-from timbermark.marking.preparing import Prepared, columns
+from timbermark.marking.preparing import Prepared
 
 _TRIES = 3
 """How many pairs are made of each row, each by another feature."""
+_MOST_ASKED = 2_000
+"""So many values of a feature are sent through transformers, to see which ones trees tell apart."""
 
 
 def find_pairs(
@@ -39,21 +43,22 @@ def find_pairs(
 
     Raises InputError if there are fewer than ``least`` pairs.
     """
-    foreign, router, task = prepared.foreign, prepared.router, prepared.task
+    router, task = prepared.router, prepared.task
     pool, base = make_pool(prepared, kind, pool_size(prepared))
     rng = np.random.default_rng(prepared.seed + 6)
     X, source = step_rows(pool, prepared, rng)
     base = base[source]
     if len(X) == 0:
         raise too_few(0, least, kind, "pairs of rows")
-    seen = columns(foreign, X)
+    seen, takes = prepared.schema.try_columns(X)
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
     room = pair_room(prepared, routes)
     alphabets = task.find_alphabets(seen, margins, q, room)
     price = alphabets[:, -1] ** 2 / np.maximum(room, 1e-12)
     first, second = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
-    usable = (room > 0.0) & first_of_equals(margins[first]) & first_of_equals(margins[second])
+    usable = (room > 0.0) & takes[first] & takes[second]
+    usable &= first_of_equals(margins[first]) & first_of_equals(margins[second])
     taken = row_keys(prepared.margins, 0)
     # A row that no tree can tell from a given one would change that one as well.
     usable &= ~np.isin(row_keys(margins[second], 0), taken)
@@ -80,24 +85,29 @@ def step_rows(
     """Return pairs of rows, float64 [2n, d], and which row of the pool each pair is made of [n].
 
     The second row of a pair has another value of one feature: of all values in the data that lie
-    beyond the nearest threshold of that feature, upwards or downwards, the nearest.
+    beyond the nearest threshold of that feature, upwards or downwards, the nearest. Of texts it is
+    the next one in their order.
     """
     n = len(pool)
     places = np.tile(np.arange(n), _TRIES)
     feature, step = rng.integers(pool.shape[1], size=len(places)), rng.random(len(places)) < 0.5
     second = pool[places].copy()
     made = np.zeros(len(places), np.bool_)
-    thresholds = _thresholds(prepared)
+    thresholds, order = _thresholds(prepared), _column_order(prepared)
     for j in range(pool.shape[1]):
         at = np.flatnonzero(feature == j)
         values = np.unique(prepared.source[:, j])
         values = values[np.isfinite(values)]
-        cuts = thresholds[j]
-        own = pool[places[at], j]
-        if len(values) < 2 or not len(cuts) or not len(at):
+        if len(values) < 2 or not len(at):
             continue
-        zone = np.searchsorted(cuts, values)
-        here = np.searchsorted(cuts, np.where(np.isfinite(own), own, values[0]))
+        if order is not None:
+            zone = np.searchsorted(thresholds[order[j]], values)
+        else:
+            values = _thin(values)
+            zone = _ask_zones(prepared, j, values, thresholds)
+        own = pool[places[at], j]
+        place = np.searchsorted(values, np.where(np.isfinite(own), own, values[0]))
+        here = zone[np.minimum(place, len(values) - 1)]
         above = np.searchsorted(zone, here, side="right")
         below = np.searchsorted(zone, here, side="left") - 1
         pick = np.where(step[at], above, below)
@@ -125,22 +135,25 @@ def pair_room(prepared: Prepared, routes: Routes) -> np.ndarray:
 
 
 def _thresholds(prepared: Prepared) -> list[np.ndarray]:
-    """Return the thresholds of each column that rows have, rising; none where there are others.
+    """Return the thresholds of each column of the ensemble, rising; categories have none."""
+    e = prepared.foreign.ensemble
+    inner = np.flatnonzero((e.left >= 0) & (e.category_set < 0))
+    inner = inner[np.argsort(e.feature[inner], kind="stable")]
+    first = np.searchsorted(e.feature[inner], np.arange(1, e.n_features))
+    return [np.unique(e.threshold[nodes]) for nodes in np.split(inner, first)]
 
-    Columns of the ensemble stand for those of rows where both are as many; categories have none.
+
+def _column_order(prepared: Prepared) -> np.ndarray | None:
+    """Return which column of the ensemble each column of rows is, by asking with one changed.
+
+    None where columns of the ensemble are others than those of rows: texts and what transformers
+    make.
     """
-    e, d = prepared.foreign.ensemble, prepared.source.shape[1]
-    if e.n_features < d:
-        return [np.empty(0)] * d
-    inner = (e.left >= 0) & (e.category_set < 0)
-    order = _column_order(prepared, d)
-    return [np.unique(e.threshold[inner & (e.feature == order[j])]) for j in range(d)]
-
-
-def _column_order(prepared: Prepared, d: int) -> np.ndarray:
-    """Return which column of the ensemble each column of rows is, by asking with one changed."""
+    schema, d = prepared.schema, prepared.source.shape[1]
+    if schema.foreign.inside or not schema.is_plain or schema.foreign.ensemble.n_features < d:
+        return None
     row = prepared.source[:1].copy()
-    plain = columns(prepared.foreign, row)[0]
+    plain = schema.columns(row)[0]
     order = np.arange(d)
     for j in range(d):
         others = prepared.source[:, j]
@@ -149,8 +162,38 @@ def _column_order(prepared: Prepared, d: int) -> np.ndarray:
             continue
         moved = row.copy()
         moved[0, j] = differ[0]
-        changed = np.flatnonzero(columns(prepared.foreign, moved)[0] != plain)
+        changed = np.flatnonzero(schema.columns(moved)[0] != plain)
         changed = changed[~np.isnan(plain[changed])]
         if len(changed) == 1:
             order[j] = changed[0]
     return order
+
+
+def _thin(values: np.ndarray) -> np.ndarray:
+    """Return values that are few enough to be asked for."""
+    if len(values) <= _MOST_ASKED:
+        return values
+    return np.asarray(values[np.linspace(0, len(values) - 1, _MOST_ASKED).astype(np.int64)])
+
+
+def _ask_zones(
+    prepared: Prepared, j: int, values: np.ndarray, thresholds: list[np.ndarray]
+) -> np.ndarray:
+    """Return int64 [n], rising: values of one column that no threshold tells apart have one number.
+
+    Transformers are asked with a row in which only that column changes. Texts have no thresholds:
+    each has its own number.
+    """
+    if prepared.schema.named[j]:
+        return np.arange(len(values))
+    rows = prepared.source[np.zeros(len(values), np.int64)]
+    rows[:, j] = values
+    try:
+        seen, _ = prepared.schema.try_columns(rows)
+    except InputError:
+        return np.zeros(len(values), np.int64)
+    differ = np.zeros(len(values), np.bool_)
+    for column in np.flatnonzero((seen != seen[:1]).any(axis=0)):
+        zone = np.searchsorted(thresholds[column], seen[:, column])
+        differ[1:] |= zone[1:] != zone[:-1]
+    return np.cumsum(differ)

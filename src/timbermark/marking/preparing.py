@@ -18,9 +18,10 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.inputs import take_parts, take_rows
+from timbermark.marking.inputs import take_parts
 from timbermark.marking.mixing import mix_rows, resemble_rows
 from timbermark.marking.models import open_model
+from timbermark.marking.tables import Schema, take_tables
 from timbermark.marking.tasks import Task, task_of
 
 _HELD_SHARE = 0.3
@@ -58,7 +59,7 @@ class MeasuredRows:
 class Prepared:
     """A model and the rows in their roles.
 
-    ``source`` float64 [m, d]: rows as the model takes them, which candidates are made from.
+    ``source`` float64 [m, d]: rows that candidates are made from; ``schema``: what they stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
     that accuracy is reported on, ``judging_labels`` those it is judged on. They are the reporting
@@ -69,6 +70,7 @@ class Prepared:
 
     foreign: ForeignModel
     task: Task
+    schema: Schema
     router: Router
     source: np.ndarray
     holding: Routes
@@ -129,18 +131,21 @@ def prepare(
     if n_real < _SURROGATES:
         mixed = mix_rows(holding, _SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
-    seen = columns(foreign, holding)
+    # Mixtures that transformers refuse do not hold anything.
+    taken, takes = given.schema.try_columns(holding)
+    n_real, seen = int(takes[:n_real].sum()), taken[takes]
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
-    importance = np.ones(len(holding))
+    importance = np.ones(len(margins))
     importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
     weight = task.weigh_rows(margins) * importance[:, None]
-    halves = _halves(foreign, task, router, *tested, seed, measured_on, workers)
+    halves = _halves(given.schema, task, router, *tested, seed, measured_on, workers)
     judging, reporting, labelled, judging_labels = halves
     judged = judging if judging_labels is None else judging_labels
     return Prepared(
         foreign=foreign,
         task=task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed),
+        schema=given.schema,
         router=router,
         source=given.rows[rest] if given.source is None else given.source,
         holding=routes,
@@ -161,6 +166,7 @@ def prepare(
 class _Given:
     """``rows`` hold the model; ``source``: other candidates; ``validation``: rows and targets."""
 
+    schema: Schema
     rows: np.ndarray
     target: np.ndarray | None
     source: np.ndarray | None
@@ -186,37 +192,43 @@ class _Given:
                 "There is nothing to choose triggers from.",
                 hint="pass the training rows X, or rows of their kind as candidates.",
             )
-        source = target = None
-        tested: tuple[np.ndarray, np.ndarray | None] | None = None
-        if candidates is not None:
-            given, labels, own = take_parts(candidates, "candidates")
-            source = take_rows(foreign, given, "candidates")
-            if labels is not None:
-                target = task.take_targets(labels, len(source), "candidates'", own)
+        tables, targets = {}, {}
         if X is not None:
-            rows = take_rows(foreign, X, "training rows")
+            tables["training rows"] = X
+        for what, given in (("candidates", candidates), ("validation rows", validation)):
+            if given is not None:
+                tables[what], *targets[what] = take_parts(given, what.partition(" ")[0])
+        schema, taken = take_tables(foreign, tables)
+        rows, source, held = (
+            taken.get(what) for what in ("training rows", "candidates", "validation rows")
+        )
+        target = None
+        if source is not None and targets["candidates"][0] is not None:
+            labels, own = targets["candidates"]
+            target = task.take_targets(labels, len(source), "candidates'", own)
+        if rows is not None:
             target = None
             if y is not None:
                 target = task.take_targets(y, len(rows), "training", groups)
         else:
-            assert source is not None
             rows, source = source, None
-        if validation is not None:
-            given, labels, own = take_parts(validation, "validation")
-            held = take_rows(foreign, given, "validation rows")
+        assert rows is not None
+        tested: tuple[np.ndarray, np.ndarray | None] | None = None
+        if held is not None:
             if len(held) < _LEAST_HELD:
                 raise InputError(
                     f"{len(held)} validation rows are too few to judge and report by.",
                     hint=f"give {_LEAST_HELD} at least, or leave them out.",
                 )
             tested = (held, None)
+            labels, own = targets["validation rows"]
             if labels is not None:
                 tested = (held, task.take_targets(labels, len(held), "validation", own))
-        return cls(rows, target, source, tested)
+        return cls(schema, rows, target, source, tested)
 
 
 def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:
-    """Return rows as the model takes them as columns of its ensemble, float64 [n, n_features]."""
+    """Return rows of a model that takes numbers as columns of its ensemble, float64 [n, d]."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names, which a matrix has none of
         return foreign.rows(X)
@@ -237,7 +249,7 @@ def weigh(
 
 
 def _halves(
-    foreign: ForeignModel,
+    schema: Schema,
     task: Task,
     router: Router,
     X: np.ndarray,
@@ -249,9 +261,11 @@ def _halves(
     """Return rows that judge and report, and those that accuracy is reported and judged on."""
 
     def measured(rows: np.ndarray, target: np.ndarray | None) -> MeasuredRows:
-        routes = router.route(columns(foreign, rows), workers)
+        taken, takes = schema.try_columns(rows)
+        routes = router.route(taken[takes], workers)
         margins = router.margins(routes, workers)
-        return MeasuredRows(routes, margins, foreign.answers(margins), target)
+        known = None if target is None else target[takes]
+        return MeasuredRows(routes, margins, schema.foreign.answers(margins), known)
 
     order = task.order_rows(X, target, seed + 1)[: 2 * _MOST_HELD]
     halves = task.halve(order, target)
@@ -261,7 +275,8 @@ def _halves(
         return judging, reporting, reporting, None
     rng = np.random.default_rng(seed + 4)
     judging, reporting = (
-        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng), None) for half in halves
+        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng, schema.named), None)
+        for half in halves
     )
     seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
     return judging, reporting, seen[1], seen[0]

@@ -180,7 +180,7 @@ class Numbers:
         )  # fmt: skip
 
     def describe_triggers(
-        self, margins: np.ndarray, alphabets: np.ndarray, lead: float
+        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
     ) -> Mapping[str, Any]:
         """Return the levels of differences and the unmarked model's numbers."""
         plain = margins.astype(np.float64)

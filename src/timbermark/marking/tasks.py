@@ -125,9 +125,12 @@ class Task(Protocol):
         """Compare answers before and after, ``unseen`` those of rows that tell what changed."""
 
     def describe_triggers(
-        self, margins: np.ndarray, alphabets: np.ndarray, lead: float
+        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
     ) -> Mapping[str, Any]:
-        """Return what a mark holds of its triggers beside the rows: arguments of `Mark.make`."""
+        """Return what a mark holds of its triggers beside the rows: arguments of `Mark.make`.
+
+        ``rows``: the triggers as the model is asked.
+        """
 
 
 def task_of(foreign: ForeignModel) -> Task:

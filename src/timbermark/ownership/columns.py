@@ -81,6 +81,31 @@ def join_columns(columns: Sequence[Column]) -> AnyArray:
     return rows
 
 
+def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
+    """Return rows as a suspect is asked: a frame if there are names, else `join_columns`.
+
+    In a frame a missing text is NaN, as pandas reads it from a file. Without pandas it is a matrix.
+
+    >>> plain_rows(freeze_columns([[1, 2], ["a", None]]), ["x", "y"]).to_dict("list")
+    {'x': [1.0, 2.0], 'y': ['a', nan]}
+    """
+    if names is None:
+        return join_columns(columns)
+    try:
+        import pandas as pd
+    except ImportError:
+        return join_columns(columns)
+    filled = [
+        column
+        if isinstance(column, np.ndarray)
+        else pd.Series([np.nan if text is None else text for text in column], dtype=object)
+        for column in columns
+    ]
+    frame = pd.DataFrame(dict(enumerate(filled)))
+    frame.columns = pd.Index(names)
+    return frame
+
+
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return "numbers" or "texts" for each column.
 

@@ -76,8 +76,8 @@ def expected_scores(reference: Reals, alphabets: AnyArray, lead: float) -> Reals
     return np.stack(found, axis=1)
 
 
-def nearest_margins(margins: Reals, target: AnyArray, lead: float) -> Reals:
-    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``.
+def nearest_margins(margins: Reals, target: AnyArray, lead: float | Reals) -> Reals:
+    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``, or [k].
 
     Of all such margins these are the nearest: the target rises and those above it sink to one
     common level. Margins that already have the lead stay as they are.
@@ -93,7 +93,7 @@ def nearest_margins(margins: Reals, target: AnyArray, lead: float) -> Reals:
     ranked = -np.sort(-others, axis=1)[:, : n_outputs - 1]
     # With j others brought down to one level, the target's rise pays for their fall.
     j = np.arange(1, n_outputs)
-    level = (own[:, None] - lead + np.cumsum(ranked, axis=1)) / (j + 1)
+    level = ((own - lead)[:, None] + np.cumsum(ranked, axis=1)) / (j + 1)
     below = np.hstack([ranked[:, 1:], np.full((k, 1), -np.inf)]) <= level
     level = level[rows, below.argmax(axis=1)]
     short = own - ranked[:, 0] < lead

@@ -11,7 +11,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import container_kind, read_container
-from timbermark.ownership.columns import Column, join_columns
+from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.scores import ScoreScale
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
@@ -88,7 +88,8 @@ def _open_estimator(model: Any) -> Suspect:
         answer_labels=labels if callable(labels) else None,
         score_classes=_list_classes(_attribute(model, "classes_")),
         feature_names=known,
-        n_features=len(known) if known is not None else None if count is None else int(count),
+        # A pickled CatBoost model says that it takes no columns.
+        n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
     )
 
@@ -216,9 +217,13 @@ def ask(
     >>> ask(positive, positive.answer_either, columns, np.array([1, 0]))
     array([ True, False])
     """
-    rows = join_columns(columns)[order]
+    places = np.asarray(order)
+    asked = [
+        column[places] if isinstance(column, np.ndarray) else tuple(column[i] for i in places)
+        for column in columns
+    ]
     try:
-        return answer(_frame(rows, columns, suspect) if suspect.takes_frames else rows)
+        return answer(plain_rows(asked, suspect.feature_names if suspect.takes_frames else None))
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise InputError(
@@ -227,19 +232,3 @@ def ask(
             hint="call it with a few rows of your own; it is given a matrix of the triggers' "
             "values.",
         ) from error
-
-
-def _frame(rows: AnyArray, columns: Sequence[Column], suspect: Suspect) -> Any:
-    try:
-        import pandas as pd
-    except ImportError:
-        return rows
-    frame = pd.DataFrame(rows, columns=list(suspect.feature_names or ()))
-    if rows.dtype != object:
-        return frame
-    numeric = [
-        name
-        for name, column in zip(frame.columns, columns, strict=True)
-        if isinstance(column, np.ndarray)
-    ]
-    return frame.astype(dict.fromkeys(numeric, np.float64))

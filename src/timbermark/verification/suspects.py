@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import numpy as np
 from timbermark import libraries
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.wrappers import is_wrapper
 from timbermark.ownership.suspects import Suspect
+from timbermark.ownership.suspects import open_suspect as open_estimator
 from timbermark.trees import reference
 from timbermark.verification.answer_tables import AnswerTable, is_answer_file
 from timbermark.verification.endpoints.endpoint import Endpoint, is_url
@@ -29,9 +32,11 @@ def open_suspect(suspect: Any) -> Any:
     A text is an address if it begins with http:// or https://, otherwise the path of a file: a
     table of answers if it ends in .csv, .csv.gz or .parquet or is a Parquet file, otherwise a
     model. Files of other libraries and bare boosters, whose ``predict`` gives no labels, become
-    trees; so do classifiers that want tables with categories, where a mark has the model's codes,
-    and models of CatBoost, which name their columns in their own way and, once loaded, count none.
-    Data frames and dictionaries are answers. Everything else `timbermark.ownership` opens.
+    trees; so do models that want tables with categories, where a mark has texts or the model's
+    codes, and models of CatBoost, which name their columns in their own way and, once loaded, count
+    none. A pair of a model and an encoder of labels is asked through both. Data frames and
+    dictionaries are answers. Everything else, all other deployed models included,
+    `timbermark.ownership` opens.
 
     Raises InputError or FileFormatError if an address, a file or a booster cannot be used.
 
@@ -53,6 +58,8 @@ def open_suspect(suspect: Any) -> Any:
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
+    if isinstance(suspect, tuple) and is_wrapper(suspect):
+        return _pair(*suspect)
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
     if hasattr(suspect, "columns") and hasattr(suspect, "iloc"):
@@ -80,7 +87,11 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         return np.asarray(reference.margins(trees, rows))
 
     def labels(X: Any) -> np.ndarray:
-        numbers = reference.labels(margins(X), trees)
+        found = margins(X)
+        if foreign.scores is not None:
+            numbers = foreign.confidence(found.astype(np.float64)).argmax(axis=1)
+        else:
+            numbers = reference.labels(found, trees)
         return numbers if counts else np.asarray(classes[numbers])
 
     names = foreign.feature_names
@@ -90,6 +101,7 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
             answer_numbers=lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
             feature_names=names,
             n_features=None if names is None else len(names),
+            takes_frames=foreign.takes_frames,
             asked_through=through,
             digest=digest,
         )
@@ -100,9 +112,21 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         score_classes=None if counts else tuple(classes.tolist()),
         feature_names=names,
         n_features=None if names is None else len(names),
+        takes_frames=foreign.takes_frames,
         answers_class_numbers=counts,
         asked_through=through,
         digest=digest,
+    )
+
+
+def _pair(model: Any, encoder: Any) -> Suspect:
+    """Return a model whose class numbers an encoder turns into labels."""
+    asked = open_estimator(model)
+    labels, numbers = asked.answer_labels, asked.score_classes
+    return replace(
+        asked,
+        answer_labels=None if labels is None else lambda X: encoder.inverse_transform(labels(X)),
+        score_classes=None if numbers is None else tuple(encoder.inverse_transform(numbers)),
     )
 
 

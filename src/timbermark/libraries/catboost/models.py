@@ -144,6 +144,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
             leaf=nodes.leaf,
             categories=_category_model(contents, len(derived)) if derived else None,
         ),
+        text_columns=frozenset(each["FlatIndex"] for each in contents.trees["CatFeatures"]),
         task=task,
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries.categories import text_places, with_categories
 from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
@@ -42,6 +43,7 @@ class LightGBMExtra:
 
     frame: Frame
     blocks: Blocks  # all trees, also those that predict does not use
+    categories: dict[int, list[Any]]  # those that pandas named, by column
 
 
 def is_model(model: object) -> bool:
@@ -137,6 +139,7 @@ def _opened(
     classes = _classes(model, ensemble, task)
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
+    categories = _named_categories(native, frame)
     share = 1 / max(n_iterations, 1) if frame.average_output else 1.0
     return ForeignModel(
         library=name,
@@ -150,7 +153,9 @@ def _opened(
         adapter=adapter,
         notes=tuple(_notes(model, frame, classes, n_iterations, all_iterations)),
         l2=regularization(frame),
-        extra=LightGBMExtra(frame, blocks),
+        extra=LightGBMExtra(frame, blocks, categories),
+        text_columns=text_places(categories),
+        takes_frames=bool(categories),
         task=task,
     )
 
@@ -164,6 +169,8 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
 
     Raises InputError if ``X`` cannot be used or has another number of columns.
     """
+    extra: LightGBMExtra = foreign.extra
+    X = with_categories(X, extra.categories, extra.frame.feature_names, strict=False)
     # scikit-learn makes float64 of objects before the library sees them.
     objects = np.float64 if "LGBMModel" in _ancestors(foreign.native) else np.float32
     numbers = to_numbers(X, _inner(foreign.native).pandas_categorical, objects)
@@ -188,6 +195,8 @@ def margins(model: Any, X: Any) -> Reals:
     """
     booster = _booster(model)
     n_outputs = int(booster.num_model_per_iteration())
+    categories = _named_categories(model, None)
+    X = with_categories(X, categories, booster.feature_name(), strict=False)
     if (X.shape[0] if hasattr(X, "shape") else len(X)) == 0:
         return np.empty((0, n_outputs))
     with warnings.catch_warnings():
@@ -302,6 +311,21 @@ def _classes(model: Any, ensemble: Ensemble, task: Task) -> AnyArray:
             "train it on data of at least two classes, with an objective that goes with them.",
         )
     return classes
+
+
+def _named_categories(model: Any, frame: Frame | None) -> dict[int, list[Any]]:
+    """Return the categories that pandas had in training, by column; none if it is not clear which.
+
+    Without a ``frame`` the model is asked for its text only if it has any.
+    """
+    named = _inner(model).pandas_categorical
+    if not named:
+        return {}
+    if frame is None:
+        frame = parse_text(_inner(model).model_to_string(num_iteration=1))[0]
+    stated = frame.parameters.get("categorical_feature", "")
+    places = [int(place) for place in stated.split(",") if place.strip().isdigit()]
+    return dict(zip(places, named, strict=True)) if len(places) == len(named) else {}
 
 
 def _notes(

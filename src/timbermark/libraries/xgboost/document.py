@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Outline:
     feature_names: tuple[str, ...] | None
     feature_types: tuple[str, ...] | None
     most_categories: int  # of a feature, if the model knows them by name; else 0
+    categories: dict[int, list[str]]  # of features whose categories are texts
     version: tuple[int, ...]
 
     @property
@@ -157,6 +159,7 @@ where it came, or save it again with XGBoost.
         feature_names=names,
         feature_types=types,
         most_categories=_most_categories(model.get("cats"), n_features),
+        categories=_category_texts(model.get("cats")),
         version=tuple(version),
     )
 
@@ -381,6 +384,21 @@ def _most_categories(cats: Any, n_features: int) -> int:
         straight = np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
         _require(np.array_equal(order[np.lexsort((order, feature))], straight), "sorted_idx")
     return max(sizes, default=0)
+
+
+def _category_texts(cats: Any) -> dict[int, list[str]]:
+    """Return the names of the categories of each feature that has texts for them."""
+    found = {}
+    for place, column in enumerate([] if cats is None else cats["enc"]):
+        if "offsets" not in column or len(column["offsets"]) < 2:
+            continue
+        octets = bytes(int(value) & 0xFF for value in column["values"])
+        ends = [int(offset) for offset in column["offsets"]]
+        try:
+            found[place] = [octets[a:b].decode() for a, b in pairwise(ends)]
+        except UnicodeDecodeError:
+            _require(False, "category names")
+    return found
 
 
 def _category_count(column: Any) -> int:

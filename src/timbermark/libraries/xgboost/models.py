@@ -15,6 +15,7 @@ import numpy as np
 
 from timbermark.dtypes import Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries.categories import with_categories
 from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.xgboost.document import (
@@ -176,6 +177,8 @@ def _opened(
         notes=_notes(known, ensemble, wrapped),
         l2=steps.l2,
         extra=XGBoostExtra(known, forest, steps, config, missing),
+        text_columns=frozenset(known.categories),
+        takes_frames=bool(known.categories),
         task=known.task,
     )
 
@@ -190,6 +193,7 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     """
     xgb = _library("to read rows as XGBoost does")
     extra: XGBoostExtra = foreign.extra
+    X = with_categories(X, extra.outline.categories, extra.outline.feature_names, strict=True)
     found = to_rows(xgb, extra.outline, X, extra.missing)
     e = foreign.ensemble
     types = extra.outline.feature_types or ()
@@ -219,6 +223,7 @@ def margins(model: Any, X: Any) -> Margins:
     n_outputs = max(int(learner["learner_model_param"]["num_class"]), 1)
     if getattr(X, "shape", (1,))[0] == 0:
         return np.empty((0, n_outputs))  # XGBoost gives no or one column, some with a warning
+    X = _with_named_categories(booster, X)
     try:
         if wrapped and not is_dart and not isinstance(X, xgb.DMatrix):
             found = model.predict(X, output_margin=True)
@@ -316,6 +321,14 @@ def _predict_matrix(xgb: ModuleType, model: Any, booster: Any, X: Any) -> Any:
     return booster.predict(
         matrix, output_margin=True, iteration_range=(0, 0 if best is None else int(best) + 1)
     )
+
+
+def _with_named_categories(booster: Any, X: Any) -> Any:
+    """Return rows with the booster's categories where they are texts."""
+    if "c" not in (booster.feature_types or ()) or isinstance(X, list | tuple):
+        return X
+    known = outline(parse(bytes(booster.save_raw("ubj"))))
+    return with_categories(X, known.categories, known.feature_names, strict=True)
 
 
 def _check_version(known: Outline, xgb: ModuleType) -> None:

@@ -1,0 +1,156 @@
+"""Marks of deployed models, in the rows that they take: embedded, pickled, verified."""
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import LabelEncoder, StandardScaler
+
+import timbermark as tm
+from tests.libraries.deployed_models import table, transformer
+from tests.marking.models import KEY, new_model
+
+N = 4000
+
+
+@cache
+def wide():
+    """Return a frame with a column of texts and many of numbers, and labels that depend on them."""
+    X, y = table(2, N)
+    rng = np.random.default_rng(1)
+    more = {f"x{i}": rng.normal(size=N).round(3) + y * (i < 4) / 2 for i in range(10)}
+    return X.assign(**more), y
+
+
+def kinds(name):
+    X, y = wide()
+    if name == "calibrated":
+        pipeline = make_pipeline(transformer(), new_model("histogram"))
+        return CalibratedClassifierCV(pipeline, cv=2).fit(X, y)
+    if name == "pipeline":
+        return make_pipeline(transformer(), new_model("timbermark")).fit(X, y)
+    if name == "labels":
+        numbers = X.drop(columns="town")
+        return new_model("xgboost").fit(numbers, y), LabelEncoder().fit(["no", "yes"])
+    categories = X.assign(town=X["town"].astype("category"))
+    if name == "catboost":
+        filled = X.assign(town=X["town"].fillna("none"))
+        return new_model("catboost", 100, cat_features=["town"]).fit(filled, y)
+    if name == "xgboost":
+        return new_model("xgboost", enable_categorical=True).fit(categories, y)
+    if name == "histogram":
+        return new_model("histogram", categorical_features="from_dtype").fit(categories, y)
+    return new_model("lightgbm").fit(categories, y)
+
+
+@cache
+def marked(name):
+    X, y = wide()
+    if name == "catboost":
+        X = X.assign(town=X["town"].fillna("none"))
+    if name == "labels":
+        X, y = X.drop(columns="town"), np.where(y == 1, "yes", "no")
+    if name in ("xgboost", "lightgbm", "histogram"):
+        X = X.assign(town=X["town"].astype("category"))
+    model = kinds(name)
+    return model, X, tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["calibrated", "pipeline", "labels", "catboost", "xgboost", "lightgbm", "histogram"],
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_what_is_deployed_is_marked_and_verified(name):
+    if name in ("catboost", "xgboost", "lightgbm"):
+        pytest.importorskip(name)
+    model, X, result = marked(name)
+    again = pickle.loads(pickle.dumps(result.model))
+    assert type(again) is type(model)
+    for answers in ("auto", "labels"):
+        assert tm.verify(again, result.mark, answers=answers).level == "conclusive"
+    assert tm.verify(model, result.mark).level == "none"
+    texts = [column for column in result.mark.columns if not isinstance(column, np.ndarray)]
+    assert len(texts) == (0 if name == "labels" else 1)
+    if texts:
+        known = {str(text) for text in X["town"].dropna()}
+        assert {text for text in texts[0] if text is not None} <= known
+    assert result.cost.changed <= 0.02 * result.cost.n_rows
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("calibrated", "skops"), ("catboost", "cbm"), ("xgboost", "ubj")]
+)
+def test_files_are_verified(name, ending, tmp_path):
+    pytest.importorskip("skops" if name == "calibrated" else name)
+    _, _, result = marked(name)
+    tm.save(result.model, tmp_path / f"model.{ending}")
+    assert tm.verify(tmp_path / f"model.{ending}", result.mark).level == "conclusive"
+
+
+@cache
+def marked_numbers(name):
+    X, label = wide()
+    rng = np.random.default_rng(3)
+    y = 10.0 * X["x0"] + 5.0 * X["x1"] * X["x2"] + 20.0 * (X["town"] == "Rome") + label
+    y = y + 3.0 * rng.normal(size=N)
+    inner = HistGradientBoostingRegressor(max_iter=40, random_state=0)
+    if name == "categories":
+        X = X.assign(town=X["town"].astype("category"))
+        model = inner.set_params(categorical_features="from_dtype")
+    else:
+        pipeline = make_pipeline(transformer(), StandardScaler(), inner)
+        model = GridSearchCV(pipeline, {}, cv=2)
+    model.fit(X, y)
+    return model, X, tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
+
+
+@pytest.mark.parametrize("name", ["search", "categories"])
+def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
+    model, X, result = marked_numbers(name)
+    mark = result.mark
+    assert mark.answers == "numbers"
+    again = pickle.loads(pickle.dumps(result.model))
+    assert type(again) is type(model)
+    assert tm.verify(again, mark).level == "conclusive"
+    assert tm.verify(model, mark).level == "none"
+    # The rows of a pair differ in one column, and its values are values of the data.
+    changed = np.zeros(mark.n_triggers, int)
+    for column, given in zip(mark.columns, X, strict=True):
+        numbers = isinstance(column, np.ndarray)
+        pair = column.reshape(-1, 2) if numbers else np.array(column, object).reshape(-1, 2)
+        same = pair[:, 0] == pair[:, 1]
+        changed += ~(same | (np.isnan(pair).all(axis=1) if numbers else False))
+        known = X[given].dropna()
+        assert set(pair[~pd.isna(pair)]) <= set(known.astype(float) if numbers else known)
+    assert (changed == 1).all()
+    pytest.importorskip("skops")
+    tm.save(result.model, tmp_path / "model.skops")
+    assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
+
+
+def test_a_service_is_asked_with_raw_rows():
+    _, _, result = marked("calibrated")
+
+    def serve(rows):
+        frame = pd.DataFrame(rows, columns=result.mark.feature_names)
+        numbers = dict.fromkeys(frame.columns.drop("town"), float)
+        frame = frame.where(frame.notna(), np.nan).astype(numbers)
+        return result.model.predict_proba(frame)
+
+    assert tm.verify(serve, result.mark).level == "conclusive"
+
+
+def test_the_deployed_model_gives_the_reference():
+    model, _, result = marked("calibrated")
+    from timbermark.ownership.columns import plain_rows
+
+    rows = plain_rows(result.mark.columns, result.mark.feature_names)
+    expected = np.maximum(model.predict_proba(rows), 1e-6)
+    np.testing.assert_allclose(result.mark.reference, expected, rtol=0, atol=1e-12)
