@@ -107,8 +107,8 @@ def test_strengths_fall_and_keep_what_is_given():
     for n_classes in (2, 3, 4, 10):
         tried = list_strengths(n_classes, "auto", "auto", "auto")
         assert all(strength.bits >= 64 for strength in tried)
-        for q in {s.q for s in tried}:
-            leads = [s.lead for s in tried if s.q == q]
+        for q, hidden in {(s.q, s.hidden) for s in tried}:
+            leads = [s.lead for s in tried if (s.q, s.hidden) == (q, hidden)]
             assert leads == sorted(leads, reverse=True)
         assert tried[0].q == (4 if n_classes >= 4 else 2)
     assert {s.k for s in list_strengths(5, 99, "auto", "auto")} == {99}

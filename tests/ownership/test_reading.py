@@ -88,7 +88,9 @@ FORMS_OF_LABELS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("classes", "forms"), FORMS_OF_LABELS, ids=str)
+@pytest.mark.parametrize(
+    ("classes", "forms"), FORMS_OF_LABELS, ids=[str(classes) for classes, _ in FORMS_OF_LABELS]
+)
 def test_labels_of_another_type(classes, forms):
     mark = make_mark(k=96, q=2, n_classes=2, classes=classes)
     answers = obedient(mark)

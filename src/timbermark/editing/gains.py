@@ -41,10 +41,11 @@ class Gains:
     hold: np.ndarray
 
 
-def limit_gains(router: Router, l2: float | None) -> list[Gains]:
+def limit_gains(router: Router, l2: float | None, unit: float = 1.0) -> list[Gains]:
     """Return for each output what its splits must gain and what holds its leaves.
 
     ``l2``: what regularizes hessians; None: the file shows no gains, and nothing is limited.
+    ``unit``: a change of the margin that matters.
     """
     if l2 is None:
         return [_no_limits(router, c) for c in range(len(router.trees))]
@@ -73,7 +74,7 @@ def limit_gains(router: Router, l2: float | None) -> list[Gains]:
         first = np.concatenate([[0], np.cumsum(nodes.n_splits[trees])])
         apart = np.zeros(e.n_nodes)
         apart[a] = apart[b] = np.abs(g[a] / firm[a] - g[b] / firm[b])
-        hold = SHYNESS / _square_apart(apart[leaves], router.first[c])
+        hold = SHYNESS * unit**2 / _square_apart(apart[leaves], router.first[c])
         found.append(Gains(splits, first, value, firm[leaves], hold))
     return found
 

@@ -63,6 +63,7 @@ def edit_leaves(
     *,
     ridge: float = RIDGE,
     l2: float | None = None,
+    unit: float = 1.0,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
     room: np.ndarray | None = None,
@@ -71,13 +72,14 @@ def edit_leaves(
 
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
-    regularizes the gains that the file shows, None if it shows none. ``leaf_dtype``: what new leaf
-    values are rounded to. ``room`` float64 [k, K]: how easily triggers move, where that is not what
-    `trigger_room` says of each alone. The result does not depend on the order of rows or the number
-    of threads; with nothing wanted it is the same ensemble.
+    regularizes the gains that the file shows, None if it shows none; ``unit``: a change of the
+    margin that matters. ``leaf_dtype``: what new leaf values are rounded to. ``room`` float64
+    [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone. The
+    result does not depend on the order of rows or the number of threads; with nothing wanted it is
+    the same ensemble.
     """
     e = router.ensemble
-    limits = limit_gains(router, l2)
+    limits = limit_gains(router, l2, unit)
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs

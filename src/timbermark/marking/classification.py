@@ -42,6 +42,11 @@ class Classification:
     in_pairs = False
 
     @property
+    def unit(self) -> float:
+        """A change of the margin that matters."""
+        return 1.0 / self.foreign.margin_scale
+
+    @property
     def budget_share(self) -> float:
         """How much of the budget a rehearsal may use.
 

@@ -60,6 +60,7 @@ def set_symbols(
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
+        unit=task.unit,
         max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip

@@ -46,6 +46,10 @@ class Task(Protocol):
         """The limits of a budget that only rows with known targets can judge."""
 
     @property
+    def unit(self) -> float:
+        """A change of the margin that matters."""
+
+    @property
     def budget_share(self) -> float:
         """How much of the budget a rehearsal may use.
 
