@@ -171,6 +171,9 @@ def _embed(
             return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
         if attempt.most_used > 1.0:
             strength = replace(strength, lead=strength.lead * _WEAKER)
+        else:
+            # More room for the edit, where the file's gains took some.
+            strength = replace(strength, hidden=False)
     if attempts[-1].most_used <= 1.0:
         raise InputError(
             f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "

@@ -61,9 +61,9 @@ class Strength:
 _TWO = (
     Strength(384, 2, 3.0), Strength(384, 2, 2.0), Strength(320, 2, 1.5), Strength(256, 2, 1.0),
     Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
-    Strength(96, 2, 0.2), Strength(76, 2, 0.15), Strength(76, 2, 0.1),
+    Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
     # Small models cannot always be edited so that nothing in the file tells.
-    Strength(96, 2, 0.2, False), Strength(76, 2, 0.15, False), Strength(76, 2, 0.1, False),
+    Strength(96, 2, 0.2, False), Strength(88, 2, 0.15, False), Strength(88, 2, 0.1, False),
 )  # fmt: skip
 _FOUR = (
     Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
@@ -193,10 +193,10 @@ def rehearse(
             attempt = judge(prepared, budget, strength, setting, workers)
             attempts.append(attempt)
             fits = attempt.most_used <= (share if left else 1.0)
-            enough = attempt.n_set >= enough_set * strength.k
-            if fits and enough:
+            proves = attempt.bits >= min(_SAFE, strength.bits)
+            if fits and proves and attempt.n_set >= enough_set * strength.k:
                 return Rehearsal(strength, triggers, tuple(attempts), setting)
-            if attempt.most_used <= 1.0 and attempt.bits >= min(_SAFE, strength.bits):
+            if attempt.most_used <= 1.0 and proves:
                 # Within the budget, if not by much: taken if nothing weaker is better.
                 fallback = Rehearsal(strength, triggers, tuple(attempts), setting)
             if not fits:
