@@ -13,9 +13,8 @@ import numpy as np
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.catboost.cbm import MAGIC, pack, unpack
 from timbermark.libraries.catboost.json_file import KEYS, clean_json, rewrite_exactly
+from timbermark.libraries.catboost.losses import estimator_of, find_task
 from timbermark.libraries.catboost.models import (
-    estimator_of,
-    find_task,
     open_contents,
     serialize,
 )
