@@ -143,6 +143,9 @@ class Verdict:
     answers: tuple[Answer, ...] = field(default=(), repr=False)
     # What it was judged by; equal verdicts may rest on it in another way.
     transcript: "Transcript | None" = field(default=None, repr=False, compare=False)
+    # Numbers of questions and the bits after them, minus prices, in the order of asking. Whoever
+    # sees both it and the suspect's own record of answers may guess which questions counted.
+    curve: tuple[tuple[int, float], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def net_bits(self) -> float:

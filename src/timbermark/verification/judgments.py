@@ -45,7 +45,6 @@ class Judgment:
     asked_again: bool  # whether the answers were given now, and not taken from a transcript
     is_marked_model: bool | None  # the suspect's file is the one the claim names; None: no file
     references: tuple[ReferenceModel, ...] = ()
-    curve: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -57,6 +56,11 @@ class Judgment:
     def bits(self) -> float:
         """The bits of the verdict."""
         return self.verdict.bits
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Numbers of questions and the bits of the verdict after them, in the order of asking."""
+        return self.verdict.curve
 
     @property
     def first_seen(self) -> str | None:
