@@ -100,9 +100,7 @@ def score_distributions(
     changes = _count(moved, CHANGE_EDGES)
     if label is None:
         return ScoreDistributions(scores, changes)
-    bins = [
-        _reliability(_top(given), _holds(given, label)) for given in (before, after)
-    ]
+    bins = [_reliability(_top(given), _holds(given, label)) for given in (before, after)]
     by_class = tuple(
         ClassCalibration(
             share=float((label == kind).mean()),

@@ -1,6 +1,5 @@
 """How evidence grew from question to question, for whoever draws it."""
 
-
 import numpy as np
 
 from timbermark.dtypes import AnyArray

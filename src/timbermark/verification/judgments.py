@@ -12,6 +12,7 @@ from timbermark.ownership.opening import Opening
 from timbermark.ownership.stamps import StampCheck, first_time
 from timbermark.ownership.statistics import Level, round_bits
 from timbermark.ownership.verdict import Verdict
+from timbermark.reportable import Reportable
 from timbermark.verification.packs import CLAIM, OPENING, PAGE, TRANSCRIPT, VERDICT, write_pack
 
 FORMAT = "timbermark judgment 1"
@@ -28,7 +29,7 @@ class ReferenceModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judgment:
+class Judgment(Reportable):
     """What a suspect's answers to the opened triggers of a claimed mark prove.
 
     All that it states about the claim was derived again and checked; whatever fails is an error
