@@ -30,6 +30,12 @@ class Reportable:
         return shown
 
 
+def make_page(result: Any, written: str) -> str | None:
+    """Return the page of a result, with the date ``written``; None where packages are missing."""
+    page: str | None = import_module("timbermark.report").try_page(result, written)
+    return page
+
+
 def write_page(result: Any, path: str | os.PathLike[str], *, force: bool, **more: Any) -> None:
     """Write the page of a result; ``more`` is what the page of its kind takes beside it."""
     import_module("timbermark.report").write_page(result, path, force=force, **more)

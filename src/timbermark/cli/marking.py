@@ -38,7 +38,7 @@ from timbermark.cli.marking_options import (
     Validation,
     Weak,
 )
-from timbermark.cli.outputs import check_ending, check_outputs, write_both
+from timbermark.cli.outputs import check_ending, check_outputs, check_report, write_both
 from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import InputError
@@ -143,23 +143,21 @@ def embed(
     lead: Lead = "auto",
     weak: Weak = False,
     seed: Seed = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
+    ] = None,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: Json = False,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
     _check_rows(train, candidates)
-    check_outputs(
-        {"--out": out, "--mark": mark},
-        {
-            "MODEL": model,
-            "--key": key,
-            "--train": train,
-            "--candidates": candidates,
-            "--validation": validation,
-        },
-        force,
-    )
+    files = {
+        "MODEL": model, "--key": key, "--train": train, "--candidates": candidates,
+        "--validation": validation,
+    }  # fmt: skip
+    check_outputs({"--out": out, "--mark": mark}, files, force)
+    check_report(report, {**files, "--out": out, "--mark": mark}, force)
     limits = {
         "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
         "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
@@ -178,6 +176,8 @@ def embed(
 
     result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
     kept = write_both(result, out, mark, protection, force)
+    if report is not None:
+        result.report(report, force=force)
     tell(result.notes)
     if kept is not None:
         tell([f"The mark that was there is kept as {kept}."])
@@ -194,6 +194,8 @@ def embed(
     show(str(result))
     show(_strength_line(result, choices["budget"]))
     show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
+    if report is not None:
+        show(f"{report}: the page")
 
 
 def _check_rows(train: Path | None, candidates: Path | None) -> None:

@@ -19,7 +19,7 @@ from timbermark.files import atomic_write
 if TYPE_CHECKING:
     from timbermark.report.pages import Page
 
-__all__ = ["check_packages", "describe", "page_html", "show_in_notebook", "write_page"]
+__all__ = ["check_packages", "describe", "page_html", "show_in_notebook", "try_page", "write_page"]
 
 # By the names of classes, so that no page imports the results of others.
 _PAGES = {
@@ -89,15 +89,26 @@ def write_page(
     atomic_write(Path(path), page_html(result, **more).encode())
 
 
+def try_page(result: Any, written: str) -> str | None:
+    """Return the page of a result with a given date; None where a package is missing."""
+    return page_html(result, written=written) if _is_complete() else None
+
+
 def show_in_notebook(result: Any) -> str | None:
     """Return the page as a fragment for a notebook; None where a package is missing."""
-    try:
-        check_packages()
-    except MissingLibraryError:
+    if not _is_complete():
         return None
     from timbermark.report.rendering import render_fragment
 
     return render_fragment(describe(result))
+
+
+def _is_complete() -> bool:
+    try:
+        check_packages()
+    except MissingLibraryError:
+        return False
+    return True
 
 
 def show_now() -> str:

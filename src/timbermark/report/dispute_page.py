@@ -40,7 +40,7 @@ def describe(dispute: Dispute) -> Page:
         headline=capitalized(headline),
         lead=tuple(map(capitalized, dispute.reasons)),
         figures=tuple(
-            (party.first_seen or "not shown", f"claim of {party.owner}, by a verified time stamp")
+            (party.first_seen or "no time", f"of the claim of {party.owner}, by a verified stamp")
             for party in dispute.parties
         ),
         sections=tuple(sections),

@@ -70,7 +70,7 @@ def describe(judgment: Judgment) -> Page:
         lead=lead_of(verdict),
         figures=(
             *figures_of(verdict),
-            (seen or "not shown", "the claim existed, by a verified time stamp"),
+            (seen or "no time", "at which the claim existed, by a verified time stamp"),
         ),
         sections=tuple(sections),
         version=verdict.version,

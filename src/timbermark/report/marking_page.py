@@ -10,7 +10,7 @@ from timbermark.marking.distributions import (
     NumberDistributions,
     ScoreDistributions,
 )
-from timbermark.ownership.statistics import level, show_chance
+from timbermark.ownership.statistics import level
 from timbermark.report.pages import (
     Commands,
     Notes,
@@ -20,6 +20,7 @@ from timbermark.report.pages import (
     Table,
     capitalized,
     chance_in_words,
+    chance_of,
     facts,
 )
 from timbermark.report.plots import bars_plot, classes_plot, histogram_plot, reliability_plot
@@ -70,7 +71,7 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
         lead=(_cost_sentence(result),),
         figures=(
             (f"{result.bits:.0f} bits", f"of evidence in the {cost.answers} of an untouched copy"),
-            (show_chance(result.bits), "chance of coincidence, at most"),
+            (chance_of(result.bits), "chance of coincidence, at most"),
             (f"{result.n_set} of {result.strength.k}", "triggers carry their symbol"),
             _changed_figure(result),
         ),

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from timbermark.ownership.statistics import show_chance
 
 Row: TypeAlias = tuple[str, ...]
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,22 @@ def capitalized(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:] + end
 
 
+def chance_of(bits: float) -> str:
+    """Return the chance 2^-bits as pages write it.
+
+    >>> chance_of(192.0), chance_of(7.5)
+    ('1 in 6·10⁵⁷', '1 in 181')
+    """
+    said, _, power = show_chance(bits).partition("^")
+    return said + power.translate(_RAISED)
+
+
 def chance_in_words(bits: float) -> str:
     """Return what a number of bits means to somebody who knows coins.
 
     >>> chance_in_words(64.2)
     'The chance that a model which knows nothing of the mark answers like this is at most 1 in \
-2·10^19: as if 64 tosses of a coin were foretold without a mistake.'
+2·10¹⁹: as if 64 tosses of a coin were foretold without a mistake.'
     >>> chance_in_words(0.3)
     'A model that knows nothing of the mark often answers like this.'
     """
@@ -128,5 +139,5 @@ def chance_in_words(bits: float) -> str:
     tosses = "a toss of a coin" if bits < 2.0 else f"{int(bits)} tosses of a coin"
     return (
         "The chance that a model which knows nothing of the mark answers like this is at most "
-        f"{show_chance(bits)}: as if {tosses} were foretold without a mistake."
+        f"{chance_of(bits)}: as if {tosses} were foretold without a mistake."
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from timbermark.marking.distributions import Histogram, ReliabilityBin
 
 Curve = Sequence[tuple[int, float]]
+_FEWEST_ROWS = 5
 _BEFORE: dict[str, Any] = {"color": FIRST, "lw": 1.6, "ls": "-", "label": "before"}
 _AFTER: dict[str, Any] = {"color": SECOND, "lw": 1.6, "ls": (0, (4, 2)), "label": "after"}
 
@@ -41,8 +42,8 @@ reached 20 bits (indicative) after 2 questions and 64 bits (conclusive) after 2.
         for level, word in ((INDICATIVE_BITS, "indicative"), (CONCLUSIVE_BITS, "conclusive")):
             axes.axhline(level, color=MUTED, lw=0.9, ls="--")
             axes.annotate(
-                f"{word}, {level:.0f}", (0.0, level), xycoords=("axes fraction", "data"),
-                xytext=(4, 3), textcoords="offset points", fontsize=9,
+                f"{word}, {level:.0f}", (1.0, level), xycoords=("axes fraction", "data"),
+                xytext=(0, 3), textcoords="offset points", fontsize=9, ha="right",
             )  # fmt: skip
         axes.plot(xs, ys, color=FIRST, lw=2.0, marker="o", ms=3.0, markevery=max(1, len(xs) // 16))
         axes.set_xlim(0, last)
@@ -90,6 +91,7 @@ def reliability_plot(
     before: Sequence[ReliabilityBin], after: Sequence[ReliabilityBin], what: str
 ) -> Plot:
     """Return the reliability curve: how often what is said with a score holds."""
+    before, after = _known_well(before), _known_well(after)
     farthest = max(after, key=lambda b: abs(b.score - b.share) * b.n)
     said = (
         f"How often {what}, against its score, in {len(after)} groups of rows with similar scores; "
@@ -109,9 +111,14 @@ def reliability_plot(
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("mean score")
         axes.set_ylabel("share of rows where it holds")
-        axes.legend(fontsize=9, loc="upper left")
+        axes.legend(fontsize=9, loc="lower right")
 
     return Plot("Reliability", said, draw)
+
+
+def _known_well(bins: Sequence[ReliabilityBin]) -> Sequence[ReliabilityBin]:
+    """Return the groups of rows whose share is not that of a few rows by accident."""
+    return [found for found in bins if found.n >= _FEWEST_ROWS] or bins
 
 
 def classes_plot(

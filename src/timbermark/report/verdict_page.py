@@ -14,6 +14,7 @@ from timbermark.report.pages import (
     Section,
     capitalized,
     chance_in_words,
+    chance_of,
     facts,
 )
 from timbermark.report.plots import Curve, evidence_plot
@@ -66,7 +67,7 @@ def figures_of(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     """Return the numbers that everybody asks for."""
     found = [
         (f"{verdict.bits:.1f} bits", "of evidence"),
-        (verdict.chance, "chance of coincidence, at most"),
+        (chance_of(verdict.bits), "chance of coincidence, at most"),
     ]
     if verdict.matched is not None:
         found.append(

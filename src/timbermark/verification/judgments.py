@@ -12,7 +12,7 @@ from timbermark.ownership.opening import Opening
 from timbermark.ownership.stamps import StampCheck, first_time
 from timbermark.ownership.statistics import Level, round_bits
 from timbermark.ownership.verdict import Verdict
-from timbermark.reportable import Reportable
+from timbermark.reportable import Reportable, make_page
 from timbermark.verification.packs import CLAIM, OPENING, PAGE, TRANSCRIPT, VERDICT, write_pack
 
 FORMAT = "timbermark judgment 1"
@@ -92,13 +92,12 @@ class Judgment(Reportable):
             "notes": list(self.notes),
         }
 
-    def save(
-        self, path: str | os.PathLike[str], *, page: bytes | None = None, force: bool = False
-    ) -> None:
-        """Write an evidence pack: the claim, the opening, the transcript and this judgment.
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> bool:
+        """Write an evidence pack: the claim, the opening, the transcript, this judgment, its page.
 
         A name that ends in ``.zip`` becomes an archive, any other a folder. `timbermark.judge`
-        reads it years later, without a network. ``page`` is an HTML page to file with it.
+        reads it years later, without a network. Returns whether the page is in it, which it is
+        where Jinja2 and Matplotlib are installed.
 
         Raises InputError if something is there already, unless ``force``.
         """
@@ -109,7 +108,9 @@ class Judgment(Reportable):
             TRANSCRIPT: self.transcript.encode(),
             VERDICT: verdict.encode(),
         }
-        write_pack(path, parts if page is None else {**parts, PAGE: page}, force)
+        page = make_page(self, self.asked)
+        write_pack(path, parts if page is None else {**parts, PAGE: page.encode()}, force)
+        return page is not None
 
     def __str__(self) -> str:
         lines = [
