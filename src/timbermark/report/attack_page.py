@@ -30,7 +30,6 @@ def describe(result: AttackResult) -> Page:
             f"{result.own_accuracy:.4f}; the stolen one "
             f"has {result.untouched.accuracy or 0.0:.4f}.",
         ),
-        level="" if worst is None else worst.level,
         figures=(
             (f"{result.untouched.score_bits or 0.0:.0f} bits", "in the stolen model as it is"),
             ("–" if worst is None else f"{worst.score_bits or 0.0:.0f} bits", "after the worst "
