@@ -23,7 +23,7 @@ KINDS = (
 def results(folder):
     """One result of every kind; whatever has a name is called like an attack on the page."""
     ann = build_house(folder / "ann", BAD, staircase(1), 1)
-    bob = build_house(folder / "bob", "Bob & Sons", staircase(2), 2)
+    bob = build_house(folder / "bob", "Bob & Sons", staircase(2, shift=0.2), 2)
     mark = make_mark()
     memory = {row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)}
 

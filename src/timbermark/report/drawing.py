@@ -76,7 +76,7 @@ def inline_svg(figure: Any, name: str, title: str, description: str) -> Any:
     from matplotlib import rc_context
 
     written = io.StringIO()
-    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with rc_context({"svg.hashsalt": "timbermark", "svg.fonttype": "none"}):
         figure.savefig(written, format="svg", metadata=_NOTHING_ELSE)
     text = _GLOBAL_STYLE.sub("", _PROLOG.sub("", written.getvalue()), count=1)
     text = re.sub(r"\bid=\"", f'id="{name}-', text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import cache
 from importlib import resources
 from itertools import count
@@ -24,8 +25,8 @@ def render_fragment(page: Page) -> str:
     """Return the page as a part of another document, with its style."""
     from markupsafe import Markup
 
-    # Notebooks hold many results on one page, whose names must differ.
-    body = _body(page, f"plot-{id(page):x}")
+    # Notebooks hold many results on one page, of several runs, whose names must differ.
+    body = _body(page, f"plot-{secrets.token_hex(4)}")
     shown = Markup('<style>{}</style>\n<div class="timbermark">{}</div>\n')
     return str(shown.format(style(), body))
 
