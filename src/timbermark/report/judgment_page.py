@@ -51,7 +51,7 @@ def describe(judgment: Judgment) -> Page:
                         if judgment.asked_again
                         else "taken from the transcript in the pack",
                     ),
-                    ("the claimed model itself", _is_claimed(judgment.is_marked_model)),
+                    ("the claimed model itself", _is_claimed(judgment)),
                 ),
             ),
         ),
@@ -184,9 +184,10 @@ def _recompute_section(judgment: Judgment) -> Section:
     )
 
 
-def _is_claimed(found: bool | None) -> str:
-    if found is None:
-        return "not known, because no file was compared"
+def _is_claimed(judgment: Judgment) -> str:
+    found = judgment.is_marked_model
+    if found is None or judgment.verdict.asked_through != "file":
+        return "not known, because no file of a model was asked"
     return "yes, it is the very file that the claim names" if found else "no, it is another file"
 
 

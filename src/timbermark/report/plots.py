@@ -38,7 +38,7 @@ reached 20 bits (indicative) after 2 questions and 64 bits (conclusive) after 2.
         said += "." if reached[1] is None else f" and 64 bits (conclusive) after {reached[1]}."
 
     def draw(axes: Any) -> None:
-        xs, ys = [0, *(n for n, _ in curve)], [0.0, *(b for _, b in curve)]
+        xs, ys = [n for n, _ in curve], [b for _, b in curve]
         for level, word in ((INDICATIVE_BITS, "indicative"), (CONCLUSIVE_BITS, "conclusive")):
             axes.axhline(level, color=MUTED, lw=0.9, ls="--")
             axes.annotate(
@@ -46,7 +46,7 @@ reached 20 bits (indicative) after 2 questions and 64 bits (conclusive) after 2.
                 xytext=(0, 3), textcoords="offset points", fontsize=9, ha="right",
             )  # fmt: skip
         axes.plot(xs, ys, color=FIRST, lw=2.0, marker="o", ms=3.0, markevery=max(1, len(xs) // 16))
-        axes.set_xlim(0, last)
+        axes.set_xlim(0, last * 1.01)
         axes.set_ylim(min(0.0, *ys), max(CONCLUSIVE_BITS * 1.15, max(ys) * 1.05))
         axes.set_xlabel("questions")
         axes.set_ylabel("bits of evidence")

@@ -127,9 +127,10 @@ def mark_facts(verdict: Verdict) -> Facts:
 
 def suspect_path(verdict: Verdict) -> str:
     """Return the suspect as the command line takes it, as far as the verdict knows it."""
-    if verdict.asked_through == "file" and verdict.suspect.startswith("file "):
-        return verdict.suspect.removeprefix("file ")
-    return "SUSPECT"
+    if verdict.suspect.startswith(("http://", "https://")):
+        return verdict.suspect
+    kind, _, path = verdict.suspect.partition(" ")
+    return path if kind in ("file", "answers") and verdict.suspect_digest else "SUSPECT"
 
 
 def install_lines(version: str, extra: str = "") -> tuple[str, ...]:
