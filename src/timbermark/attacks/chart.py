@@ -69,4 +69,6 @@ def draw_curves(result: AttackResult, axis: Any) -> None:
     axis.set_xlabel("theft kept (0: the thief's own model, 1: the stolen one)")
     axis.set_ylabel("evidence left, bits by scores")
     axis.set_ylim(bottom=0)
-    axis.figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    axis.legend(
+        loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, fontsize=7, frameon=False
+    )

@@ -35,8 +35,10 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "font.size": 10.0,
 }
-_WIDTH, _HEIGHT = 4.6, 3.0
-_PLACE = (0.145, 0.165, 0.835, 0.8)
+# Fixed places, because a layout that looks for them draws everything twice. A wide plot has room
+# for a legend beside it.
+_SIZE, _PLACE = (4.6, 3.0), (0.145, 0.165, 0.835, 0.8)
+_WIDE, _WIDE_PLACE = (8.6, 5.2), (0.075, 0.1, 0.7, 0.88)
 _NOTHING_ELSE = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _PROLOG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _TAG = re.compile(r"<svg[^>]*?viewBox=\"([^\"]*)\"[^>]*>\s*")
@@ -54,12 +56,9 @@ def draw_plot(plot: Plot, name: str) -> Any:
         with rc_context(_SETTINGS):
             from matplotlib.figure import Figure
 
-            if plot.wide:
-                figure = Figure(figsize=(8.6, 5.2), layout="constrained")
-                axes = figure.add_subplot()
-            else:
-                figure = Figure(figsize=(_WIDTH, _HEIGHT))
-                axes = figure.add_axes(_PLACE)
+            size, place = (_WIDE, _WIDE_PLACE) if plot.wide else (_SIZE, _PLACE)
+            figure = Figure(figsize=size)
+            axes = figure.add_axes(place)
             figure.patch.set_visible(False)
             axes.patch.set_visible(False)
             plot.draw(axes)
