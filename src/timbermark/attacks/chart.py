@@ -49,7 +49,7 @@ def draw_curves(result: AttackResult, axis: Any) -> None:
     axis.axhspan(0, 20, color="#d55e00", alpha=0.12, lw=0, zorder=0)
     for bits, said in ((64, "conclusive"), (20, "indicative")):
         axis.axhline(bits, color="#777777", lw=0.8, ls="--", zorder=1)
-        axis.text(1.0, bits, f" {said}", va="bottom", ha="right", fontsize=8,
+        axis.text(0.0, bits, f" {said}", va="bottom", ha="left", fontsize=8,
                   transform=axis.get_yaxis_transform())  # fmt: skip
     axis.axvline(0.5, color="#777777", lw=0.8, ls=":", zorder=1)
     curves: dict[str, list[AttackRow]] = {}
