@@ -9,6 +9,7 @@ from timbermark.attacks.chart import draw_curves
 from timbermark.report import describe
 from timbermark.report.drawing import draw_plot
 from timbermark.report.pages import Plot
+from timbermark.report.plots import classes_plot
 
 _TIMES = ("before", "after")
 STYLED = {"none", "currentColor"}
@@ -67,6 +68,12 @@ def test_names_begin_with_the_plots_own():
     used = re.findall(r"(?:href=\"#|url\(#)([^\")]*)", svg)
     assert used
     assert set(used) <= set(names)
+
+
+def test_classes_have_names_of_any_script():
+    plot = classes_plot(["日本", "αβγ", "🌲"], [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.3, 0.2, 0.5])
+    svg = str(draw_plot(plot, "x"))
+    assert all(name in svg for name in ("日本", "αβγ", "🌲"))
 
 
 def test_labels_are_never_read_as_formulae():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ def inline_svg(figure: Any, name: str, title: str, description: str) -> Any:
     from matplotlib import rc_context
 
     written = io.StringIO()
-    with rc_context({"svg.hashsalt": "timbermark", "svg.fonttype": "none"}):
+    plain: Any = {"svg.hashsalt": "timbermark", "svg.fonttype": "none"}
+    with rc_context(plain), warnings.catch_warnings():
+        # The page's font has them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(written, format="svg", metadata=_NOTHING_ELSE)
     text = _GLOBAL_STYLE.sub("", _PROLOG.sub("", written.getvalue()), count=1)
     text = re.sub(r"\bid=\"", f'id="{name}-', text)
