@@ -16,7 +16,7 @@ def render_page(page: Page, written: str) -> str:
     """Return a whole HTML document."""
     body = _body(page, "plot")
     text: str = environment().get_template("page.html").render(
-        page=page, body=body, style=style(), written=written
+        page=page, body=body, style=style(), version=page.version, written=written
     )  # fmt: skip
     return text
 
