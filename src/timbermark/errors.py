@@ -4,12 +4,12 @@ A message is one sentence that names what is wrong and the value; the hint says 
 them are `TimbermarkError`, and each is also the built-in exception that a caller would expect.
 Whoever catches `TimbermarkError` catches them all.
 
->>> from timbermark import OwnerKey
+>>> from timbermark import Budget
 >>> try:
-...     OwnerKey.from_bytes(b"too short")
+...     Budget(changed=-1)
 ... except TimbermarkError as error:
-...     print(type(error).__name__)
-FileFormatError
+...     print(type(error).__name__, "with a hint" if error.hint else "without")
+InputError with a hint
 """
 
 from importlib.util import find_spec
