@@ -25,13 +25,8 @@ class Docstrings(Extension):
 def to_markdown(text: str) -> str:
     r"""Return a docstring with its examples in fences.
 
-    >>> print(to_markdown(":func:`f` adds.\n\n>>> f(1)\n2").replace("`" * 3, "~~~"))
-    `f` adds.
-    <BLANKLINE>
-    ~~~pycon
-    >>> f(1)
-    2
-    ~~~
+    >>> to_markdown(":func:`f` adds.\n\n>>> f(1)\n2")
+    '`f` adds.\n\n```pycon\n>>> f(1)\n2\n```'
     """
     paragraphs = re.split(r"\n\s*\n", _ROLE.sub(r"`\1`", text))
     return "\n\n".join(
