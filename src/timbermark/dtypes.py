@@ -1,7 +1,7 @@
 """Every array type with its reason.
 
 A constant in capitals is the scalar type to allocate with; the alias beside it is the array type
-to annotate with, where both are used. Types are fixed in size on every platform, because arrays go into files.
+to annotate with. Types are fixed in size on every platform, because arrays go into files.
 """
 
 from typing import Any, TypeAlias
