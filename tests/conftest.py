@@ -30,6 +30,7 @@ def keys_of_its_own(request) -> None:
     """Start the stream of keys anew for each file of tests: its keys are the same run alone."""
     _stream.seed(request.node.nodeid)
 
+
 # Tests and files of tests that `./dev test --fast` leaves out.
 SLOW = frozenset(
     line

@@ -463,9 +463,7 @@ def test_a_journal_of_another_mark_is_refused_before_anything_is_asked(tmp_path)
 
 
 def test_without_httpx_the_extra_is_named(monkeypatch, real_courier):
-    from timbermark.verification.endpoints import delivery
-
-    monkeypatch.setattr(delivery, "find_spec", lambda name: None)
+    monkeypatch.setattr(tm.errors, "find_spec", lambda name: None)
     with pytest.raises(tm.errors.MissingLibraryError, match=r"timbermark\[endpoints\]"):
         tm.verify("http://localhost:1/invocations", MARK)
 
