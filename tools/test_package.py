@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "tests" / "fixtures" / "release-0.1"
 PACK = ROOT / "tests" / "verification" / "fixtures" / "evidence-v1.zip"
 LARGEST_VERIFIER = 150e6  # bytes
-_IN_WHEEL = ("py.typed", "experiments/page.html", "experiments/published.csv")
+_IN_WHEEL = (
+    *("py.typed", "experiments/page.html", "experiments/published.csv"),
+    *("report/templates/base.html", "report/templates/style.css"),
+)
 _IN_SDIST = ("README.md", "CHANGELOG.md", "LICENSE", "tests/conftest.py", "docs/index.md", "dev")
 # What venv itself brings; it is no part of timbermark.
 _INSTALLERS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
@@ -174,8 +177,8 @@ def try_wheel(folder: Path, wheel: Path) -> None:
             sys.exit(f"the base install has {module}")
     place.run("timbermark", "--version", says="timbermark ")
     place.run("timbermark", "demo", "--out", "here", says="conclusive")
-    place.run("timbermark", "verify", "here/stolen.timber", "here/digits.mark", says="conclusive")
-    place.run("timbermark", "verify", "here/innocent.timber", "here/digits.mark", expect=1)
+    place.run("timbermark", "verify", "here/marked.timber", "here/digits.mark", says="conclusive")
+    place.run("timbermark", "verify", "here/own.timber", "here/digits.mark", expect=1)
     place.run("timbermark", "reproduce", "--quick", expect=2, says="timbermark[reproduce]")
     say(f"it takes {place.size() / 1e6:.0f} MB")
 

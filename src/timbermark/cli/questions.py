@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -49,17 +50,17 @@ def questions(
         opened,
         out,
         decoys=decoys,
-        decoys_from=read_rows(opened, decoys_from),
+        decoys_from=read_rows(opened.feature_names, decoys_from),
         columns=split_words(columns),
     )
     show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
     show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
 
 
-def read_rows(mark: object, path: Path | None) -> object:
+def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
     """Return rows to make decoys from, in the mark's columns; None without a file."""
+    if path is None:
+        return None
     from timbermark.cli.tables import read_table
-    from timbermark.ownership.mark import Mark
 
-    assert isinstance(mark, Mark)
-    return None if path is None else read_table(path, mark.feature_names, None).X
+    return read_table(path, feature_names, None).X
