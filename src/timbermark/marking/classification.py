@@ -38,7 +38,8 @@ class Classification:
 
     foreign: ForeignModel
     target_limits = ("accuracy", "auc")
-    set_shares = (0.97, 0.85)
+    # Scores prove a trigger that moved half of its way as well; what is not set costs evidence.
+    set_shares = (0.9, 0.75)
     in_pairs = False
 
     @property
@@ -53,7 +54,7 @@ class Classification:
         The real symbols may cost more, and unseen rows may move more than those that judge; with
         two classes all that moves moves one score (benchmarks/fidelity.py).
         """
-        return 0.5 if len(self.foreign.classes) == 2 else 0.85
+        return 0.5 if len(self.foreign.classes) == 2 else 0.95
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return class numbers, int64 [n]."""
