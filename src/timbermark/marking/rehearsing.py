@@ -175,7 +175,7 @@ def rehearse(
             # Who is cheap with four labels need not be with two.
             sought = int(np.ceil(_SPARE * most))
             find = find_pairs if prepared.task.in_pairs else find_candidates
-            pools[strength.q] = find(prepared, kind, sought, fewest, strength.q, workers)
+            pools[strength.q] = find(prepared, kind, sought, fewest, strength.q, workers, progress)
         found = pools[strength.q]
         # Who does not take at one lead may take at a shorter one.
         usable, fits = np.ones(len(found), np.bool_), True
