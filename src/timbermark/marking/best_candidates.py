@@ -82,7 +82,7 @@ class _Asking:
     seed: int
     k: int
     limit: float
-    title = "asking for candidates"
+    title = "pass 2: asking for candidates"
 
     def limited(self, limit: float) -> _Asking:
         """Return the same pass, which leaves out what is dearer than a limit."""

@@ -171,7 +171,7 @@ class _Thinning:
     seed: int
     by_place: bool
     limit: int | None
-    title = "reading the rows"
+    title = "pass 1: reading the rows"
 
     def look(self, block: Block) -> Thinned:
         rows, target = self.table.rows(block), self.table.targets(block)

@@ -93,7 +93,7 @@ class _Measuring:
     after: Router
     error: float | None
     ranks: bool
-    title = "measuring the cost"
+    title = "pass 4: measuring the cost"
 
     def look(self, block: Block) -> Tally | NumberTally:
         rows, target = self.table.rows(block), self.table.targets(block)

@@ -139,7 +139,7 @@ class _Sampling:
     seed: int
     k: int
     limit: float
-    title = "sampling rows"
+    title = "pass 3: sampling rows"
 
     def densities(self, pressed: np.ndarray) -> np.ndarray:
         """Return s [n], 1 for the average row, of what triggers do to rows, [n, K]."""
