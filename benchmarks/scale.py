@@ -124,7 +124,7 @@ def mark(folder: Path, X, y) -> dict:
         budget=tm.Budget(changed=BUDGET),
     )  # fmt: skip
     seconds = time.perf_counter() - start
-    tested, label = make_rows(200_000, 1)
+    tested = make_rows(200_000, 1)[0]
     before = tm.load(folder / "model.txt").predict(tested)
     after = result.model.predict(tested)
     cost = result.cost.to_dict()
