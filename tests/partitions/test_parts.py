@@ -5,6 +5,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.delayed import delayed
 
 from tests.partitions.killing import Counting, Exhausted
 from timbermark.errors import InputError, MissingLibraryError
@@ -136,9 +137,7 @@ def test_labels_that_do_not_go_with_rows_are_refused():
     assert "in 1 partitions" in refused(frame, dd.from_pandas(pd.Series(Y), npartitions=1))
     shifted = dd.from_pandas(pd.Series(Y, index=np.arange(10) + 3), npartitions=2)
     pieces = [shifted.partitions[0].compute()[:-1], shifted.partitions[1].compute()]
-    uneven = dd.from_delayed(
-        [__import__("dask").delayed(piece) for piece in pieces], meta=pieces[0].iloc[:0]
-    )
+    uneven = dd.from_delayed([delayed(piece) for piece in pieces], meta=pieces[0].iloc[:0])
     assert "partition 0 of the rows" in refused(frame, uneven)
     assert "no table of Dask" in refused(da.from_array(Y, chunks=5))
 

@@ -77,14 +77,15 @@ def connect(scheduler: str) -> Iterator[None]:
     from distributed import Client
 
     try:
-        client = Client(scheduler, timeout=_PATIENCE)
+        # One that fails must not be what later passes are sent to.
+        client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         said = " ".join(str(error).split())[:200]
         raise InputError(
             f"The scheduler {scheduler} does not answer ({said}).",
             hint="give an address as tcp://10.0.0.1:8786, or local for this machine's threads.",
         ) from None
-    with client:
+    with client, client.as_current():
         if not client.scheduler_info(n_workers=-1)["workers"]:
             raise InputError(f"The scheduler {scheduler} has no workers.", hint="start some first.")
         yield
@@ -220,9 +221,10 @@ def _find_client() -> Any:
     """Return the client of Dask that is in use, None if there is none."""
     if "distributed" not in sys.modules:
         return None
-    from distributed import default_client
+    from distributed import Client
 
     try:
-        return default_client()
+        client = Client.current()
     except ValueError:
         return None
+    return client if client.status == "running" else None
