@@ -13,6 +13,9 @@ from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
 
+_DECOY_ROWS = 20_000
+"""Rows of many files that decoys take their values from."""
+
 
 @app.command()
 def questions(
@@ -20,7 +23,8 @@ def questions(
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
-        Path | None, typer.Option(help="Rows whose values decoys take, CSV or Parquet.")
+        Path | None,
+        typer.Option(help="Rows whose values decoys take; many/*.parquet will do."),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="The suspect's columns in its order, with commas.")
@@ -57,9 +61,17 @@ def questions(
 
 
 def read_rows(mark: object, path: Path | None) -> object:
-    """Return rows to make decoys from, in the mark's columns; None without a file."""
+    """Return rows to make decoys from, in the mark's columns; None without a file.
+
+    Of many files some rows are enough.
+    """
+    from timbermark.cli.large_tables import is_pattern
     from timbermark.cli.tables import read_table
     from timbermark.ownership.mark import Mark
 
     assert isinstance(mark, Mark)
+    if path is not None and is_pattern(path):
+        from timbermark.partitions import open_parts, pick_rows
+
+        return pick_rows(open_parts(path, None, mark.feature_names, "rows"), _DECOY_ROWS, seed=0)
     return None if path is None else read_table(path, mark.feature_names, None).X

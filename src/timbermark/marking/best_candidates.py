@@ -17,12 +17,12 @@ import numpy as np
 from timbermark.editing.routing import Router
 from timbermark.kernels.hashing import mix_cells
 from timbermark.kernels.workers import Workers
-from timbermark.marking.large_tables import LargeTable, Say, place_keys
+from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import SHARES
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.prices import find_room, mean_effort
 from timbermark.marking.tasks import Task
-from timbermark.partitions import Block, run_pass
+from timbermark.partitions import Block, place_keys, run_pass
 
 SHORT_LEAD = 0.2
 """What candidates of large tables are compared at: on three tables of 28 features the same strength

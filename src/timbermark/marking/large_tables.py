@@ -16,19 +16,23 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.files.tables import read_labels
-from timbermark.kernels.hashing import hash_rows
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_rows
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task
-from timbermark.partitions import Block, Parts, is_in_parts, memory_parts, open_parts, run_pass
+from timbermark.partitions import (
+    Block,
+    Parts,
+    hash_limit,
+    memory_parts,
+    open_parts,
+    place_keys,
+    run_pass,
+)
 
 LARGE = 200_000
 """Rows beyond which the edit takes a weighted sample and the cost is measured on all rows."""
-_SLACK = 6.0
-"""Standard deviations by which a limit on hashes is set too high, so that enough rows are under
-it."""
 
 Say = Callable[[str], None]
 
@@ -141,25 +145,22 @@ def thin(table: LargeTable, k: int, seed: int, by_place: bool, say: Say) -> Thin
 
     Every row is looked at, so that whatever cannot be used is refused now.
     """
-    limit = None
-    if by_place and k < table.n_rows:
-        share = (k + _SLACK * np.sqrt(k) + 10) / table.n_rows
-        limit = int(min(share, 1.0) * (2.0**64 - 2048))
+    limit = hash_limit(k, table.n_rows) if by_place else None
     found = run_pass(table.parts, _Thinning(table.bare(), k, seed, by_place, limit), say)
     assert len(found.key) >= min(k, table.n_rows)
     return found
 
 
-def place_keys(start: int, n: int, seed: int) -> np.ndarray:
-    """Return uint64 [n]: hashes of the numbers of rows, from ``start`` on.
+def take_some(
+    foreign: ForeignModel, task: Task, X: Any, y: Any, what: str, k: int, seed: int, say: Say
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Return at most ``k`` rows of a table in parts, their true answers, and how many rows it has.
 
-    >>> bool((place_keys(0, 10, seed=1)[5:] == place_keys(5, 5, seed=1)).all())
-    True
+    Raises InputError for a table that cannot be used.
     """
-    keys = np.empty(n, np.uint64)
-    numbers = np.arange(start, start + n, dtype=np.uint64)[:, None]
-    hash_rows(numbers, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), keys)
-    return keys
+    table = open_large(foreign, task, X, y, what)
+    found = thin(table, k, seed, True, say)
+    return found.rows, found.target, table.n_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,15 +204,3 @@ def _distinct(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if empty:
         raise InputError("There are rows without a label.", hint="label them, or leave them out.")
     return found, place
-
-
-__all__ = [
-    "LARGE",
-    "LargeTable",
-    "Thinned",
-    "hold_large",
-    "is_in_parts",
-    "open_large",
-    "place_keys",
-    "thin",
-]

@@ -18,10 +18,10 @@ from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.large_tables import LARGE, LargeTable, Say, place_keys
+from timbermark.marking.large_tables import LARGE, LargeTable, Say
 from timbermark.marking.preparing import Prepared, weigh
 from timbermark.marking.prices import add_leaves, find_room
-from timbermark.partitions import Block, run_pass
+from timbermark.partitions import Block, place_keys, run_pass
 
 FIRST_SIZE, _LARGEST_SIZE, _MOST_CELLS = LARGE, 8 * LARGE, 1_000_000_000
 """Rows of a sample at first, and when it has been doubled as often as it can be; how many leaves of
@@ -95,7 +95,7 @@ def hold_by_sample(
     density = bare.densities(add_leaves(router, pressure, prepared.holding, workers))
     limit = _SLACK * (size + 1) / (table.n_rows * float(density.mean()))
     found = run_pass(table.parts, replace(bare, limit=limit), say)
-    if len(found.score) < size + 1 and size < table.n_rows:
+    if len(found.score) < min(size + 1, table.n_rows - len(prepared.large.held)):
         found = run_pass(table.parts, bare, say)
     last = found.score[size] if len(found.score) > size else np.inf
     rows, density = found.rows[:size], found.density[:size]

@@ -7,6 +7,7 @@ on a cluster; rows in memory by threads. Nothing here knows what rows are used f
 
 from timbermark.partitions.opening import is_in_parts, open_parts
 from timbermark.partitions.parts import Block, Part, Parts, memory_parts
+from timbermark.partitions.picking import hash_limit, pick_rows, place_keys
 from timbermark.partitions.running import Pass, connect, run_pass
 
 __all__ = [
@@ -15,8 +16,11 @@ __all__ = [
     "Parts",
     "Pass",
     "connect",
+    "hash_limit",
     "is_in_parts",
     "memory_parts",
     "open_parts",
+    "pick_rows",
+    "place_keys",
     "run_pass",
 ]
