@@ -22,6 +22,7 @@ from timbermark.kernels.routing import (
 )
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_ZERO, ZERO_RANGE, Ensemble
+from timbermark.trees.statistics import inner_levels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,7 @@ class Router:
             e.n_features
             and not ((e.category_set[inner] >= 0) | (e.missing_kind[inner] == MISSING_ZERO)).any()
         ):
-            self._plain = _PlainNodes.of(self._records, is_leaf)
+            self._plain = _PlainNodes.of(e, self._records, owner)
         self._category_values = e.category_values.astype(np.float64)
         n_leaves = before[e.tree_start[1:]] - before[e.tree_start[:-1]]
         most = int(n_leaves.max(initial=1))
@@ -143,8 +144,8 @@ class Router:
             if self._plain is not None and not np.isnan(rows[start:stop]).any():
                 nodes = self._plain
                 route_plain_rows(
-                    rows, start, stop, roots, nodes.feature, nodes.threshold, nodes.child,
-                    nodes.leaf, leaf[c],
+                    rows, start, stop, roots, nodes.depth[self.trees[c]], nodes.feature,
+                    nodes.threshold, nodes.child, nodes.leaf, leaf[c],
                 )  # fmt: skip
                 return
             route_rows(
@@ -187,21 +188,26 @@ class Router:
 class _PlainNodes(NamedTuple):
     """Nodes as `timbermark.kernels.routing.route_plain_rows` takes them."""
 
+    depth: np.ndarray  # int64 [trees]
     feature: np.ndarray
     threshold: np.ndarray
     child: np.ndarray
     leaf: np.ndarray
 
     @classmethod
-    def of(cls, records: np.ndarray, is_leaf: np.ndarray) -> _PlainNodes:
-        """Return splits by thresholds alone; a leaf is its own child."""
+    def of(cls, e: Ensemble, records: np.ndarray, owner: np.ndarray) -> _PlainNodes:
+        """Return splits by thresholds alone; ``owner`` [N]: the tree of each node."""
+        is_leaf = e.left < 0
+        depth = np.zeros(e.n_trees, np.int64)
+        for number, level in enumerate(inner_levels(e), start=1):
+            depth[owner[level]] = number
         own = np.arange(len(records), dtype=np.int32)
         child = np.column_stack(
             [np.where(is_leaf, own, records[side]) for side in ("right", "left")]
         ).astype(np.int32)
         threshold = np.where(is_leaf, np.inf, records["threshold"])
         feature = np.where(is_leaf, 0, records["feature"]).astype(np.int32)
-        return cls(feature, threshold, child, np.ascontiguousarray(records["leaf"]))
+        return cls(depth, feature, threshold, child, np.ascontiguousarray(records["leaf"]))
 
 
 def _parts(n: int) -> list[tuple[int, int]]:
