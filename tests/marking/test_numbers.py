@@ -142,7 +142,7 @@ def test_the_reference_is_what_the_unmarked_model_says():
     assert (mark.levels[:, 2] > difference).all()
 
 
-@pytest.mark.parametrize("library", ["histogram", "catboost"])
+@pytest.mark.parametrize("library", ["histogram", "xgboost"])
 def test_a_copy_averaged_with_another_model_still_proves_the_mark(library):
     _, _, _, X, y, _ = data()
     own = HistGradientBoostingRegressor(max_iter=40, random_state=1).fit(X[:600], y[:600])

@@ -119,6 +119,13 @@ class Classification:
         ahead = self.find_leads(before, after, alphabets, symbols, lead)
         return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
 
+    def forecast(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float, columns: np.ndarray,
+    ) -> float:  # fmt: skip
+        """Return 0: the strongest mark that fits survives most."""
+        return 0.0
+
     def use_of_budget(
         self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
         seen: bool = False,

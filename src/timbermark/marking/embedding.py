@@ -44,8 +44,9 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
 KINDS = ("mixed", "rows")
-_WEAKER = 0.7
-"""By how much the lead shrinks where the real symbols do not fit the budget."""
+_WEAKER, _AIM = 0.7, 0.93
+"""By how much the lead shrinks at most where the real symbols do not fit the budget, and what share
+of it is then aimed at."""
 _MOST_DRAWS = 4
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must answer with: its scores have steps, where
@@ -182,7 +183,8 @@ def _embed(
         if more is not None:
             hold = more
         elif attempt.most_used > 1.0:
-            strength = replace(strength, lead=strength.lead * _WEAKER)
+            weaker = max(_WEAKER, _AIM / attempt.most_used)
+            strength = replace(strength, lead=strength.lead * weaker)
         else:
             # More room for the edit, where the file's gains took some.
             strength = replace(strength, hidden=False)

@@ -24,6 +24,7 @@ from timbermark.marking.choosing import (
     survive_rounding,
     too_few,
 )
+from timbermark.marking.joint_price import order_by_joint_price
 from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import Prepared
@@ -81,6 +82,13 @@ def find_pairs(
     chosen = order[np.sort(once)][:k]
     if len(chosen) < least:
         raise too_few(len(chosen), least, kind, "pairs of rows")
+    both = np.column_stack([2 * chosen, 2 * chosen + 1]).ravel()
+    ease = [1.0 / (mass + RIDGE) for mass in prepared.mass]
+    chosen = chosen[
+        order_by_joint_price(
+            price[chosen], -(-k // 3), routes.take(both), router, ease, workers, in_pairs=True
+        )
+    ]
     both = np.column_stack([2 * chosen, 2 * chosen + 1]).ravel()
     return Candidates(
         X[both], routes.take(both), margins[both], alphabets[chosen], len(once), in_pairs=True

@@ -70,12 +70,15 @@ _FOUR = (
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
     Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-6:],
 )  # fmt: skip
-# Numbers: the lead is the distance of levels in units of how far other models differ there.
+# Numbers: the lead is the distance of levels in units of how far other models differ there. How
+# many triggers survive most depends on the model: a ladder for each number is climbed, and the
+# best forecast decides. With the same cost a quarter of the triggers can survive ten times as much
+# (`./dev bench models`: diamonds, LightGBM, averaged: 64 pairs 18 bits, 224 pairs 2).
+_FAR = (2.0, 1.7, 1.4, 1.2, 1.0, 0.84, 0.7, 0.6, 0.5, 0.42, 0.35, 0.3, 0.25, 0.18, 0.12, 0.08)
 _LEVELS = (
-    Strength(224, 4, 1.4), Strength(224, 4, 1.0), Strength(224, 4, 0.7), Strength(224, 4, 0.5),
-    Strength(192, 4, 0.35), Strength(192, 4, 0.25), Strength(160, 4, 0.18), Strength(128, 4, 0.12),
-    Strength(96, 4, 0.08), Strength(72, 4, 0.08), Strength(96, 4, 0.12, False),
-    Strength(72, 4, 0.12, False), Strength(64, 4, 0.06, False), Strength(56, 4, 0.03, False),
+    *(Strength(k, 4, lead) for k in (192, 128, 72) for lead in _FAR),
+    Strength(96, 4, 0.12, False), Strength(72, 4, 0.12, False), Strength(64, 4, 0.06, False),
+    Strength(56, 4, 0.03, False),
 )  # fmt: skip
 
 
@@ -160,61 +163,118 @@ def rehearse(
     workers: Workers,
     progress: Callable[[str], None] = lambda said: None,
 ) -> Rehearsal:
-    """Find the strongest mark within the budget. Raises InputError if none is."""
-    share = prepared.task.budget_share
-    enough_set, hopeless = prepared.task.set_shares
-    most, fewest = (choose(s.k for s in strengths) for choose in (max, min))
-    pools: dict[int, Candidates] = {}
-    rng = np.random.default_rng(prepared.seed + 3)
-    attempts: list[Attempt] = []
-    left = list(strengths)
-    fallback: Rehearsal | None = None
-    while left:
-        strength = left.pop(0)
-        if strength.q not in pools:
-            # Who is cheap with four labels need not be with two.
-            sought = int(np.ceil(_SPARE * most))
-            find = find_pairs if prepared.task.in_pairs else find_candidates
-            pools[strength.q] = find(prepared, kind, sought, fewest, strength.q, workers, progress)
-        found = pools[strength.q]
-        # Who does not take at one lead may take at a shorter one.
-        usable, fits = np.ones(len(found), np.bool_), True
-        last = not strength.hidden
-        for _ in range(_LAST_TRIES if last else _TRIES):
-            places = np.flatnonzero(usable)[: strength.k]
-            if len(places) < strength.k:
-                break
-            progress(f"rehearsing {strength.k} triggers")
-            triggers = found.take(places)
-            symbols = rng.integers(0, strength.q, strength.k)
-            setting = set_symbols(
-                prepared, triggers, symbols, strength.lead, workers, strength.hidden
-            )
-            attempt = judge(prepared, budget, strength, setting, workers)
-            attempts.append(attempt)
-            fits = attempt.most_used <= (share if left else 1.0)
-            proves = attempt.bits >= min(_SAFE, strength.bits)
-            if fits and proves and attempt.n_set >= enough_set * strength.k:
-                return Rehearsal(strength, triggers, tuple(attempts), setting)
-            if attempt.most_used <= 1.0 and proves:
-                # Within the budget, if not by much: taken if nothing weaker is better.
-                fallback = Rehearsal(strength, triggers, tuple(attempts), setting)
+    """Find the mark within the budget that survives most. Raises InputError if none is.
+
+    Of labels that is the first of the strengths that fits; of numbers the best forecast of those
+    that fit, one for each number of triggers.
+    """
+    rehearsing = _Rehearsing(prepared, budget, strengths, kind, workers, progress)
+    found: list[Rehearsal] = []
+    *ladders, last = _ladders(strengths, prepared.task.in_pairs)
+    for ladder in ladders:
+        found += rehearsing.climb(ladder, is_last=False)
+    if not found:
+        found = rehearsing.climb(last, is_last=True)
+    if not found:
+        raise over_budget(rehearsing.attempts, budget)
+    # The first of equals: labels have one ladder, and no forecast.
+    best = max(found, key=lambda one: one.setting.survives)
+    others = [attempt for attempt in rehearsing.attempts if attempt is not best.attempts[-1]]
+    return replace(best, attempts=(*others, best.attempts[-1]))
+
+
+def _ladders(strengths: Sequence[Strength], in_pairs: bool) -> list[list[Strength]]:
+    """Return the strengths to try in turn, together or a list for each number of pairs.
+
+    >>> [len(ladder) for ladder in _ladders(_LEVELS, True)]
+    [16, 16, 16, 4]
+    """
+    ladders: dict[int, list[Strength]] = {}
+    for strength in strengths:
+        apart = strength.k if in_pairs and strength.hidden else 0
+        ladders.setdefault(apart, []).append(strength)
+    return list(ladders.values())
+
+
+class _Rehearsing:
+    """What rehearsals of one model share: candidates, throwaway symbols, and what was tried."""
+
+    def __init__(
+        self, prepared: Prepared, budget: Budget, strengths: Sequence[Strength], kind: str,
+        workers: Workers, progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.prepared, self.budget, self.kind = prepared, budget, kind
+        self.workers, self.progress = workers, progress
+        self.most, self.fewest = (choose(s.k for s in strengths) for choose in (max, min))
+        self.pools: dict[int, Candidates] = {}
+        self.rng = np.random.default_rng(prepared.seed + 3)
+        self.attempts: list[Attempt] = []
+        self.afford = np.inf  # the expense that the budget allows, by what was tried last
+
+    def climb(self, ladder: Sequence[Strength], is_last: bool) -> list[Rehearsal]:
+        """Return the first of the strengths that fits, or nothing.
+
+        ``is_last``: a mark that uses nearly all of the budget is better than none.
+        """
+        task = self.prepared.task
+        share, (enough_set, hopeless) = task.budget_share, task.set_shares
+        left = list(ladder)
+        self._skip(left)
+        fallback: list[Rehearsal] = []
+        while left:
+            strength = left.pop(0)
+            found = self._candidates(strength.q)
+            # Who does not take at one lead may take at a shorter one.
+            usable, fits = np.ones(len(found), np.bool_), True
+            weakest = not strength.hidden
+            for _ in range(_LAST_TRIES if weakest else _TRIES):
+                places = np.flatnonzero(usable)[: strength.k]
+                if len(places) < strength.k:
+                    break
+                rehearsal = self._try(strength, found.take(places))
+                attempt, setting = rehearsal.attempts[-1], rehearsal.setting
+                fits = attempt.most_used <= (share if left or not is_last else 1.0)
+                proves = attempt.bits >= min(_SAFE, strength.bits)
+                if fits and proves and attempt.n_set >= enough_set * strength.k:
+                    return [rehearsal]
+                if is_last and attempt.most_used <= 1.0 and proves:
+                    # Within the budget, if not by much: taken if nothing weaker is better.
+                    fallback = [rehearsal]
+                if not fits:
+                    break
+                usable[places[setting.lead < _TOOK * strength.lead]] = False
+                if attempt.n_set < hopeless * strength.k and not weakest:
+                    # So many do not take that the next strength would not do, either.
+                    left = left[1:]
+                    break
             if not fits:
-                break
-            usable[places[setting.lead < _TOOK * strength.lead]] = False
-            if attempt.n_set < hopeless * strength.k and not last:
-                # So many do not take that the next strength would not do, either.
-                left = left[1:]
-                break
-        if not fits:
-            afford = _SLACK * strength.expense * share / attempts[-1].most_used
-            while len(left) > 1 and left[0].expense > afford:
-                left.pop(0)
-    if fallback is None:
-        raise over_budget(attempts, budget)
-    chosen = fallback.attempts[-1]
-    others = [attempt for attempt in attempts if attempt is not chosen]
-    return replace(fallback, attempts=(*others, chosen))
+                self.afford = _SLACK * strength.expense * share / self.attempts[-1].most_used
+                self._skip(left)
+        return fallback
+
+    def _skip(self, left: list[Strength]) -> None:
+        while len(left) > 1 and left[0].expense > self.afford:
+            left.pop(0)
+
+    def _candidates(self, q: int) -> Candidates:
+        if q not in self.pools:
+            # Who is cheap with four labels need not be with two.
+            sought = int(np.ceil(_SPARE * self.most))
+            find = find_pairs if self.prepared.task.in_pairs else find_candidates
+            self.pools[q] = find(
+                self.prepared, self.kind, sought, self.fewest, q, self.workers, self.progress
+            )
+        return self.pools[q]
+
+    def _try(self, strength: Strength, triggers: Candidates) -> Rehearsal:
+        self.progress(f"rehearsing {strength.k} triggers")
+        symbols = self.rng.integers(0, strength.q, strength.k)
+        setting = set_symbols(
+            self.prepared, triggers, symbols, strength.lead, self.workers, strength.hidden
+        )
+        attempt = judge(self.prepared, self.budget, strength, setting, self.workers)
+        self.attempts.append(attempt)
+        return Rehearsal(strength, triggers, tuple(self.attempts), setting)
 
 
 def judge(

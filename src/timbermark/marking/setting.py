@@ -20,11 +20,15 @@ _PAIR_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """An edit, how far each trigger's answer leads after it, and what an untouched copy proves."""
+    """An edit, how far each trigger's answer leads after it, and what an untouched copy proves.
+
+    ``survives``: what attacked copies would prove, in bits; 0 where nothing is forecast.
+    """
 
     edit: Edit
     lead: np.ndarray  # float64 [k], see `Task.find_leads`
     bits: float
+    survives: float = 0.0
 
     @property
     def n_set(self) -> int:
@@ -65,10 +69,10 @@ def set_symbols(
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
     before, after = triggers.margins, triggers.margins + edit.shift
+    told = before, after, triggers.alphabets, symbols, lead
+    columns = prepared.schema.columns(triggers.X)
     return Setting(
-        edit,
-        task.find_leads(before, after, triggers.alphabets, symbols, lead),
-        task.prove(before, after, triggers.alphabets, symbols, lead),
+        edit, task.find_leads(*told), task.prove(*told), task.forecast(*told, columns=columns)
     )
 
 

@@ -120,6 +120,12 @@ class Task(Protocol):
     ) -> float:  # fmt: skip
         """Return the bits that the answers of an untouched copy prove, from margins [k, K]."""
 
+    def forecast(
+        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
+        lead: float, columns: np.ndarray,
+    ) -> float:  # fmt: skip
+        """Return the bits that attacked copies would prove; 0 where strengths are not compared."""
+
     def use_of_budget(
         self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
         seen: bool = False,

@@ -60,7 +60,7 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
 
     ``old`` and ``new`` hold the first of the trees and differ in leaf values only. Statistics move
     by what the formula says of the new leaves minus what it says of the old ones, so that what it
-    does not explain stays as it was.
+    does not explain stays as it was. What printing explains is rounded once, as the library does.
     """
     leaf = old.left < 0
     inner = ~leaf
@@ -69,14 +69,16 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     value[:n_leaves] = new.value[leaf, 0]
     steps = find_steps(frame, blocks, old)
     before, after = steps.statistics(old), steps.statistics(new)
-    rate = np.repeat(steps.rate, np.diff(old.tree_start))
+    rate, bias = (np.repeat(part, np.diff(old.tree_start)) for part in (steps.rate, steps.bias))
     moved = np.flatnonzero(((after.weight != before.weight) | (after.gain != before.gain))[inner])
     mean, gain = blocks.internal_value.copy(), blocks.split_gain.copy()
     change = (after.weight - before.weight) * rate
     if not steps.roots_follow:
         change[old.tree_start[:-1]] = 0.0
-    mean[moved] = _printed(mean[moved] + change[inner][moved])
-    shifted = shift_gains(gain[:n_splits], before.gain[inner], after.gain[inner])[moved]
+    exact = _unrounded(mean[:n_splits], (before.weight * rate + bias)[inner])
+    mean[moved] = _printed((exact + change[inner])[moved])
+    exact = _unrounded(gain[:n_splits], before.gain[inner])
+    shifted = shift_gains(exact, before.gain[inner], after.gain[inner])[moved]
     gain[moved] = _printed(np.clip(shifted, -_MOST_GAIN, _MOST_GAIN).astype(np.float32))
     return replace(blocks, leaf_value=value, internal_value=mean, split_gain=gain)
 
@@ -189,6 +191,11 @@ def _parameter(frame: Frame, name: str) -> float:
     except ValueError:
         found = _DEFAULTS.get(name, 0.0)
     return found if np.isfinite(found) else 0.0
+
+
+def _unrounded(printed: Reals, computed: Reals) -> Reals:
+    """Return numbers as they were before they were printed, where the computed ones tell."""
+    return np.where(np.abs(printed - computed) <= _DIGITS * np.abs(printed), computed, printed)
 
 
 def _printed(numbers: AnyArray) -> Reals:
