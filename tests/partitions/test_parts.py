@@ -9,7 +9,7 @@ from dask.delayed import delayed
 
 from tests.partitions.killing import Counting, Exhausted
 from timbermark.errors import InputError, MissingLibraryError
-from timbermark.partitions import is_in_parts, memory_parts, open_parts, run_pass
+from timbermark.partitions import is_in_parts, memory_parts, open_parts, pick_rows, run_pass
 from timbermark.partitions import opening as opening_module
 
 X = np.arange(30.0).reshape(10, 3)
@@ -163,3 +163,19 @@ def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_dask)
     with pytest.raises(MissingLibraryError, match=r"timbermark\[dask\]"):
         opening_module.open_parts(pattern, None, None, "rows")
+
+
+def test_picked_rows_do_not_depend_on_the_parts():
+    rows = np.arange(4000.0).reshape(2000, 2)
+    picked = [
+        pick_rows(open_parts(da.from_array(rows, chunks=(n, 2)), None, None, "rows"), 50, seed=3)
+        for n in (2000, 333, 7)
+    ]
+    assert picked[0].shape == (50, 2)
+    assert len(np.unique(picked[0][:, 0])) == 50
+    for other in picked[1:]:
+        np.testing.assert_array_equal(picked[0], other)
+    # They come from everywhere.
+    assert picked[0][:, 0].min() < 400 < 3600 < picked[0][:, 0].max()
+    all_of_them = pick_rows(memory_parts(rows, None), 5000, seed=3)
+    assert sorted(all_of_them[:, 0]) == rows[:, 0].tolist()
