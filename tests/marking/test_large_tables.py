@@ -358,12 +358,13 @@ def test_empty_partitions_are_noted():
 
 
 def test_what_cannot_be_marked_in_parts_is_said():
+    from sklearn.base import clone
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     X, y = data()
     assert "Groups" in refused(*arrays(2), groups=y)
-    piped = make_pipeline(StandardScaler(), model()).fit(X, y)
+    piped = make_pipeline(StandardScaler(), clone(model())).fit(X, y)
     assert "numbers that trees see" in refused(*arrays(2), model=piped)
     assert "no training rows" in refused(da.zeros((0, D)))
     assert "too few" in refused(da.from_array(X[:50], chunks=(10, D)))
