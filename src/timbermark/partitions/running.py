@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from asyncio import CancelledError as AsyncCancelledError
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -195,7 +197,7 @@ def _run_on_cluster(
         waiting = as_completed(looked)
         del looked  # a result that was merged need not be kept
         for future in waiting:
-            if future.status == "error":
+            if future.status != "finished":
                 break  # the merged result says why
             count.add(rows[future.key])
             future.release()
@@ -208,10 +210,9 @@ def _run_on_cluster(
         ) from None
     except MemoryError:
         raise InputError("A worker is out of memory.", hint=_SMALLER) from None
-    except (OSError, TimeoutError) as error:
-        said = " ".join(str(error).split())[:200]
+    except (OSError, TimeoutError, CancelledError, AsyncCancelledError) as error:
         raise InputError(
-            f"The scheduler or its workers are gone ({type(error).__name__}: {said}).",
+            f"The scheduler or its workers are gone ({type(error).__name__}).",
             hint="see whether they run, and try again; nothing was written.",
         ) from None
     return found
