@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,21 +94,43 @@ def test_exit_codes_pass_through(failing, code, expected):
     assert main([]) == expected
 
 
-def test_demo_marks_verifies_and_leaves_its_files(tmp_path, capsys, monkeypatch):
+def test_demo_shows_everything_and_leaves_it(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--out", "here"]) == 0
     shown = capsys.readouterr()
-    assert shown.out.count("conclusive") >= 1
-    assert shown.out.count("none") == 2
     assert "training on 1100 rows" in shown.err
-    for suspect, code in (("marked", 0), ("model", 1), ("innocent", 1)):
+    for step in ("1 train", "2 mark", "3 claim", "4 steal", "5 verify", "6 open", "7 judge"):
+        assert f"\n{step} " in "\n" + shown.out
+    verdicts = {
+        line.split("│")[1].strip(): line.split("│")[5].strip()
+        for line in shown.out.splitlines()
+        if line.startswith("│")
+    }
+    assert verdicts == {
+        "your model, before": "none",
+        "your model, marked": "conclusive",
+        "averaged by the thief": "conclusive",
+        "the thief's own": "none",
+    }
+    # A mark that costs next to nothing.
+    before, after = re.search(r"accuracy (0\.\d+) → (0\.\d+)", shown.out).groups()
+    assert float(after) > float(before) - 0.01
+    names = shown.out.partition("left in here/: ")[2].splitlines()[0].split(", ")
+    assert {"marking.html", "verdict.html", "judgment.html", "pack.zip"} <= set(names)
+    assert all((tmp_path / "here" / name).exists() for name in names)
+    for suspect, code in (("marked", 0), ("model", 1), ("own", 1)):
         assert main(["verify", f"here/{suspect}.timber", "here/digits.mark"]) == code
+    assert main(["judge", "here/pack.zip", "--claim", "here/digits.claim"]) == 0
+    asked = ["judge", "here/evidence", "--suspect", "here/answers.csv", "--for", "Judge Judy"]
+    assert main(asked) == 0
+    assert main(["judge", "here/evidence", "--suspect", "here/own.timber"]) == 1
     capsys.readouterr()
     assert main(["inspect", "here/marked.timber", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["kind"] == "model"
-    assert facts["library"] == "timbermark"
+    assert (facts["kind"], facts["library"]) == ("model", "timbermark")
     assert facts["classes"] == list(range(10))
+    assert main(["inspect", "here/digits.mark", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["triggers"] > 64
 
 
 def test_inspect_refuses_what_is_no_model(tmp_path, capsys):

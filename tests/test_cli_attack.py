@@ -110,3 +110,40 @@ def test_a_plan_attacks_a_rehearsed_mark(house, capsys, monkeypatch):
     assert "--validation" in capsys.readouterr().err
     assert main([*plan, "--validation", str(house / "few.csv")]) == 2
     assert "50 validation rows are too few for attacks" in capsys.readouterr().err
+
+
+def test_the_page_of_attacks(house, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    more = ["--attacks", "round-answers:1", "--report", str(page)]
+    assert main(words(house, *more)) == 0
+    assert f"{page}: the page" in capsys.readouterr().out
+    assert "Evidence left and theft kept" in page.read_text("utf-8")
+    assert main(words(house, *more)) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(words(house, "--report", str(house / "mark"))) == 2
+    assert "--mark and --report are the same file" in capsys.readouterr().err
+
+
+def test_a_marking_is_attacked_at_once_and_its_page_shows_it(house, tmp_path, capsys):
+    embed = [
+        "embed", str(house / "unmarked"), "--train", str(house / "train.csv"), "--label", "kind",
+        "--max-changed", "off", "--max-drift", "off", "--max-accuracy-loss", "off",
+        "--key", str(house / "key"), "--owner", "Ann", "--out", str(tmp_path / "model"),
+        "--mark", str(tmp_path / "mark"), "--report", str(tmp_path / "page.html"),
+        "--attacks", "round-answers:1",
+    ]  # fmt: skip
+    assert main(embed) == 2
+    assert "--validation" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main([*embed, "--validation", str(house / "thief.csv"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["attacks"]["rows"][0]["attack"] == "round-answers"
+    text = (tmp_path / "page.html").read_text("utf-8")
+    for title in ("What it costs", "Reliability", "What the mark is worth", "What it survives"):
+        assert title in text
+    # Everything else is refused before the work, the page as well.
+    (tmp_path / "model").unlink()
+    (tmp_path / "mark").unlink()
+    assert main([*embed, "--validation", str(house / "thief.csv")]) == 2
+    assert "--report" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]

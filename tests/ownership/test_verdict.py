@@ -142,7 +142,7 @@ def test_everything_else_is_in_the_dictionary():
     }
     renamed = {"timbermark": "version"}
     named = {renamed.get(name, name) for name in shown}
-    assert {f.name for f in fields(Verdict)} - named == {"answers", "transcript"}
+    assert {f.name for f in fields(Verdict)} - named == {"answers", "transcript", "curve"}
 
 
 @given(marks(), st.booleans())

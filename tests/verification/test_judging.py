@@ -426,8 +426,18 @@ def test_existing_packs_are_kept(ann, pack, tmp_path):
         with pytest.raises(InputError):
             found.save(target)
     assert before == {path.name: path.read_bytes() for path in pack.iterdir()}
-    found.save(pack, force=True, page=b"<p>")
-    assert read_pack(pack).page == b"<p>"
+    assert found.save(pack, force=True)
+    page = read_pack(pack).page
+    assert page is not None
+    assert b"carries the mark of" in page
+
+
+def test_a_pack_without_what_draws_pages_lacks_only_the_page(ann, tmp_path, monkeypatch):
+    found = judge(ann.evidence, suspect=ann.marked)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert not found.save(tmp_path / "pack")
+    assert read_pack(tmp_path / "pack").page is None
+    assert judge(tmp_path / "pack").verdict == found.verdict
 
 
 def test_a_second_opinion_shows_innocent_models_beside_the_suspect(ann):

@@ -12,6 +12,7 @@ from typing import Any
 from timbermark.errors import FileFormatError
 from timbermark.files import atomic_write
 from timbermark.ownership.statistics import level
+from timbermark.reportable import Reportable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ _COLUMNS = [field.name for field in fields(AttackRow)]
 
 
 @dataclass(frozen=True, slots=True)
-class AttackResult:
+class AttackResult(Reportable):
     """What a mark survives.
 
     ``rows``: one for each attack and strength; ``untouched``: the stolen model as it is;

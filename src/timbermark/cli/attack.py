@@ -11,6 +11,7 @@ from timbermark.cli.app import app
 from timbermark.cli.attack_results import show_found, take_attacks
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
 from timbermark.cli.marking_options import Scheduler
+from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
 from timbermark.errors import InputError
@@ -39,6 +40,10 @@ def attack(
         Path | None,
         typer.Option(help="A folder for results.csv and the chart; it is taken up again."),
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page to file, HTML: the chart and the table.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing page.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
     scheduler: Scheduler = "local",
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -56,6 +61,8 @@ def attack(
     from timbermark.marking.models import open_model
     from timbermark.ownership.mark import Mark
 
+    files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
+    check_report(report, files, force)
     wanted = take_attacks(attacks)
     find_attacks(wanted)
     opened = open_model(model)
@@ -83,6 +90,10 @@ def attack(
             opened, secret, *tables[0], attacks=wanted, evaluation=tables[1], out=out,
             random_state=seed, verbose=1,
         )  # fmt: skip
+    if report is not None:
+        found.report(report, force=force)
     show_found(found, as_json)
     if out is not None and not as_json:
         show(f"{out}: results.csv, chart.png, chart.svg")
+    if report is not None and not as_json:
+        show(f"{report}: the page")

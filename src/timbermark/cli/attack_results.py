@@ -1,4 +1,4 @@
-"""What `attack` and `plan --attacks` share: the words that name attacks, forecasts, the table."""
+"""What `attack` and the option --attacks share: names of attacks, forecasts, the table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from timbermark.errors import InputError
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
     from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.embedding import EmbedResult
 
 
 def take_attacks(given: list[str] | None) -> str | list[str]:
@@ -60,6 +61,16 @@ def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
     from timbermark.attacks.forecasting import take_validation
 
     take_validation(model, rows["validation"])
+
+
+def try_attacks(
+    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], seed: int
+) -> AttackResult:
+    """Return what a mark survives that was just made, by a thief who has the validation rows."""
+    from timbermark.attacks.lab import attack
+
+    X, y, *_ = rows["validation"]
+    return attack(result.model, result.mark, X, y, attacks=wanted, random_state=seed, verbose=1)
 
 
 def forecast(

@@ -1,8 +1,15 @@
-"""`timbermark demo`: the main job from end to end, on data that comes with the install."""
+"""`timbermark demo`: the main job from end to end, on data that comes with the install.
+
+A model is trained, marked and claimed; a thief averages it with a model of their own; the owner
+verifies, opens a part of the mark, and a judge decides. Everything is left in a folder.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,88 +17,239 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.printing import show
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.embedding import EmbedResult
+    from timbermark.ownership.claim import Claim
+    from timbermark.ownership.opening import Opening
+    from timbermark.verification.judgments import Judgment
 
-_N_TRAIN, _N_FRESH = 1_100, 100
+_N_TRAIN, _N_THIEF = 1_100, 250
+_OWNER, _JUDGE = "timbermark demo", "Judge Judy"
+_OPENED = 0.5
+
+Rows = tuple[Any, Any]
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where models, key and mark are left.")] = Path(
-        "timbermark-demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Where everything is left.")] = Path("timbermark-demo"),
 ) -> None:
-    """Train on scikit-learn's digits, mark, verify four suspects, one of them after an attack."""
-    _say("loading; the first time, the kernels are compiled")
+    """Train on scikit-learn's digits, mark, claim, steal, verify, open, judge; leaves the pages."""
+    _say("loading; the first time, the kernels are compiled, which takes most of a minute")
     from sklearn.datasets import load_digits
     from sklearn.utils import shuffle
 
-    from timbermark.attacks.tuning import tune_model_only
-    from timbermark.boosting.warmup import is_cold, warm_up
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.embedding import embed
     from timbermark.ownership.keys import OwnerKey
+    from timbermark.verification.models import claim as make_claim
 
-    if is_cold():
-        warm_up()
-    X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
-    train, fresh, test = _cut(X, y)
-
+    place = _Folder(out)
+    train, thiefs, test = _cut(*shuffle(*load_digits(return_X_y=True), random_state=0))
     _say(f"training on {len(train[0])} rows of scikit-learn's digits")
     model = TimberClassifier(random_state=0, verbose=1).fit(*train)
-    _say("marking")
+    place.save("model.timber", model)
+    show(f"1 train   your model: accuracy {model.score(*test):.4f} on {len(test[0])} fresh rows")
+
+    _say("marking: choosing triggers, rehearsing, setting symbols")
     key = OwnerKey.generate()
-    result = embed(model, *train, key=key, owner="timbermark demo", validation=test)
-    _say(f"a thief fine-tunes the stolen model on {len(fresh[0])} fresh rows")
-    stolen = tune_model_only(result.model, *fresh)
-    _say("someone else trains a model of their own on those rows")
-    innocent = TimberClassifier(random_state=1).fit(*fresh)
+    result = embed(model, *train, key=key, owner=_OWNER, validation=test)
+    key.save(place.at("owner.key"), force=True)
+    place.forget_openings("digits.mark")
+    result.mark.save(place.at("digits.mark"), force=True)
+    place.save("marked.timber", result.model)
+    _show_mark(result)
 
-    suspects = {
-        "model.timber": ("your model", model),
-        "marked.timber": ("the same, marked", result.model),
-        "stolen.timber": ("stolen, fine-tuned", stolen),
-        "innocent.timber": ("trained apart", innocent),
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    for name, (_, suspect) in suspects.items():
-        suspect.save(out / name)
-    key.save(out / "owner.key", force=True)
-    result.mark.save(out / "digits.mark", force=True)
-    _show(suspects, result, test)
-    typer.echo(str(result))
-    typer.echo(f"left in {out}/: {', '.join(suspects)}, owner.key, digits.mark")
-    typer.echo(f"try: timbermark verify {out}/stolen.timber {out}/digits.mark")
+    claim = make_claim(place.at("marked.timber"), result.mark, key=key)
+    claim.save(place.at("digits.claim"), force=True)
+    show(f"3 claim   signed and without any secret, to be published: {claim.digest.hex()[:16]}…")
+
+    _say(f"a thief takes the marked model, and trains one on {len(thiefs[0])} rows of their own")
+    own = TimberClassifier(random_state=1).fit(*thiefs)
+    place.save("own.timber", own)
+    average = _Average(result.model, own)
+    show("4 steal   the thief serves the average of your model and their own, behind a server")
+
+    _say("verifying, by scores and by labels")
+    _show_suspects(
+        {
+            "your model, before": model,
+            "your model, marked": result.model,
+            "averaged by the thief": average,
+            "the thief's own": own,
+        },
+        result,
+        test,
+    )
+    opening = place.open_mark("digits.mark", result, claim)
+    show(
+        f"6 open    {opening.n_opened} of {claim.n_triggers} triggers for {_JUDGE}, drawn by lot; "
+        "the rest stays secret"
+    )
+    _say("a judge asks the thief's server, trusting neither side")
+    judgment = _judge(place, average)
+    show(
+        f"7 judge   {judgment.level}: {judgment.bits:.0f} bits, the chance of coincidence is "
+        f"{judgment.verdict.chance}"
+    )
+    _leave_pages(place, result, average, judgment)
+    show(f"\nleft in {out}/: {', '.join(place.names)}")
+    _show_hints(out)
 
 
-def _cut(X: Any, y: Any) -> list[tuple[Any, Any]]:
+@dataclass(frozen=True, slots=True)
+class _Average:
+    """What a thief may serve: the mean of two models' scores."""
+
+    stolen: TimberClassifier
+    own: TimberClassifier
+
+    @property
+    def classes_(self) -> np.ndarray:
+        classes: np.ndarray = self.stolen.classes_
+        return classes
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        found: np.ndarray = (self.stolen.predict_proba(X) + self.own.predict_proba(X)) / 2.0
+        return found
+
+    def predict(self, X: Any) -> np.ndarray:
+        labels: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+
+class _Folder:
+    """The folder that everything is left in; files of an earlier demonstration are replaced."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self.names: list[str] = []
+
+    def at(self, name: str) -> Path:
+        """Return where a file of this name goes."""
+        if name not in self.names:
+            self.names.append(name)
+        return self._path / name
+
+    def save(self, name: str, model: TimberClassifier) -> None:
+        """Write a model."""
+        model.save(self.at(name))
+
+    def forget_openings(self, mark: str) -> None:
+        """Remove the record of what was opened of the mark that is replaced now."""
+        from timbermark.ownership.ledger import ledger_path
+
+        ledger_path(self._path / mark).unlink(missing_ok=True)
+
+    def open_mark(self, mark: str, result: EmbedResult, claim: Claim) -> Opening:
+        """Open a part of the mark to the judge, as `timbermark open` does."""
+        from timbermark.ownership.ledger import record_opening
+        from timbermark.ownership.opening import open_mark
+        from timbermark.verification.packs import CLAIM, OPENING, write_pack
+
+        opening = open_mark(result.mark, claim, judge=_JUDGE, share=_OPENED)
+        record_opening(self._path / mark, claim, opening)
+        parts = {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}
+        write_pack(self.at("evidence"), parts, force=True)
+        return opening
+
+
+def _cut(X: Any, y: Any) -> list[Rows]:
     """Return three parts: for training, for the thief, for testing."""
-    ends = (0, _N_TRAIN, _N_TRAIN + _N_FRESH, len(X))
+    ends = (0, _N_TRAIN, _N_TRAIN + _N_THIEF, len(X))
     return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
 
 
-def _show(
-    suspects: dict[str, tuple[str, TimberClassifier]], result: EmbedResult, test: tuple[Any, Any]
-) -> None:
+def _show_mark(result: EmbedResult) -> None:
+    cost = result.cost.to_dict()
+    show(
+        f"2 mark    {result.n_set} of {result.strength.k} triggers carry their symbol, "
+        f"{result.bits:.0f} bits of evidence\n"
+        f"          accuracy {cost['before']['accuracy']:.4f} → {cost['after']['accuracy']:.4f}, "
+        f"{cost['labels_changed']} of {cost['rows']} labels changed, on rows that chose nothing"
+    )
+
+
+def _show_suspects(suspects: dict[str, Any], result: EmbedResult, test: Rows) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from timbermark.verification.verifying import verify
 
-    table = Table("suspect", "accuracy", "evidence", "chance of coincidence", "verdict")
-    for description, suspect in suspects.values():
-        verdict = verify(suspect, result.mark)
+    show("5 verify  whose model is it? Evidence in bits, 64 and more are conclusive")
+    table = Table("suspect", "accuracy", "by scores", "by labels", "verdict")
+    for name, suspect in suspects.items():
+        by_scores, by_labels = (
+            verify(suspect, result.mark, answers=kind) for kind in ("scores", "labels")
+        )
+        accuracy = float((suspect.predict(test[0]) == test[1]).mean())
         table.add_row(
-            description,
-            f"{suspect.score(*test):.4f}",
-            f"{verdict.bits:.0f} bits",
-            verdict.chance,
-            verdict.level,
+            name,
+            f"{accuracy:.4f}",
+            f"{by_scores.bits:.0f}",
+            f"{by_labels.bits:.0f}",
+            by_scores.level,
         )
     Console().print(table)
+
+
+def _judge(place: _Folder, suspect: _Average) -> Judgment:
+    """Let the judge ask what was opened, as somebody who has the server's answers only."""
+    from timbermark.files import atomic_write
+    from timbermark.verification.judging import find_parts, judge
+    from timbermark.verification.packs import read_pack
+    from timbermark.verification.question_files import write_questions
+
+    evidence = place.at("evidence")
+    claim, opening = find_parts(read_pack(evidence), None)
+    write_questions(opening.check(claim), place.at("questions.csv"))
+    with place.at("questions.csv").open(newline="", encoding="utf-8") as file:
+        (id_name, *_), *asked = csv.reader(file)
+    scores = suspect.predict_proba([[float(value) for value in row[1:]] for row in asked])
+    answers = io.StringIO()
+    table = csv.writer(answers, lineterminator="\n")
+    table.writerow([id_name, *suspect.classes_.tolist()])
+    table.writerows([row[0], *said] for row, said in zip(asked, scores.tolist(), strict=True))
+    atomic_write(place.at("answers.csv"), answers.getvalue().encode())
+    judgment = judge(
+        evidence,
+        suspect=place.at("answers.csv"),
+        claim=place.at("digits.claim"),
+        judge_name=_JUDGE,
+    )
+    judgment.save(place.at("pack.zip"), force=True)
+    return judgment
+
+
+def _leave_pages(
+    place: _Folder, result: EmbedResult, average: _Average, judgment: Judgment
+) -> None:
+    from timbermark.errors import MissingLibraryError
+    from timbermark.report import check_packages
+    from timbermark.verification.verifying import verify
+
+    try:
+        check_packages()
+    except MissingLibraryError as missing:
+        _say(f"no pages: {missing}")
+        return
+    result.report(place.at("marking.html"), force=True)
+    verify(average, result.mark).report(place.at("verdict.html"), force=True)
+    judgment.report(place.at("judgment.html"), force=True)
+
+
+def _show_hints(out: Path) -> None:
+    show(
+        f"look: {out}/marking.html, {out}/verdict.html, {out}/judgment.html\n"
+        f"try:  timbermark verify {out}/marked.timber {out}/digits.mark\n"
+        f"      timbermark judge {out}/pack.zip"
+    )
 
 
 def _say(text: str) -> None:

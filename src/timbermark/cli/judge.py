@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,9 @@ import typer
 
 from timbermark.cli import DONE, INDICATIVE, NONE
 from timbermark.cli.app import app
-from timbermark.cli.printing import show, show_json
+from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
+from timbermark.cli.outputs import check_report
+from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.verify import Answers, exit_code
 from timbermark.errors import InputError
 
@@ -20,10 +23,12 @@ _SECOND, _DISPUTE = "Second opinion", "Disputes"
 
 
 @app.command()
+@takes_endpoints
 def judge(
     evidence: Annotated[
         Path, typer.Argument(help="The folder or zip that timbermark open or judge wrote.")
     ],
+    endpoint: EndpointFlags,
     claim: Annotated[
         Path | None, typer.Option(help="The claim as it was published; else the one inside.")
     ] = None,
@@ -49,6 +54,10 @@ def judge(
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write an evidence pack: a folder, or NAME.zip.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a page to file, HTML; it shows the answers to what was opened."),
     ] = None,
     against: Annotated[
         Path | None, typer.Option(help="The other party's evidence.", rich_help_panel=_DISPUTE)
@@ -76,6 +85,17 @@ def judge(
     Exit codes: 0 conclusive, 3 indicative, 1 none, 2 evidence that does not hold or bad input.
     With --against: 0 the first party was first, 1 the other, 3 undecided.
     """
+    files = {
+        "the evidence": evidence, "--claim": claim, "--rows": rows, "--against": against,
+        "--against-claim": against_claim, "--unmarked": unmarked, "--marked": marked,
+        "--against-unmarked": against_unmarked, "--against-marked": against_marked,
+        "--suspect": Path(suspect) if suspect else None, "--out": out,
+        "--journal": endpoint.journal,
+    }  # fmt: skip
+    check_report(report, files, force)
+    if not suspect:
+        endpoint.refuse("without an endpoint after --suspect")
+    asked = endpoint.open(suspect) if suspect else None
     trusted = [path.read_bytes() for path in roots or ()]
     disputed = {
         "--against-claim": against_claim,
@@ -89,35 +109,42 @@ def judge(
         if label is not None and rows is None:
             raise InputError("--label is given without --rows.", hint="give the rows, too.")
         _judge_one(
-            evidence, claim, suspect, name, trusted, answers, rows, label, out, force, as_json
-        )
+            evidence, claim, asked, name, trusted, answers, rows, label, out, report, force,
+            as_json, endpoint,
+        )  # fmt: skip
         return
     _refuse_without({"--rows": rows, "--out": out}, "", "--against")
+    endpoint.refuse("with --against, where every model is asked everything", only_asking=True)
     from timbermark.verification.disputes import Party, judge_dispute
 
     found = judge_dispute(
         Party(evidence, claim, unmarked, marked),
         Party(against, against_claim, against_unmarked, against_marked),
-        suspect=suspect or None,
+        suspect=asked,
         judge_name=name,
         roots=trusted,
     )
+    if report is not None:
+        found.report(report, force=force)
     show_json(found.to_dict()) if as_json else show(str(found))
+    _name_page(report, as_json)
     raise typer.Exit({"first": DONE, "second": NONE, "undecided": INDICATIVE}[found.winner])
 
 
 def _judge_one(
     evidence: Path,
     claim: Path | None,
-    suspect: str,
+    suspect: Any,
     name: str | None,
     roots: list[bytes],
     answers: Answers,
     rows: Path | None,
     label: str | None,
     out: Path | None,
+    report: Path | None,
     force: bool,
     as_json: bool,
+    endpoint: EndpointFlags,
 ) -> None:
     from timbermark.verification.judging import judge as weigh
     from timbermark.verification.packs import check_target, read_pack
@@ -125,29 +152,39 @@ def _judge_one(
     if out is not None:
         check_target(out, force)
     pack = read_pack(evidence)
+    head = None if pack.opening is None else pack.opening.head
+    names = None if head is None else head.feature_names
     judgment: Judgment = weigh(
         pack,
         claim=claim,
-        suspect=suspect or None,
+        suspect=suspect,
         judge_name=name,
         roots=roots,
         answers=answers.value,
-        rows=None if rows is None else _read_rows(rows, label, pack),
+        rows=None if rows is None else _read_rows(rows, label, names),
         verbose=1,
+        **endpoint.asking(names),
     )
-    if out is not None:
-        judgment.save(out, force=force)
+    if out is not None and not judgment.save(out, force=force):
+        tell(['The pack holds no page: that takes pip install "timbermark[report]".'])
+    if report is not None:
+        judgment.report(report, force=force)
     show_json(judgment.to_dict()) if as_json else show(str(judgment))
+    _name_page(report, as_json)
     raise typer.Exit(exit_code(judgment.level))
 
 
-def _read_rows(path: Path, label: str | None, pack: Any) -> tuple[Any, Any]:
+def _name_page(report: Path | None, as_json: bool) -> None:
+    if report is not None and not as_json:
+        show(f"{report}: the page")
+
+
+def _read_rows(path: Path, label: str | None, names: Sequence[str] | None) -> tuple[Any, Any]:
     from timbermark.cli.tables import read_table
 
     if label is None:
         raise InputError("--rows is given without --label.", hint="name their label column.")
-    head = None if pack.opening is None else pack.opening.head
-    table = read_table(path, None if head is None else head.feature_names, label)
+    table = read_table(path, names, label)
     if table.labels is None:
         raise InputError(f"{path} has no column '{label}'.", hint="check the name after --label.")
     return table.X, table.labels

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.attack_results import check_attacks, check_forecast, forecast, show_found
+from timbermark.cli.attack_results import (
+    check_attacks,
+    check_forecast,
+    forecast,
+    show_found,
+    try_attacks,
+)
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
+from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
 from timbermark.cli.marking_options import (
     Alphabet,
     Attacks,
@@ -40,7 +47,7 @@ from timbermark.cli.marking_options import (
     Validation,
     Weak,
 )
-from timbermark.cli.outputs import check_ending, check_outputs, write_both
+from timbermark.cli.outputs import check_ending, check_outputs, check_report, write_both
 from timbermark.cli.printing import show, show_json, tell
 from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import InputError
@@ -48,10 +55,6 @@ from timbermark.errors import InputError
 if TYPE_CHECKING:
     from timbermark.cli.tables import Table
     from timbermark.libraries.contract import ForeignModel
-    from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import EmbedResult
-    from timbermark.marking.planning import Plan
-    from timbermark.marking.rehearsing import Attempt
 
 
 @app.command()
@@ -103,11 +106,11 @@ def plan(
         tell(found.notes)
         survived = None if wanted is None else forecast(opened, rows, choices, wanted)
     if as_json:
-        facts = {**_plan_facts(found), "not_judged": _not_judged(found, choices["budget"])}
+        facts = {**plan_facts(found), "not_judged": not_judged(found, choices["budget"])}
         show_json(facts if survived is None else {**facts, "attacks": survived.to_dict()})
         return
     show(str(found))
-    show(_strength_line(found, choices["budget"]))
+    show(strength_line(found, choices["budget"]))
     if found.matches_needed is not None:
         show(
             f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
@@ -146,25 +149,25 @@ def embed(
     alphabet: Alphabet = "auto",
     lead: Lead = "auto",
     weak: Weak = False,
+    attacks: Attacks = None,
     seed: Seed = 0,
     scheduler: Scheduler = "local",
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
+    ] = None,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: Json = False,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
     _check_rows(train, candidates)
-    check_outputs(
-        {"--out": out, "--mark": mark},
-        {
-            "MODEL": model,
-            "--key": key,
-            "--train": train,
-            "--candidates": candidates,
-            "--validation": validation,
-        },
-        force,
-    )
+    wanted = check_attacks(attacks, validation)
+    files = {
+        "MODEL": model, "--key": key, "--train": train, "--candidates": candidates,
+        "--validation": validation,
+    }  # fmt: skip
+    check_outputs({"--out": out, "--mark": mark}, files, force)
+    check_report(report, {**files, "--out": out, "--mark": mark}, force)
     limits = {
         "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
         "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
@@ -179,27 +182,38 @@ def embed(
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
+    if wanted is not None:
+        check_forecast(opened, rows)
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
         result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
     kept = write_both(result, out, mark, protection, force)
+    survived = None if wanted is None else try_attacks(result, rows, wanted, seed)
+    if report is not None:
+        result.report(report, attacks=survived, force=force)
     tell(result.notes)
     if kept is not None:
         tell([f"The mark that was there is kept as {kept}."])
     if as_json:
         show_json(
             {
-                **_embed_facts(result),
-                "not_judged": _not_judged(result, choices["budget"]),
+                **embed_facts(result),
+                "not_judged": not_judged(result, choices["budget"]),
                 "out": str(out),
                 "mark": str(mark),
+                **({} if survived is None else {"attacks": survived.to_dict()}),
             }
         )
         return
     show(str(result))
-    show(_strength_line(result, choices["budget"]))
+    show(strength_line(result, choices["budget"]))
     show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
+    if report is not None:
+        show(f"{report}: the page")
+    if survived is not None:
+        show("")
+        show_found(survived, as_json=False)
 
 
 def _check_rows(train: Path | None, candidates: Path | None) -> None:
@@ -347,73 +361,3 @@ def _number(text: str, kind: type[int] | type[float]) -> Any:
         return kind(text)
     except ValueError:
         return text
-
-
-def _strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
-    strength = made.strength
-    used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
-    skipped = _not_judged(made, budget)
-    labels = made.cost.answers == "labels"
-    what = ("triggers", "labels") if labels else ("pairs of rows", "levels")
-    line = f"strength: {strength.k} {what[0]}, {strength.q} {what[1]} each, lead {strength.lead:g}"
-    if used:
-        line += f"\nused of the limits: {', '.join(used)}"
-    if skipped:
-        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows: --label)"
-    return line
-
-
-def _not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
-    """Return the limits that are set but had no labels to be judged by."""
-    used = made.attempts[-1].use
-    return [
-        name
-        for name in made.cost.target_limits
-        if getattr(budget, name) is not None and name not in used
-    ]
-
-
-def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
-    return [
-        {
-            "triggers": attempt.strength.k,
-            "alphabet": attempt.strength.q,
-            "lead": attempt.strength.lead,
-            "set": attempt.n_set,
-            "used": attempt.use,
-        }
-        for attempt in attempts
-    ]
-
-
-def _plan_facts(found: Plan) -> dict[str, Any]:
-    return {
-        "bits": found.bits,
-        "triggers": found.strength.k,
-        "set": found.n_set,
-        "alphabet": found.strength.q,
-        "lead": found.strength.lead,
-        "usable": found.usable,
-        "matches_needed": found.matches_needed,
-        "attempts": _attempt_facts(found.attempts),
-        "cost": found.cost.to_dict(),
-        "notes": list(found.notes),
-    }
-
-
-def _embed_facts(result: EmbedResult) -> dict[str, Any]:
-    return {
-        "bits": result.bits,
-        "triggers": result.strength.k,
-        "set": result.n_set,
-        "alphabet": result.strength.q,
-        "lead": result.strength.lead,
-        "draws": result.mark.draws,
-        "attempts": _attempt_facts(result.attempts),
-        "cost": result.cost.to_dict(),
-        "notes": list(result.notes),
-        "owner": result.mark.owner,
-        "mark_id": result.mark.mark_id.hex(),
-        "mark_digest": result.mark.digest.hex(),
-        "model_digest": result.mark.model_digest,
-    }

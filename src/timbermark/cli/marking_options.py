@@ -104,7 +104,7 @@ Weak = Annotated[
 Attacks = Annotated[
     list[str] | None,
     typer.Option(
-        help="Attack the rehearsed mark: fast, all or names as in timbermark attack. Needs "
+        help="Attack the mark, or its rehearsal: fast, all or names as in timbermark attack. Needs "
         "labelled --validation rows, half of which are the thief's."
     ),
 ]

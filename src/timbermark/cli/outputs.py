@@ -53,6 +53,16 @@ def check_outputs(
             )
 
 
+def check_report(report: Path | None, inputs: Mapping[str, Path | None], force: bool) -> None:
+    """Raise InputError for a page that cannot or must not be written, or not be drawn here."""
+    if report is None:
+        return
+    from timbermark.report import check_packages
+
+    check_packages()
+    check_outputs({"--report": report}, inputs, force)
+
+
 def check_ending(model: ForeignModel, out: Path) -> None:
     """Raise InputError if the model's library does not write such a file as ``out``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,7 @@ def questions(
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
-        Path | None,
-        typer.Option(help="Rows whose values decoys take; many/*.parquet will do."),
+        Path | None, typer.Option(help="Rows whose values decoys take; many/*.parquet will do.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="The suspect's columns in its order, with commas.")
@@ -53,25 +53,25 @@ def questions(
         opened,
         out,
         decoys=decoys,
-        decoys_from=read_rows(opened, decoys_from),
+        decoys_from=read_rows(opened.feature_names, decoys_from),
         columns=split_words(columns),
     )
     show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
     show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
 
 
-def read_rows(mark: object, path: Path | None) -> object:
+def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
     """Return rows to make decoys from, in the mark's columns; None without a file.
 
     Of many files some rows are enough.
     """
+    if path is None:
+        return None
     from timbermark.cli.large_tables import is_pattern
     from timbermark.cli.tables import read_table
-    from timbermark.ownership.mark import Mark
 
-    assert isinstance(mark, Mark)
-    if path is not None and is_pattern(path):
+    if is_pattern(path):
         from timbermark.partitions import open_parts, pick_rows
 
-        return pick_rows(open_parts(path, None, mark.feature_names, "rows"), _DECOY_ROWS, seed=0)
-    return None if path is None else read_table(path, mark.feature_names, None).X
+        return pick_rows(open_parts(path, None, feature_names, "rows"), _DECOY_ROWS, seed=0)
+    return read_table(path, feature_names, None).X

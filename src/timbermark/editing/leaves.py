@@ -149,7 +149,21 @@ def _edit_output(
         stalled = stalled + 1 if due > _STALLED * before else 0
         lacking += _STEP * rest
         order = order[::-1].copy()
+    if len(limits.splits):
+        change = _keep_means(change, first, limits.firm)
     return change, drift, shift, rounds
+
+
+def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:
+    """Return the changes with the same mean in every tree, so that no tree's own one stands out.
+
+    A tree that boosting made hardly moves the mean of all rows, and its root says by how much. What
+    the changes of one tree add to all rows is spread over all trees; the sum stays.
+    """
+    sizes = np.diff(first)
+    tree = np.repeat(np.arange(len(sizes)), sizes)
+    mean = np.bincount(tree, firm * change, len(sizes)) / np.bincount(tree, firm, len(sizes))
+    return np.asarray(change - (mean - mean.mean())[tree])
 
 
 def trigger_room(

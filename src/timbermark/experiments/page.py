@@ -28,6 +28,7 @@ from timbermark.experiments.tables import (
     show_difference,
     to_markdown,
 )
+from timbermark.report.rendering import environment, style
 
 Row = tuple[str, ...]
 _THIEF = (
@@ -223,12 +224,11 @@ def _difference(ours: float, paper: float) -> str:
 
 def page_to_html(page: Page) -> str:
     """One page without anything outside it."""
-    from jinja2 import Environment, StrictUndefined
-
     text = (resources.files(__package__) / "page.html").read_text(encoding="utf-8")
-    maker = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
     names = ("version", "settings", "overall", "notes", "figures", "tables", "parts")
-    return maker.from_string(text).render({name: getattr(page, name) for name in names}) + "\n"
+    shown = {name: getattr(page, name) for name in names}
+    html: str = environment().from_string(text).render(shown, style=style())
+    return html
 
 
 def page_to_markdown(page: Page) -> str:

@@ -11,6 +11,7 @@ from scipy.stats import beta, norm, rankdata
 from sklearn.metrics import log_loss, recall_score, roc_auc_score
 
 from timbermark.marking.budget import Budget
+from timbermark.marking.distributions import ScoreDistributions, score_distributions
 
 CONFIDENCE = 0.75
 """Of the upper bounds that a budget is judged by. Held-out rows are few where data are: with 300 of
@@ -45,7 +46,7 @@ class Cost:
     "all candidates". What changed on training rows says little of unseen ones, so that
     ``n_rows``, ``changed`` and the drifts are then of rows made to resemble them. ``changed``: how
     many labels changed. ``drift`` and ``largest_drift``: the mean and the largest over rows of the
-    largest change of a probability.
+    largest change of a probability. ``distributions``: counts that plots are made from.
     """
 
     measured_on: str
@@ -56,6 +57,7 @@ class Cost:
     changed: int
     drift: float
     largest_drift: float
+    distributions: ScoreDistributions | None = None
 
     @property
     def accuracy_lost(self) -> float | None:
@@ -172,6 +174,7 @@ def measure_cost(
         changed=int((before.argmax(axis=1) != after.argmax(axis=1)).sum()),
         drift=float(moved.mean()),
         largest_drift=float(moved.max()),
+        distributions=score_distributions(first, second, label, moved),
     )
 
 

@@ -8,6 +8,7 @@ the mark counts the draws.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
+from timbermark.reportable import Reportable, write_page
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
@@ -54,7 +56,7 @@ the last digit of a margin decides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EmbedResult:
+class EmbedResult(Reportable):
     """The marked model, of the type that was given; the secret mark; what it cost.
 
     ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
@@ -69,6 +71,19 @@ class EmbedResult:
     n_set: int
     attempts: tuple[Attempt, ...]
     notes: tuple[str, ...] = ()
+
+    def report(
+        self, path: str | os.PathLike[str], *, attacks: Any = None, force: bool = False
+    ) -> None:
+        """Write one self-contained HTML page: what changed, and what the mark is worth.
+
+        ``attacks``: what `timbermark.attack` found about the mark, to be shown with it. The page
+        holds no trigger and no symbol, so it can be shown to anyone.
+
+        Raises InputError if the file exists, unless ``force``, and MissingLibraryError where
+        Jinja2 or Matplotlib is not installed.
+        """
+        write_page(self, path, force=force, attacks=attacks)
 
     def __str__(self) -> str:
         return (

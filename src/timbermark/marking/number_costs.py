@@ -14,6 +14,7 @@ from scipy.stats import norm, spearmanr
 
 from timbermark.marking.budget import Budget
 from timbermark.marking.costs import CONFIDENCE, mean_at_most, show_table, use_share
+from timbermark.marking.distributions import NumberDistributions, number_distributions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class NumberCost:
     model's root mean squared error on rows that judge, or, where ``known_error`` is false, a fifth
     of the standard deviation of its answers. ``move`` and ``largest``: the mean and the largest
     change of a number in that unit; ``order``: the rank correlation of both models' answers.
+    ``distributions``: counts that plots are made from.
     """
 
     measured_on: str
@@ -50,6 +52,7 @@ class NumberCost:
     largest: float
     order: float
     ranks: bool
+    distributions: NumberDistributions | None = None
 
     @property
     def answers(self) -> str:
@@ -138,7 +141,22 @@ def measure_cost(
         largest=float(moved.max()),
         order=rank_correlation(before, after),
         ranks=ranks,
+        distributions=_distributions(first, second, target, (after - before) / error, ranks),
     )
+
+
+def _distributions(
+    before: np.ndarray,
+    after: np.ndarray,
+    target: np.ndarray | None,
+    moved: np.ndarray,
+    ranks: bool,
+) -> NumberDistributions:
+    if target is None or not ranks:
+        return number_distributions(before, after, target, moved)
+    grouped = _grouped(target)
+    by_group = group_ndcg(before, grouped), group_ndcg(after, grouped)
+    return number_distributions(before, after, None, moved, by_group)
 
 
 def measure_quality(answers: np.ndarray, target: np.ndarray | None, ranks: bool) -> NumberQuality:

@@ -28,6 +28,8 @@ _SLACK = 1.5
 _SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries, more of them for the weakest marks."""
+_NEARLY, _LEAST_LONGER, _MOST_LONGER = 0.92, 1.15, 1.6
+"""A mark that fits gets a longer lead, to use so much of what it may; if that is so much longer."""
 _TOOK = 0.3
 """A trigger took if its label leads by this share of the lead asked for."""
 _SAFE = 68.0
@@ -63,18 +65,19 @@ _TWO = (
     Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
     Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
     # Small models cannot always be edited so that nothing in the file tells.
-    Strength(96, 2, 0.2, False), Strength(88, 2, 0.15, False), Strength(88, 2, 0.1, False),
+    Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
+    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False),
 )  # fmt: skip
 _FOUR = (
     Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-6:],
+    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-8:],
 )  # fmt: skip
 # Numbers: the lead is the distance of levels in units of how far other models differ there. How
 # many triggers survive most depends on the model: a ladder for each number is climbed, and the
 # best forecast decides. With the same cost a quarter of the triggers can survive ten times as much
 # (`./dev bench models`: diamonds, LightGBM, averaged: 64 pairs 18 bits, 224 pairs 2).
-_FAR = (2.0, 1.7, 1.4, 1.2, 1.0, 0.84, 0.7, 0.6, 0.5, 0.42, 0.35, 0.3, 0.25, 0.18, 0.12, 0.08)
+_FAR = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08)
 _LEVELS = (
     *(Strength(k, 4, lead) for k in (192, 128, 72) for lead in _FAR),
     Strength(96, 4, 0.12, False), Strength(72, 4, 0.12, False), Strength(64, 4, 0.06, False),
@@ -187,7 +190,7 @@ def _ladders(strengths: Sequence[Strength], in_pairs: bool) -> list[list[Strengt
     """Return the strengths to try in turn, together or a list for each number of pairs.
 
     >>> [len(ladder) for ladder in _ladders(_LEVELS, True)]
-    [16, 16, 16, 4]
+    [10, 10, 10, 4]
     """
     ladders: dict[int, list[Strength]] = {}
     for strength in strengths:
@@ -209,6 +212,7 @@ class _Rehearsing:
         self.pools: dict[int, Candidates] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
+        self._share = prepared.task.budget_share
         self.afford = np.inf  # the expense that the budget allows, by what was tried last
 
     def climb(self, ladder: Sequence[Strength], is_last: bool) -> list[Rehearsal]:
@@ -217,7 +221,7 @@ class _Rehearsing:
         ``is_last``: a mark that uses nearly all of the budget is better than none.
         """
         task = self.prepared.task
-        share, (enough_set, hopeless) = task.budget_share, task.set_shares
+        share, (enough_set, hopeless) = self._share, task.set_shares
         left = list(ladder)
         self._skip(left)
         fallback: list[Rehearsal] = []
@@ -236,7 +240,7 @@ class _Rehearsing:
                 fits = attempt.most_used <= (share if left or not is_last else 1.0)
                 proves = attempt.bits >= min(_SAFE, strength.bits)
                 if fits and proves and attempt.n_set >= enough_set * strength.k:
-                    return [rehearsal]
+                    return [self._lengthen(rehearsal, ladder[0].lead)]
                 if is_last and attempt.most_used <= 1.0 and proves:
                     # Within the budget, if not by much: taken if nothing weaker is better.
                     fallback = [rehearsal]
@@ -251,6 +255,17 @@ class _Rehearsing:
                 self.afford = _SLACK * strength.expense * share / self.attempts[-1].most_used
                 self._skip(left)
         return fallback
+
+    def _lengthen(self, found: Rehearsal, longest: float) -> Rehearsal:
+        """Return a rehearsal with the lead that the budget allows between two strengths, if any."""
+        strength, attempt, share = found.strength, found.attempts[-1], self._share
+        lead = min(_NEARLY * share / max(attempt.most_used, 1e-9), _MOST_LONGER) * strength.lead
+        lead = float(f"{min(lead, longest):.2g}")
+        if lead < _LEAST_LONGER * strength.lead:
+            return found
+        longer = self._try(replace(strength, lead=lead), found.triggers)
+        fits = longer.attempts[-1].most_used <= share
+        return longer if fits and longer.attempts[-1].n_set >= attempt.n_set - 1 else found
 
     def _skip(self, left: list[Strength]) -> None:
         while len(left) > 1 and left[0].expense > self.afford:

@@ -5,7 +5,6 @@ docs/mark-format.md.
 """
 
 from timbermark.ownership.claim import Claim
-from timbermark.ownership.curves import evidence_curve
 from timbermark.ownership.evidence import (
     levels_around,
     numbers_evidence,
@@ -60,7 +59,6 @@ __all__ = [
     "derive_seed",
     "derive_symbols",
     "evidence_bits",
-    "evidence_curve",
     "judge",
     "judge_again",
     "level",

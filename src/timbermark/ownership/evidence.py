@@ -58,7 +58,7 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     0.0
     """
     gains = scores_gains(scores, mark)
-    return _mean_bits(gains.sum(axis=1)) if gains.shape[1] else 0.0
+    return mean_bits(gains.sum(axis=1)) if gains.shape[1] else 0.0
 
 
 def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
@@ -110,7 +110,7 @@ def sequential_evidence(matched: int, answered: int, q: int) -> float:
             hint="count the matches again; an alphabet has 2 or 4 labels.",
         )
     gain, loss = labels_gains(q)
-    return _mean_bits(matched * gain + (answered - matched) * loss)
+    return mean_bits(matched * gain + (answered - matched) * loss)
 
 
 def labels_gains(q: int) -> tuple[Reals, Reals]:
@@ -218,7 +218,7 @@ def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
     >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
     1.17
     """
-    return _mean_bits(_gains(forms, symbols).sum(axis=1))
+    return mean_bits(_gains(forms, symbols).sum(axis=1))
 
 
 def softmax(margins: ArrayLike) -> Reals:
@@ -266,5 +266,10 @@ def _log_sum(values: AnyArray) -> AnyArray:
     return total
 
 
-def _mean_bits(logarithms: AnyArray) -> float:
+def mean_bits(logarithms: AnyArray) -> float:
+    """Return log₂ of the mean of e-values that are given as natural logarithms.
+
+    >>> round(mean_bits(np.log([1.0, 7.0])), 9)
+    2.0
+    """
     return float(_log_sum(logarithms) - math.log(len(logarithms))) / _LOG_2 + 0.0

@@ -4,6 +4,7 @@ Whoever asks a suspect (a model in this process, a file, a server, a table that 
 over its answers in the mark's order, and says how they were asked for.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from timbermark.dtypes import CLASS_INDEX, ClassIndices
 from timbermark.errors import InputError
+from timbermark.ownership.curves import evidence_curve
 from timbermark.ownership.evidence import (
     numbers_evidence,
     scores_evidence,
@@ -86,7 +88,7 @@ def judge(
         one_by_one=one_by_one,
     )
     if numbers is not None:
-        return replace(_judge_numbers(mark, inquiry, numbers), transcript=transcript)
+        return _with_transcript(_judge_numbers(mark, inquiry, numbers), mark, transcript)
     if scores is not None:
         kind, raw_bits = "scores", scores_evidence(scores, mark)
         found = _most_likely(np.asarray(scores, dtype=np.float64))
@@ -105,7 +107,13 @@ def judge(
     warnings = _warnings(counts, mark, inquiry.asked)
     table = _table(found, shown, mark)
     verdict = _verdict(mark, inquiry, kind, raw_bits, counts, warnings, table)
-    return replace(verdict, transcript=transcript)
+    return _with_transcript(verdict, mark, transcript)
+
+
+def _with_transcript(verdict: Verdict, mark: Mark, transcript: Transcript) -> Verdict:
+    price = math.fsum(price.bits for price in verdict.prices)
+    curve = evidence_curve(mark, transcript, verdict.net_bits, price)
+    return replace(verdict, transcript=transcript, curve=curve)
 
 
 def _judge_numbers(mark: Mark, inquiry: Inquiry, numbers: ArrayLike) -> Verdict:

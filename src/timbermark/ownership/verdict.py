@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from timbermark.ownership.labels import Label
 from timbermark.ownership.statistics import Level, level, round_bits, show_chance
+from timbermark.reportable import Reportable
 
 if TYPE_CHECKING:
     from timbermark.ownership.transcript import Transcript
@@ -106,7 +107,7 @@ _ADAPTERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Reportable):
     """What the answers of one suspect to one mark prove.
 
     >>> verdict = Verdict(
@@ -143,6 +144,9 @@ class Verdict:
     answers: tuple[Answer, ...] = field(default=(), repr=False)
     # What it was judged by; equal verdicts may rest on it in another way.
     transcript: "Transcript | None" = field(default=None, repr=False, compare=False)
+    # Numbers of questions and the bits after them, minus prices, in the order of asking. Whoever
+    # sees both it and the suspect's own record of answers may guess which questions counted.
+    curve: tuple[tuple[int, float], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def net_bits(self) -> float:
@@ -163,6 +167,11 @@ class Verdict:
     def chance(self) -> str:
         """How often a suspect that knows nothing of the mark answers like this: 1 in 6·10^57."""
         return show_chance(self.bits)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in half a sentence without a full stop."""
+        return _FINDINGS[self.level].format(owner=self.owner)
 
     @property
     def meaning(self) -> str:
@@ -231,7 +240,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.level}: {_FINDINGS[self.level].format(owner=self.owner)}",
+            f"{self.level}: {self.finding}",
             f"  evidence: {self.bits:.1f} bits from {self.kind}, the chance of coincidence is "
             f"{self.chance}",
         ]

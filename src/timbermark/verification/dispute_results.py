@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.stamps import StampCheck, first_time
 from timbermark.ownership.statistics import Level, level
+from timbermark.reportable import Reportable
 from timbermark.verification.judgments import describe_claim, describe_stamp
 
 Side: TypeAlias = Literal["first", "second"]
@@ -49,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispute:
+class Dispute(Reportable):
     """Who was first, and why, with the table that it follows from."""
 
     parties: tuple[PartyFinding, PartyFinding]
@@ -59,11 +60,16 @@ class Dispute:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def owner(self) -> str | None:
+        """Who was first; None if that is undecided."""
+        return None if self.winner == "undecided" else self.parties[SIDES.index(self.winner)].owner
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, ready for JSON."""
         return {
             "winner": self.winner,
-            "owner": None if self.winner == "undecided" else self._party(self.winner).owner,
+            "owner": self.owner,
             "reasons": list(self.reasons),
             "parties": [
                 {
@@ -86,10 +92,11 @@ class Dispute:
         }
 
     def __str__(self) -> str:
-        if self.winner == "undecided":
-            lines = ["undecided: the evidence does not show who was first"]
-        else:
-            lines = [f"{self._party(self.winner).owner} was first"]
+        lines = [
+            "undecided: the evidence does not show who was first"
+            if self.owner is None
+            else f"{self.owner} was first"
+        ]
         lines += [f"  because {reason}" for reason in self.reasons]
         for party in self.parties:
             seen = party.first_seen or "no verified time stamp"
@@ -104,6 +111,3 @@ class Dispute:
                 lines.append(f"{model:{width}}" + "".join(f"{text:>12}" for text in shown))
         lines += [f"trees in common, {pair}: {share:.0%}" for pair, share in self.kinship.items()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
-
-    def _party(self, side: Side) -> PartyFinding:
-        return self.parties[SIDES.index(side)]

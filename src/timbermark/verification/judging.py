@@ -10,7 +10,6 @@ from typing import Any
 
 from timbermark.errors import EvidenceError, InputError
 from timbermark.ownership.claim import Claim
-from timbermark.ownership.curves import evidence_curve
 from timbermark.ownership.judging import judge_again
 from timbermark.ownership.mark_checks import TIME_FORMAT
 from timbermark.ownership.opening import OpenedMark, Opening
@@ -95,7 +94,6 @@ def judge(
         is_marked_model=None if found is None or held.marked_file is None
         else found == held.marked_file,
         references=_train_references(rows, opened, verbose),
-        curve=evidence_curve(opened, verdict),
         notes=_list_notes(pack, held, opening, stamps, published is not None),
     )  # fmt: skip
     if suspect is None and pack.verdict is not None:

@@ -12,6 +12,7 @@ from timbermark.ownership.opening import Opening
 from timbermark.ownership.stamps import StampCheck, first_time
 from timbermark.ownership.statistics import Level, round_bits
 from timbermark.ownership.verdict import Verdict
+from timbermark.reportable import Reportable, make_page
 from timbermark.verification.packs import CLAIM, OPENING, PAGE, TRANSCRIPT, VERDICT, write_pack
 
 FORMAT = "timbermark judgment 1"
@@ -28,7 +29,7 @@ class ReferenceModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judgment:
+class Judgment(Reportable):
     """What a suspect's answers to the opened triggers of a claimed mark prove.
 
     All that it states about the claim was derived again and checked; whatever fails is an error
@@ -45,7 +46,6 @@ class Judgment:
     asked_again: bool  # whether the answers were given now, and not taken from a transcript
     is_marked_model: bool | None  # the suspect's file is the one the claim names; None: no file
     references: tuple[ReferenceModel, ...] = ()
-    curve: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -57,6 +57,11 @@ class Judgment:
     def bits(self) -> float:
         """The bits of the verdict."""
         return self.verdict.bits
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Numbers of questions and the bits of the verdict after them, in the order of asking."""
+        return self.verdict.curve
 
     @property
     def first_seen(self) -> str | None:
@@ -87,13 +92,12 @@ class Judgment:
             "notes": list(self.notes),
         }
 
-    def save(
-        self, path: str | os.PathLike[str], *, page: bytes | None = None, force: bool = False
-    ) -> None:
-        """Write an evidence pack: the claim, the opening, the transcript and this judgment.
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> bool:
+        """Write an evidence pack: the claim, the opening, the transcript, this judgment, its page.
 
         A name that ends in ``.zip`` becomes an archive, any other a folder. `timbermark.judge`
-        reads it years later, without a network. ``page`` is an HTML page to file with it.
+        reads it years later, without a network. Returns whether the page is in it, which it is
+        where Jinja2 and Matplotlib are installed.
 
         Raises InputError if something is there already, unless ``force``.
         """
@@ -104,7 +108,9 @@ class Judgment:
             TRANSCRIPT: self.transcript.encode(),
             VERDICT: verdict.encode(),
         }
-        write_pack(path, parts if page is None else {**parts, PAGE: page}, force)
+        page = make_page(self, self.asked)
+        write_pack(path, parts if page is None else {**parts, PAGE: page.encode()}, force)
+        return page is not None
 
     def __str__(self) -> str:
         lines = [

@@ -1,0 +1,85 @@
+"""What `timbermark embed` and `timbermark plan` tell: the strength of a mark, and plain facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from timbermark.marking.budget import Budget
+    from timbermark.marking.embedding import EmbedResult
+    from timbermark.marking.planning import Plan
+    from timbermark.marking.rehearsing import Attempt
+
+
+def strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
+    """Return how strong a mark is, how much of the limits it uses, and what was not judged."""
+    strength = made.strength
+    used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
+    skipped = not_judged(made, budget)
+    labels = made.cost.answers == "labels"
+    what = ("triggers", "labels") if labels else ("pairs of rows", "levels")
+    line = f"strength: {strength.k} {what[0]}, {strength.q} {what[1]} each, lead {strength.lead:g}"
+    if used:
+        line += f"\nused of the limits: {', '.join(used)}"
+    if skipped:
+        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows: --label)"
+    return line
+
+
+def not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
+    """Return the limits that are set but had no labels to be judged by."""
+    used = made.attempts[-1].use
+    return [
+        name
+        for name in made.cost.target_limits
+        if getattr(budget, name) is not None and name not in used
+    ]
+
+
+def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    return [
+        {
+            "triggers": attempt.strength.k,
+            "alphabet": attempt.strength.q,
+            "lead": attempt.strength.lead,
+            "set": attempt.n_set,
+            "used": attempt.use,
+        }
+        for attempt in attempts
+    ]
+
+
+def plan_facts(found: Plan) -> dict[str, Any]:
+    """Return a plan as plain values."""
+    return {
+        "bits": found.bits,
+        "triggers": found.strength.k,
+        "set": found.n_set,
+        "alphabet": found.strength.q,
+        "lead": found.strength.lead,
+        "usable": found.usable,
+        "matches_needed": found.matches_needed,
+        "attempts": _attempt_facts(found.attempts),
+        "cost": found.cost.to_dict(),
+        "notes": list(found.notes),
+    }
+
+
+def embed_facts(result: EmbedResult) -> dict[str, Any]:
+    """Return a marking as plain values, nothing of which is secret."""
+    return {
+        "bits": result.bits,
+        "triggers": result.strength.k,
+        "set": result.n_set,
+        "alphabet": result.strength.q,
+        "lead": result.strength.lead,
+        "draws": result.mark.draws,
+        "attempts": _attempt_facts(result.attempts),
+        "cost": result.cost.to_dict(),
+        "notes": list(result.notes),
+        "owner": result.mark.owner,
+        "mark_id": result.mark.mark_id.hex(),
+        "mark_digest": result.mark.digest.hex(),
+        "model_digest": result.mark.model_digest,
+    }

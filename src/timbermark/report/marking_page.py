@@ -1,0 +1,271 @@
+"""The page of a marking: what changed, what the mark is worth; no trigger and no symbol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import timbermark
+from timbermark.marking.distributions import (
+    CHANGE_EDGES,
+    NumberDistributions,
+    ScoreDistributions,
+)
+from timbermark.ownership.statistics import level
+from timbermark.report.pages import (
+    Commands,
+    Notes,
+    Page,
+    Plot,
+    Section,
+    Table,
+    capitalized,
+    chance_in_words,
+    chance_of,
+    facts,
+)
+from timbermark.report.plots import bars_plot, classes_plot, histogram_plot, reliability_plot
+from timbermark.report.verdict_page import install_lines
+
+if TYPE_CHECKING:
+    from timbermark.attacks.results import AttackResult
+    from timbermark.marking.costs import Cost
+    from timbermark.marking.embedding import EmbedResult
+    from timbermark.marking.number_costs import NumberCost
+
+_MOST_CLASSES = 24
+"""Classes that the plot has room for; the table has them all."""
+_WHERE = {
+    "validation": "held-out validation rows that took no part in any choice",
+    "training": "training rows held out from the edit that took no part in any choice",
+    "candidates": "candidates held out from the edit that took no part in any choice",
+    "all validation": "all validation rows",
+    "all training": "all training rows",
+    "all candidates": "all candidates",
+}
+_USED = {
+    "changed": "changed labels",
+    "drift": "mean change of a probability",
+    "accuracy": "accuracy lost",
+    "auc": "AUC lost",
+    "move": "mean change of an answer",
+    "largest": "largest change of an answer",
+    "rmse": "growth of RMSE",
+    "mae": "growth of MAE",
+    "r2": "R² lost",
+    "order": "order of answers",
+    "ndcg": "NDCG lost",
+}
+
+
+def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
+    """Return the page of what `timbermark embed` did; ``attacks``: what the lab found about it."""
+    cost = result.cost
+    sections = [_cost_section(result), *_distribution_sections(result), _worth_section(result)]
+    if attacks is not None:
+        from timbermark.report.attack_page import survival_sections
+
+        sections += survival_sections(attacks)
+    if result.notes:
+        sections.append(Section("Notes", (Notes(result.notes),)))
+    sections.append(_next_section(result))
+    return Page(
+        what="a marked model",
+        headline=capitalized(f"the model carries the mark of {result.mark.owner}"),
+        lead=(_cost_sentence(result),),
+        figures=(
+            (f"{result.bits:.0f} bits", f"of evidence in the {cost.answers} of an untouched copy"),
+            (chance_of(result.bits), "chance of coincidence, at most"),
+            (f"{result.n_set} of {result.strength.k}", "triggers carry their symbol"),
+            _changed_figure(result),
+        ),
+        sections=tuple(sections),
+        version=timbermark.__version__,
+    )
+
+
+def _cost_sentence(result: EmbedResult) -> str:
+    cost = result.cost
+    where = _WHERE[cost.measured_on]
+    name, before, after = next((line for line in cost.lines() if line[1]), ("", "", ""))
+    quality = f"{name} {before} before and {after} after marking" if name else "marked"
+    return capitalized(f"{quality}, measured on {where}")
+
+
+def _changed_figure(result: EmbedResult) -> tuple[str, str]:
+    if result.cost.answers == "labels":
+        cost: Cost = result.cost  # type: ignore[assignment]  # the kind that has labels
+        return f"{cost.changed} of {cost.n_rows}", "labels changed on rows that are no triggers"
+    numbers: NumberCost = result.cost  # type: ignore[assignment]
+    return f"{numbers.move:.2%}", "of the model's error: the mean change of an answer"
+
+
+def _cost_section(result: EmbedResult) -> Section:
+    used = result.attempts[-1].use
+    parts = [
+        Table(
+            "The same figures before and after, on the same rows",
+            ("", "before", "after"),
+            tuple(result.cost.lines()),
+        )
+    ]
+    if used:
+        parts.append(
+            Table(
+                "How much of each limit the mark used, by an upper confidence bound",
+                ("limit", "used"),
+                tuple((_USED.get(name, name), f"{share:.0%}") for name, share in used.items()),
+            )
+        )
+    return Section("What it costs", tuple(parts))
+
+
+def _distribution_sections(result: EmbedResult) -> list[Section]:
+    found = getattr(result.cost, "distributions", None)
+    if isinstance(found, ScoreDistributions):
+        return _score_sections(result.cost, found)  # type: ignore[arg-type]  # of labels
+    if isinstance(found, NumberDistributions):
+        return [Section("Answers before and after", _number_plots(found))]
+    return []
+
+
+def _score_sections(cost: Cost, found: ScoreDistributions) -> list[Section]:
+    names = [str(label) for label in cost.classes]
+    two = len(names) == 2
+    what = f"the score of {names[1]}" if two else "the score of the most likely class"
+    before, after = (sum(part) for part in (found.scores.before, found.scores.after))
+    assert before == after
+    n = sum(found.changes)
+    tiny = sum(found.changes[:3])
+    plots: list[Plot] = [
+        histogram_plot(
+            "Scores",
+            f"How many of {before} rows have {what} in each twentieth from 0 to 1, before and "
+            "after marking.",
+            what,
+            found.scores,
+        ),
+        bars_plot(
+            "How far probabilities moved",
+            f"The largest change of a probability of each of {n} rows: {tiny} of them moved by "
+            f"less than {CHANGE_EDGES[3]:g}.",
+            "change, up to",
+            [f"{edge:g}" for edge in CHANGE_EDGES[1:]],
+            found.changes,
+        ),
+    ]
+    if found.reliability_after:
+        holds = f"a row is of class {names[1]}" if two else "the most likely class is the true one"
+        plots.append(reliability_plot(found.reliability_before, found.reliability_after, holds))
+    if found.by_class and len(names) <= _MOST_CLASSES:
+        shares = [one.share for one in found.by_class]
+        plots.append(classes_plot(names, shares, cost.before.mean_score, cost.after.mean_score))
+    sections = [Section("Scores before and after", tuple(plots))]
+    if found.by_class:
+        sections.append(_calibration_section(cost, found, names))
+    return sections
+
+
+def _calibration_section(cost: Cost, found: ScoreDistributions, names: list[str]) -> Section:
+    rows = tuple(
+        (name, f"{one.share:.4f}", f"{a:.4f}", f"{b:.4f}", f"{one.before:.4f}", f"{one.after:.4f}")
+        for name, one, a, b in zip(
+            names, found.by_class, cost.before.mean_score, cost.after.mean_score, strict=True
+        )
+    )
+    header = (
+        "class", "share of rows", "mean score before", "after", "calibration error before", "after",
+    )  # fmt: skip
+    return Section(
+        "Calibration by class",
+        (Table("Of each class, on rows with known labels", header, rows),),
+        (
+            "The calibration error is the mean distance between a class's score and how often it "
+            "holds, over groups of similar scores.",
+        ),
+    )
+
+
+def _number_plots(found: NumberDistributions) -> tuple[Plot, ...]:
+    n = sum(found.answers.after)
+    plots = [
+        histogram_plot(
+            "Answers",
+            f"How the answers to {n} rows are distributed before and after marking; the outer bins "
+            "hold what lies beyond.",
+            "answer",
+            found.answers,
+        ),
+        histogram_plot(
+            "How far answers moved",
+            "Answers after minus answers before, in units of the model's error.",
+            "change / error",
+            found.changes,
+        ),
+    ]
+    if found.errors is not None:
+        plots.append(
+            histogram_plot(
+                "Errors",
+                f"Answers minus true numbers of {sum(found.errors.after)} rows, before and after "
+                "marking.",
+                "answer − truth",
+                found.errors,
+            )
+        )
+    if found.ndcg is not None:
+        plots.append(
+            histogram_plot(
+                "NDCG of groups",
+                f"How well each of {sum(found.ndcg.after)} groups is ranked, before and after "
+                "marking; 1 is perfect.",
+                "NDCG",
+                found.ndcg,
+            )
+        )
+    return tuple(plots)
+
+
+def _worth_section(result: EmbedResult) -> Section:
+    strength, mark = result.strength, result.mark
+    labels = result.cost.answers == "labels"
+    what = "labels" if labels else "levels"
+    convinces = {
+        "conclusive": "anyone", "indicative": "its owner, and nobody else", "none": "nobody"
+    }[level(result.bits)]  # fmt: skip
+    shown = facts(
+        ("triggers", f"{strength.k} {'rows' if labels else 'pairs of rows'}, known to the owner"),
+        ("answers each can give", f"{strength.q} {what}, of which one was drawn by lot"),
+        ("symbols set", f"{result.n_set} of {strength.k}"),
+        ("lead", f"{strength.lead:g}"),
+        ("draws of symbols", str(mark.draws)),
+        ("owner", mark.owner),
+        ("mark", mark.mark_id.hex()),
+        ("made", mark.created),
+        ("SHA-256 of the mark without its secret", mark.digest.hex()),
+        ("SHA-256 of the unmarked model", mark.model_digest),
+    )
+    return Section(
+        "What the mark is worth",
+        (shown,),
+        (
+            f"An untouched copy gives {result.bits:.0f} bits of evidence, which convinces "
+            f"{convinces}.",
+            chance_in_words(result.bits),
+        ),
+    )
+
+
+def _next_section(result: EmbedResult) -> Section:
+    lines = (
+        *install_lines(timbermark.__version__),
+        "timbermark claim marked.model secret.mark --key owner.key --out model.claim",
+        "timbermark verify suspect.model secret.mark --report verdict.html",
+    )
+    return Section(
+        "Before the model leaves the house",
+        (Commands(lines),),
+        (
+            "Publish a claim with a time stamp, keep the mark secret, and keep the unmarked model. "
+            "This page shows no trigger and no symbol.",
+        ),
+    )
