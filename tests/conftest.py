@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # No deadline: the first call of a kernel compiles it. The blob replays a failure seen elsewhere.
 settings.register_profile("timbermark", deadline=None, max_examples=60, print_blob=True)
+settings.register_profile("fast", deadline=None, max_examples=8, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2000, print_blob=True)
 # What was seen to pass is what is asked again; chance looks for more on developers' machines.
 settings.register_profile("repeated", parent=settings.get_profile("timbermark"), derandomize=True)
@@ -28,6 +29,22 @@ keys.secrets = mark.secrets = SimpleNamespace(token_bytes=_stream.randbytes)
 def keys_of_its_own(request) -> None:
     """Start the stream of keys anew for each file of tests: its keys are the same run alone."""
     _stream.seed(request.node.nodeid)
+
+
+# Tests and files of tests that `./dev test --fast` leaves out.
+SLOW = frozenset(
+    line
+    for line in (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the list of slow tests names."""
+    for item in items:
+        place = item.nodeid.partition("[")[0]
+        if place in SLOW or place.partition("::")[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

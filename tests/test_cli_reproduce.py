@@ -1,4 +1,5 @@
 import csv
+import importlib.util
 import io
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 
 import timbermark.cli.reproduce  # noqa: F401 - registers the command
 from tests.experiments.making import fake_work
+from timbermark import errors
 from timbermark.cli import main
 from timbermark.experiments import reporting, reproducing
 
@@ -109,3 +111,14 @@ def test_help_names_every_option(capsys):
     shown = capsys.readouterr().out
     for option in ("--table", "--dataset", "--seeds", "--jobs", "--out", "--data", "--quick"):
         assert option in shown
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+def test_what_draws_is_asked_for_before_anything_is_measured(module, tmp_path, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == module else found(name))
+    assert main(["reproduce", "--quick", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"{module} is needed" in said
+    assert 'pip install "timbermark[reproduce]"' in said
+    assert not (tmp_path / "out").exists()

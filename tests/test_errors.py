@@ -8,6 +8,8 @@ from timbermark.errors import (
     MissingLibraryError,
     StateError,
     TimbermarkError,
+    explain_missing,
+    require_library,
 )
 
 
@@ -46,3 +48,22 @@ def test_missing_library_names_the_install_command():
     error = MissingLibraryError.for_extra("lightgbm", "to read a LightGBM model")
     assert error.hint == 'pip install "timbermark[lightgbm]"'
     assert "lightgbm is needed" in error.message
+
+
+def test_a_library_that_is_there_is_not_asked_for():
+    require_library("json", "report", "to draw a chart")
+    with pytest.raises(MissingLibraryError, match=r"timbermark\[report\]"):
+        require_library("not_a_module_of_anybody", "report", "to draw a chart")
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("sklearn.base", "scikit-learn"), ("numba", "numba")]
+)
+def test_what_the_verifier_alone_lacks_is_named(module, package):
+    error = explain_missing(ModuleNotFoundError("missing", name=module))
+    assert error.message == f"{package} is not installed: this is the verifier alone."
+
+
+@pytest.mark.parametrize("module", ["something", None, "timbermark.nowhere"])
+def test_other_missing_modules_are_bugs(module):
+    assert explain_missing(ModuleNotFoundError("missing", name=module)) is None

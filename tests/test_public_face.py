@@ -21,6 +21,38 @@ def test_import_is_light():
     assert run.stdout.strip() == "[]"
 
 
+_WITHOUT_THE_ENGINE = """
+import sys
+for name in ("sklearn", "scipy", "numba", "llvmlite"):
+    sys.modules[name] = None  # which ends every import of it
+import timbermark
+from timbermark.cli import main
+assert main(["verify", *sys.argv[1:]]) == 0
+assert main(["demo"]) == 2
+try:
+    timbermark.embed
+except timbermark.errors.MissingLibraryError as error:
+    print(error)
+"""
+
+
+def test_the_verifier_does_without_the_engine_and_says_what_needs_it(tmp_path):
+    release = Path(__file__).parent / "fixtures" / "release-0.1"
+    mark = tmp_path / "secret.mark"
+    mark.write_bytes((release / "secret.mark").read_bytes())
+    mark.chmod(0o600)
+    here = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_THE_ENGINE, str(release / "marked.timber"), str(mark)],
+        capture_output=True, text=True, env=here, cwd=tmp_path,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    said = "is not installed: this is the verifier alone."
+    assert said in run.stderr
+    assert run.stdout.rstrip().endswith(f"{said} Hint: pip install timbermark")
+    assert "conclusive" in run.stdout
+
+
 def test_every_public_name_exists_and_is_listed():
     for name in timbermark.__all__:
         assert getattr(timbermark, name) is not None

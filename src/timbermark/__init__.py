@@ -85,7 +85,12 @@ def __getattr__(name: str) -> object:
         return import_module("timbermark.errors")
     if name not in _HOME:
         raise AttributeError(f"module 'timbermark' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOME[name]), name)
+    try:
+        value: object = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from timbermark.errors import explain_missing
+
+        raise explain_missing(error) or error from None
     globals()[name] = value
     return value
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 AnyArray: TypeAlias = NDArray[Any]
 
 # Raw scores. float64: hundreds of small leaves are added up, and the sum must not depend on luck.
-MARGIN = np.float64
 Margins: TypeAlias = NDArray[np.float64]
 
 # Feature values as the engine sees them. float64: integers up to 2^53 keep their identity, and
@@ -20,24 +19,10 @@ Margins: TypeAlias = NDArray[np.float64]
 FEATURE_VALUE = np.float64
 Rows: TypeAlias = NDArray[np.float64]
 
-# A bin's number. One byte holds up to 255 bins and one for missing values; wider only on request,
-# because a histogram's speed is the speed of reading these.
-BIN_CODE = np.uint8
-WIDE_BIN_CODE = np.uint16
-BinCodes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
-
 # Gradients and hessians, rounded to fixed point. int32: half the memory traffic of float64, and
 # integer sums come out the same in any order, hence for any number of threads.
 GRADIENT = np.int32
 Gradients: TypeAlias = NDArray[np.int32]
-
-# Sums of the above. int64: 2^31 rows of full-size gradients still fit.
-GRADIENT_SUM = np.int64
-GradientSums: TypeAlias = NDArray[np.int64]
-
-# A row's number within the training data. uint32: 4 billion rows, half the traffic of int64.
-ROW_NUMBER = np.uint32
-RowNumbers: TypeAlias = NDArray[np.uint32]
 
 # A class's number among the sorted labels, -1 for none.
 CLASS_INDEX = np.int32

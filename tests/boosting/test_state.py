@@ -245,7 +245,9 @@ def test_heavy_rows_fit_where_they_were_fitted(fitted):
     weight = np.ones(len(X))
     weight[0] = 1500.0
     ensemble, state = fit_ensemble(X, label, weight, n_classes, PARAMS, workers)
-    update_ensemble(ensemble, state, X[:1], label[:1], np.array([1500.0]), workers)
+    found, _ = update_ensemble(ensemble, state, X[:1], label[:1], np.array([1500.0]), workers)
+    assert np.isfinite(found.value).all()
+    assert not np.array_equal(found.value, ensemble.value)
 
 
 def test_models_whose_missing_values_follow_other_rules_are_refused():

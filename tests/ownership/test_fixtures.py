@@ -7,8 +7,8 @@ import pytest
 
 from tests.ownership import independent
 from tests.ownership.making import KEY
-from timbermark.errors import FileFormatError
-from timbermark.ownership import Inquiry, Mark, PassphraseNeededError, judge
+from timbermark.errors import FileFormatError, PassphraseNeededError
+from timbermark.ownership import Inquiry, Mark, judge
 
 FOLDER = Path(__file__).parent / "fixtures"
 PLAIN = (FOLDER / "mark-v2.mark").read_bytes()

@@ -42,8 +42,8 @@ def rng():
 def test_permutations_of_columns_are_paid_for(rng):
     best, gained = [], []
     for seed in range(40):
-        mark = make_mark(k=32, d=5, q=4, n_classes=4, seed=seed, secret=rng.bytes(32))
-        model = innocent(rng, 5, 4)
+        mark = make_mark(k=32, d=4, q=4, n_classes=4, seed=seed, secret=rng.bytes(32))
+        model = innocent(rng, 4, 4)
         found = [
             verify(model, mark, feature_names=names) for names in permutations(mark.feature_names)
         ]
@@ -139,7 +139,7 @@ def test_the_kind_of_answers_is_paid_for(rng):
 def test_innocent_suspects_are_accused_no_more_often_than_stated(rng, kind):
     """Suspects that resemble the unmarked model, which is what alphabets and reference know."""
     bits = []
-    for seed in range(800):
+    for seed in range(400):
         mark = make_mark(k=24, q=4, n_classes=5, seed=seed % 20, secret=rng.bytes(32))
         noise = rng.dirichlet(np.ones(5), size=24)
         scores = 0.7 * mark.reference + 0.3 * noise

@@ -15,9 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ownership.making import KEY, make_mark, packed, resigned, unpacked
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import (
+    FileFormatError,
+    InputError,
+    PassphraseError,
+    PassphraseNeededError,
+)
 from timbermark.files import container_bytes
-from timbermark.ownership import OwnerKey, PassphraseError, PassphraseNeededError, sealing
+from timbermark.ownership import OwnerKey, sealing
 
 FIRST = b"timbermark owner-key 1\n"
 

@@ -27,9 +27,9 @@ from tests.ownership.making import (
     signed,
     unpacked,
 )
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError, InputError, PassphraseError
 from timbermark.files import container_bytes
-from timbermark.ownership import Mark, OwnerKey, PassphraseError, sealing, verify
+from timbermark.ownership import Mark, OwnerKey, sealing, verify
 
 MARK = make_mark()
 FIRST = b"timbermark mark 2\n"

@@ -15,6 +15,7 @@ from timbermark.ownership import (
     price_of_columns,
     price_of_draws,
     price_of_label_map,
+    round_bits,
     verify,
 )
 
@@ -82,7 +83,7 @@ def test_levels(bits, level, first):
     found = verdict(raw_bits=bits)
     assert found.level == level
     assert str(found).startswith(first)
-    assert found.bits >= 0
+    assert found.bits == max(0.0, round_bits(bits))
     assert found.raw_bits == bits
     assert found.meaning in str(found)
 

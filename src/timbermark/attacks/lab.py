@@ -21,7 +21,7 @@ from timbermark.attacks.registry import Attack, find_attacks
 from timbermark.attacks.results import AttackResult, AttackRow, read_rows, write_rows
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, steal
 from timbermark.boosting.progress import step_bar
-from timbermark.errors import InputError
+from timbermark.errors import InputError, require_library
 from timbermark.files import atomic_write
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.classification import Classification
@@ -67,7 +67,7 @@ def attack(
     ``out``: a folder for results.csv and the chart; what is there already is not run again.
 
     Raises InputError before any attack runs where the mark is not in the model, the rows or labels
-    do not fit, or an attack is not known.
+    do not fit, or an attack is not known; MissingLibraryError for ``out`` without Matplotlib.
 
     >>> from sklearn.datasets import load_digits
     >>> from timbermark import OwnerKey, TimberClassifier, embed
@@ -79,6 +79,8 @@ def attack(
     'conclusive'
     """
     wanted = find_attacks(attacks)
+    if out is not None:
+        require_library("matplotlib", "report", "to draw the chart of an attack")
     if not isinstance(mark, Mark):
         raise InputError("That is not a mark.", hint="load one with timbermark.Mark.load(path).")
     stolen = steal(model)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from timbermark.errors import TimbermarkError
+from timbermark.errors import TimbermarkError, explain_missing
 
 __all__ = ["main"]
 
@@ -47,6 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _report_bug(error)
         what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
         return _refuse(BAD_INPUT, f"{what}.", "check the path, its permissions and the disk.")
+    except ModuleNotFoundError as error:
+        missing = explain_missing(error)
+        if missing is None:
+            return _report_bug(error)
+        return _refuse(BAD_INPUT, missing.message, missing.hint)
     except MemoryError:
         return _refuse(
             BAD_INPUT, "There is not enough memory.", "end other programs, or give fewer rows."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timbermark.cli.app import app
-from timbermark.errors import InputError
+from timbermark.errors import InputError, require_library
 
 if TYPE_CHECKING:
     from timbermark.experiments.reproducing import Progress
@@ -46,6 +46,8 @@ def reproduce(
     """
     if jobs < 1:
         raise InputError(f"jobs={jobs} must be at least 1.", hint="2 is a good start.")
+    require_library("jinja2", "reproduce", "to write the page of the reproduction")
+    require_library("matplotlib", "reproduce", "to draw the figures of the reproduction")
     from timbermark.boosting.warmup import is_cold, warm_up
     from timbermark.experiments.grid import make_plan
     from timbermark.experiments.page import overall_lines

@@ -43,7 +43,7 @@ def try_to_unlock(load: Callable[[str | None], Loaded]) -> tuple[Loaded | None, 
     The first is None if it was needed and there is neither one in the environment nor a terminal
     to ask on.
     """
-    from timbermark.ownership.sealing import PassphraseNeededError
+    from timbermark.errors import PassphraseNeededError
 
     try:
         return load(None), False

@@ -34,6 +34,7 @@ SPLIT = np.dtype(
         ("right", np.int64),
         ("firm", np.float64),  # the sum of hessians plus what regularizes it
         ("floor", np.float64),  # what the split must gain
+        ("ceiling", np.float64),  # and what it may
     ]
 )
 _PASSES = 3
@@ -41,7 +42,7 @@ _PASSES = 3
 
 @part
 def part_sides(splits, start, stop, firm, value, g, below, off):
-    """Move apart the sides of a tree's splits that would gain less than they must.
+    """Move the sides of a tree's splits that would gain less than they must or more than they may.
 
     A node's gradient G is the sum over its leaves of value times ``firm``; a split gains G²/firm of
     its sides, less its own. The sides move so that G of the split, and with it all above, stays:
@@ -67,10 +68,11 @@ def part_sides(splits, start, stop, firm, value, g, below, off):
             off[own, 1] = 0.0
             gain = left * left / firm_left + right * right / firm_right
             gain -= (left + right) * (left + right) / splits[s]["firm"]
-            if gain < splits[s]["floor"]:
+            bound = min(max(gain, splits[s]["floor"]), splits[s]["ceiling"])
+            if bound != gain:
                 kappa = firm_left * firm_right / (firm_left + firm_right)
                 apart = left / firm_left - right / firm_right
-                wanted = np.sqrt(apart * apart + (splits[s]["floor"] - gain) / kappa)
+                wanted = np.sqrt(max(apart * apart + (bound - gain) / kappa, 0.0))
                 moved = kappa * (wanted - apart if apart >= 0.0 else -wanted - apart)
                 off[own, 0] = moved / leaves_left
                 off[own, 1] = -moved / leaves_right

@@ -15,7 +15,6 @@ from timbermark.ownership.judging import judge, judge_again
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, Opening, open_mark
-from timbermark.ownership.sealing import PassphraseError, PassphraseNeededError
 from timbermark.ownership.statistics import (
     Level,
     evidence_bits,
@@ -50,8 +49,6 @@ __all__ = [
     "OpenedMark",
     "Opening",
     "OwnerKey",
-    "PassphraseError",
-    "PassphraseNeededError",
     "Price",
     "Suspect",
     "Transcript",

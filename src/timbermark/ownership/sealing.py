@@ -22,7 +22,12 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import (
+    FileFormatError,
+    InputError,
+    PassphraseError,
+    PassphraseNeededError,
+)
 from timbermark.files import atomic_write, container_bytes, read_container
 from timbermark.files.limits import META_NAME, Arrays, Meta
 from timbermark.ownership.encoding import encode, is_unicode
@@ -46,14 +51,6 @@ _DAMAGE = (
     OSError,
 )
 _FOREIGN = "it was not written by timbermark, do not trust it."
-
-
-class PassphraseError(InputError):
-    """A passphrase that is wrong, missing, or given where none is needed."""
-
-
-class PassphraseNeededError(PassphraseError):
-    """The file is encrypted and no passphrase was given: ask for one and try again."""
 
 
 @dataclass(frozen=True, slots=True)

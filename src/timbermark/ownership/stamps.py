@@ -229,8 +229,7 @@ def _import_client() -> Any:
     try:
         import rfc3161_client
     except ImportError:
-        missing = MissingLibraryError.for_extra("stamps", _PURPOSE)
-        raise MissingLibraryError(f"rfc3161-client is needed {_PURPOSE}.", missing.hint) from None
+        raise MissingLibraryError.for_extra("stamps", _PURPOSE, "rfc3161-client") from None
     return rfc3161_client
 
 

@@ -1,11 +1,13 @@
 """A run that is killed again and again, and resumed, against a server that counts."""
 
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +18,28 @@ from tests.verification.servers import ModelServer
 from timbermark.verification.questions import make_questions
 
 DELAY = 0.03
+ATTEMPTS = 20
+AHEAD = 4  # answers by which a run may be ahead of the one who kills it
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+class Gate:
+    """Lets a model give so many answers and no more, so that no run ends before it is killed."""
+
+    def __init__(self, answer):
+        self.answer, self.given, self.limit = answer, 0, math.inf
+        self.moved = threading.Condition()
+
+    def __call__(self, rows):
+        with self.moved:
+            self.moved.wait_for(lambda: self.given < self.limit)
+            self.given += 1
+        return self.answer(rows)
+
+    def open(self, limit=math.inf):
+        with self.moved:
+            self.limit = self.given + limit
+            self.moved.notify_all()
 
 
 def run_with_kills(folder, n_kills, decoys=3, seed=0):
@@ -25,10 +48,12 @@ def run_with_kills(folder, n_kills, decoys=3, seed=0):
     mark = make_mark(k=128, d=5)
     mark.save(folder / "mark")
     answer = learnt(mark)
-    with ModelServer(answer, delay=DELAY) as server:
+    gate = Gate(answer)
+    with ModelServer(gate, delay=DELAY) as server:
         done = 0
         for _ in range(n_kills):
-            done += kill_once(command(server, folder, "journal", decoys), folder / "journal", rng)
+            words = command(server, folder, "journal", decoys)
+            done += kill_once(words, folder / "journal", gate, rng)
         last = finish(command(server, folder, "journal", decoys))
     with ModelServer(answer) as other:
         whole = finish(command(other, folder, "other", decoys))
@@ -64,17 +89,28 @@ def finish(words):
     return json.loads(said)
 
 
-def kill_once(words, journal, rng):
-    """Kill a run some answers after its beginning, wherever it then is; 0 if it ended before."""
-    wanted = answers_in(journal) + rng.randint(0, 9)
+def kill_once(words, journal, gate, rng):
+    """Kill a run some answers after its beginning, wherever it then is; 0 if none could be.
+
+    A run ends at once while the courier of the last one has the journal; it is started again, as
+    people would.
+    """
+    return int(any(try_to_kill(words, journal, gate, rng) for _ in range(ATTEMPTS)))
+
+
+def try_to_kill(words, journal, gate, rng):
+    more = rng.randint(0, 9)
+    wanted = answers_in(journal) + more
+    gate.open(more + AHEAD)
     process = start(words)
     while process.poll() is None and answers_in(journal) < wanted:
         time.sleep(0.001)
     time.sleep(rng.uniform(0, 2 * DELAY))
     ended = process.poll() is not None
     process.send_signal(rng.choice(SIGNALS))
+    gate.open()  # one that ends in order waits for the answer that is under way
     process.communicate()
-    return 0 if ended else 1
+    return not ended
 
 
 def answers_in(journal):

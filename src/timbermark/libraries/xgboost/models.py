@@ -284,7 +284,11 @@ def _library(purpose: str) -> ModuleType:
     try:
         import xgboost
     except ImportError:
-        raise MissingLibraryError.for_extra("xgboost", purpose) from None
+        raise MissingLibraryError(
+            f"xgboost is needed {purpose}.",
+            hint='pip install "timbermark[xgboost]", or "timbermark[xgboost-cpu]", which does '
+            "without GPU libraries.",
+        ) from None
     library: ModuleType = xgboost
     return library
 

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any
 
-from timbermark.errors import InputError, MissingLibraryError
+from timbermark.errors import InputError, require_library
 from timbermark.verification.endpoints.sending import Failure, FailureError
 
 _CODE = (
@@ -30,10 +29,7 @@ class Delivery:
     """
 
     def __init__(self, setting: Mapping[str, Any]) -> None:
-        if find_spec("httpx") is None:
-            raise MissingLibraryError(
-                "httpx is needed to ask a server.", hint='pip install "timbermark[endpoints]"'
-            )
+        require_library("httpx", "endpoints", "to ask a server")
         # A session of its own, or else an interrupt from the keyboard would reach it, too.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CODE],
