@@ -195,3 +195,23 @@ def test_rows_of_any_layout_and_type_are_taken():
     for X in (wide[:, :1], np.asfortranarray(wide)[:, :1], wide[:, :1].astype(np.int64)):
         routes = route(Router(e), X)
         assert Router(e).nodes[0][routes.leaf[0][0]].tolist() == expected[:, 0].tolist()
+
+
+@given(ensembles_and_rows())
+def test_rows_without_missing_values_take_the_same_way_faster(case):
+    e, X = case
+    X = np.where(np.isnan(X), 0.25, X)
+    fast, slow = Router(e), Router(e)
+    slow._plain = None
+    assert route(fast, X).same(route(slow, X)).all()
+
+
+def test_deep_trees_and_those_of_one_leaf_are_plain():
+    X = np.linspace(-1.0, 400.0, 997)[:, None]
+    deep = Router(chain(300))
+    assert deep._plain is not None
+    np.testing.assert_array_equal(
+        route(deep, X).leaf[0][0], np.clip(np.ceil(X[:, 0] - 0.5), 0, 299)
+    )
+    alone = Router(constant_ensemble(n_features=1, value=2.0))
+    assert (route(alone, X).leaf[0] == 0).all()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_mix
-from timbermark.kernels.hashing import hash_rows, mix
+from timbermark.kernels.hashing import hash_rows, mix, mix_cells
 
 words = st.integers(0, 2**64 - 1)
 
@@ -71,3 +71,21 @@ def test_rows_that_differ_in_a_bit_or_in_order_have_unlike_hashes():
     distances = [int(out[0] ^ other).bit_count() for other in out[1:]]
     assert min(distances) > 12
     assert 28 < np.mean(distances) < 36
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 4))
+def test_mixtures_take_what_the_naive_twin_takes(seed, d, n_seconds):
+    rng = np.random.default_rng(seed)
+    X, seconds = (rng.integers(0, 3, (n, d)).astype(float) for n in (7, n_seconds))
+    X[0, 0] = np.nan
+    keys = rng.integers(0, 2**63, 7).astype(np.uint64)
+    shares = np.array([2**62, 2**63], np.uint64)
+    mixed, differs = np.empty(X.shape), np.empty(7, np.bool_)
+    mix_cells(X, keys, seconds, shares, mixed, differs)
+    for i, key in enumerate(keys.tolist()):
+        second = seconds[naive_mix(key, 0) % n_seconds]
+        share = int(shares[naive_mix(key, 1) % 2])
+        taken = np.array([naive_mix(key, j + 2) < share for j in range(d)])
+        expected = np.where(taken, second, X[i])
+        np.testing.assert_array_equal(mixed[i], expected)
+        assert differs[i] == (not np.array_equal(expected, X[i], equal_nan=True))

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.lab import FEWEST_ROWS, attack
+from timbermark.attacks.lab import FEWEST_ROWS, attack, take_labelled
 from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.results import AttackResult
 from timbermark.attacks.stolen import refuse_numbers
 from timbermark.errors import InputError
 from timbermark.marking.embedding import embed
-from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.inputs import take_pair
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.models import open_model
 from timbermark.ownership.keys import OwnerKey
@@ -75,10 +75,10 @@ def take_validation(model: Any, validation: Any) -> tuple[np.ndarray, np.ndarray
             "Attacks are measured on validation rows with labels.",
             hint="give some that the model was not trained on.",
         )
-    rows = take_rows(foreign, given, "validation rows")
+    rows, label = take_labelled(foreign, given, labels, "validation rows", 0)
     if len(rows) < 2 * FEWEST_ROWS:
         raise InputError(
             f"{len(rows)} validation rows are too few for attacks.",
             hint=f"give {2 * FEWEST_ROWS} at least: half of them are the thief's.",
         )
-    return rows, take_labels(labels, len(rows), foreign.classes, "validation labels")
+    return rows, label

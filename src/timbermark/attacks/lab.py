@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,21 @@ from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError, require_library
 from timbermark.files import atomic_write
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.classification import Classification
 from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.large_tables import take_some
 from timbermark.marking.mixing import row_keys
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.suspects import Suspect
+from timbermark.partitions import is_in_parts
 from timbermark.trees.ensemble import digest
 from timbermark.verification.verifying import verify
 
 _EVALUATION_SHARE = 0.4
 FEWEST_ROWS = 100
 """Rows of the thief's, at least."""
+_MOST_ROWS = 100_000
+"""Rows that are taken of a table in parts: a thief who has as many trains a model of his own."""
 _INDICATIVE = 20.0
 _CLEAR = 0.002
 """A stolen model that is better than the thief's own by less than this is not worth stealing, and
@@ -53,7 +59,9 @@ def attack(
 ) -> AttackResult:
     """Attack a marked model as a thief with the rows ``X`` and labels ``y`` could.
 
-    ``model``: the marked model or its file; ``mark``: its secret mark. ``attacks``: "fast", "all",
+    ``model``: the marked model or its file; ``mark``: its secret mark. Rows may also be a table of
+    Dask or Parquet files, where ``y`` names the label column: of those at most 100,000 are taken,
+    the ones with the lowest hashes of their numbers. ``attacks``: "fast", "all",
     or a list of names; see `timbermark.attacks.registry.find_attacks`. ``evaluation``: (rows,
     labels) that accuracies are measured on; without it 40 % of the rows are kept apart for that.
     ``out``: a folder for results.csv and the chart; what is there already is not run again.
@@ -77,12 +85,11 @@ def attack(
         raise InputError("That is not a mark.", hint="load one with timbermark.Mark.load(path).")
     stolen = steal(model)
     foreign = stolen.trees()
-    rows = take_rows(foreign, X, "thief's rows")
     if y is None:
         raise InputError("The thief's rows have no labels.", hint="give one label per row as y.")
-    known = known_labels(foreign, mark)
-    label = take_labels(y, len(rows), known, "thief's labels")
-    tested = _take_evaluation(foreign, known, evaluation)
+    known = replace(foreign, classes=known_labels(foreign, mark))
+    rows, label = take_labelled(known, X, y, "thief's rows", random_state)
+    tested = _take_evaluation(known, evaluation, random_state)
     if len(rows) < FEWEST_ROWS:
         raise InputError(
             f"{len(rows)} rows are too few to attack with.", hint=f"give {FEWEST_ROWS} at least."
@@ -198,16 +205,32 @@ def _own_accuracy(stolen: Stolen, thief: Thief, tested: tuple[np.ndarray, np.nda
     return max(float((m.answer(tested[0]).argmax(axis=1) == tested[1]).mean()) for m in made)
 
 
+def take_labelled(
+    foreign: ForeignModel, X: Any, y: Any, what: str, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and class numbers; of a table in parts some of them, by the hashes of numbers.
+
+    Raises InputError if they do not fit the model.
+    """
+    if is_in_parts(X):
+        task = Classification(foreign)
+        rows, label, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, lambda said: None)
+        assert label is not None
+        return rows, label
+    rows = take_rows(foreign, X, what)
+    named = what.removesuffix(" rows") + " labels"
+    return rows, take_labels(y, len(rows), foreign.classes, named)
+
+
 def _take_evaluation(
-    foreign: ForeignModel, known: np.ndarray, given: Any
+    foreign: ForeignModel, given: Any, seed: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     if given is None:
         return None
     rows, labels = take_pair(given, "evaluation")
     if labels is None:
         raise InputError("The evaluation rows have no labels.", hint="evaluation=(X, y).")
-    X = take_rows(foreign, rows, "evaluation rows")
-    return X, take_labels(labels, len(X), known, "evaluation labels")
+    return take_labelled(foreign, rows, labels, "evaluation rows", seed)
 
 
 class _Folder:

@@ -9,6 +9,8 @@ import typer
 
 from timbermark.cli.app import app
 from timbermark.cli.attack_results import show_found, take_attacks
+from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
+from timbermark.cli.marking_options import Scheduler
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
@@ -19,7 +21,9 @@ from timbermark.errors import InputError
 def attack(
     model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
     mark: Annotated[Path, typer.Option(help="Its secret mark.")],
-    rows: Annotated[Path, typer.Option(help="The thief's rows: CSV, .csv.gz or Parquet.")],
+    rows: Annotated[
+        Path, typer.Option(help="The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")
+    ],
     label: Annotated[str, typer.Option(help="The label column.")],
     attacks: Annotated[
         list[str] | None,
@@ -41,6 +45,7 @@ def attack(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing page.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
+    scheduler: Scheduler = "local",
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Attack your own marked model as a thief would, and show what evidence is left.
@@ -67,18 +72,24 @@ def attack(
         if path is None:
             tables.append(None)
             continue
-        table = read_table(path, opened.feature_names, label)
+        table = open_files(opened, path, label, scheduler) or read_table(
+            path, opened.feature_names, label
+        )
         if table.labels is None:
             raise InputError(
                 f"{path} of {flag} has no column '{label}'.", hint="check the name after --label."
             )
+        if isinstance(table, FileTable):
+            tables.append((table.X, table.labels))
+            continue
         if opened.feature_names is None:
             check_width(opened, table)
         tables.append((table.X, read_labels(table.labels, known_labels(opened, secret))))
-    found = run(
-        opened, secret, *tables[0], attacks=wanted, evaluation=tables[1], out=out,
-        random_state=seed, verbose=1,
-    )  # fmt: skip
+    with on_scheduler(scheduler, [table[0] for table in tables if table is not None]):
+        found = run(
+            opened, secret, *tables[0], attacks=wanted, evaluation=tables[1], out=out,
+            random_state=seed, verbose=1,
+        )  # fmt: skip
     if report is not None:
         found.report(report, force=force)
     show_found(found, as_json)

@@ -97,7 +97,7 @@ def _declare(
     ] = None,
     decoys: Annotated[int | None, _asking(help="Decoys for each trigger.  [1]")] = None,
     decoys_from: Annotated[
-        Path | None, _asking(help="Rows whose values decoys take, CSV or Parquet.")
+        Path | None, _asking(help="Rows whose values decoys take; many/*.parquet will do.")
     ] = None,
     stop_at: Annotated[
         str | None, _asking(help="Bits that are enough; off asks everything.  [64]")

@@ -16,6 +16,7 @@ from timbermark.cli.attack_results import (
     show_found,
     try_attacks,
 )
+from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
 from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
 from timbermark.cli.marking_options import (
     Alphabet,
@@ -38,6 +39,7 @@ from timbermark.cli.marking_options import (
     MaxR2Loss,
     MaxRmseGrowth,
     Model,
+    Scheduler,
     Seed,
     Separate,
     Train,
@@ -81,6 +83,7 @@ def plan(
     weak: Weak = False,
     attacks: Attacks = None,
     seed: Seed = 0,
+    scheduler: Scheduler = "local",
     as_json: Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
@@ -93,14 +96,15 @@ def plan(
     }  # fmt: skip
     choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
     opened = _open(model, choices)
-    rows = _read_rows(opened, train, candidates, validation, label, group)
+    rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
     if wanted is not None:
         check_forecast(opened, rows)
     from timbermark.marking import planning
 
-    found = planning.plan(opened, **rows, **choices, verbose=1)
-    tell(found.notes)
-    survived = None if wanted is None else forecast(opened, rows, choices, wanted)
+    with on_scheduler(scheduler, _tables(rows)):
+        found = planning.plan(opened, **rows, **choices, verbose=1)
+        tell(found.notes)
+        survived = None if wanted is None else forecast(opened, rows, choices, wanted)
     if as_json:
         facts = {**plan_facts(found), "not_judged": not_judged(found, choices["budget"])}
         show_json(facts if survived is None else {**facts, "attacks": survived.to_dict()})
@@ -147,6 +151,7 @@ def embed(
     weak: Weak = False,
     attacks: Attacks = None,
     seed: Seed = 0,
+    scheduler: Scheduler = "local",
     report: Annotated[
         Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
     ] = None,
@@ -176,12 +181,13 @@ def embed(
     opened = _open(model, choices)
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
-    rows = _read_rows(opened, train, candidates, validation, label, group)
+    rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
     if wanted is not None:
         check_forecast(opened, rows)
     from timbermark.marking import embedding
 
-    result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
+    with on_scheduler(scheduler, _tables(rows)):
+        result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
     kept = write_both(result, out, mark, protection, force)
     survived = None if wanted is None else try_attacks(result, rows, wanted, seed)
     if report is not None:
@@ -272,6 +278,7 @@ def _read_rows(
     validation: Path | None,
     label: str | None,
     group: str | None,
+    scheduler: str,
 ) -> dict[str, Any]:
     """Return the tables as arguments of `timbermark.embed`."""
     from timbermark.cli.groups import list_features, read_groups
@@ -279,11 +286,21 @@ def _read_rows(
 
     _check_group(model, label, group)
     names: Sequence[str] | None = model.feature_names
+    passed = {
+        path: open_files(model, path, label, scheduler)
+        for path in (train, candidates, validation)
+        if path is not None
+    }
+    if group is not None and any(passed.values()):
+        raise InputError(
+            "--group goes with rows that fit in memory, in one file.",
+            hint="give such a file, or leave the groups out.",
+        )
     if names is None and group is not None:
         first = next(path for path in (train, candidates, validation) if path is not None)
         names = list_features(first, (label, group))
     tables = [
-        None if path is None else read_table(path, names, label, model.text_columns)
+        None if path is None else passed[path] or read_table(path, names, label, model.text_columns)
         for path in (train, candidates, validation)
     ]
     given = [table for table in tables if table is not None]
@@ -296,14 +313,17 @@ def _read_rows(
         tell(f"{t.path} has no column '{label}': its rows are used without labels." for t in bare)
     if names is None:
         for table in given:
-            check_width(model, table)
+            if not isinstance(table, FileTable):
+                check_width(model, table)
 
-    def parts(table: Table | None) -> tuple[Any, ...]:
+    def parts(table: Table | FileTable | None) -> tuple[Any, ...]:
         """Return rows, and labels and groups if there are any."""
         if table is None:
             return (None,)
         if table.labels is None:
             return (table.X,)
+        if isinstance(table, FileTable):
+            return table.X, table.labels
         found = table.X, read_labels(table.labels, model.classes)
         return found if group is None else (*found, read_groups(table.path, group))
 
@@ -316,6 +336,12 @@ def _read_rows(
         "candidates": separate if len(separate) > 1 else separate[0],
         "validation": held if len(held) > 1 else held[0],
     }
+
+
+def _tables(rows: dict[str, Any]) -> list[Any]:
+    """Return the rows of all tables, without their labels."""
+    tables = [rows[name] for name in ("X", "candidates", "validation")]
+    return [table[0] if isinstance(table, tuple) else table for table in tables]
 
 
 def _check_group(model: ForeignModel, label: str | None, group: str | None) -> None:

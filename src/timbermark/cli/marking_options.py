@@ -16,7 +16,11 @@ class Kind(StrEnum):
     rows = "rows"
 
 
-_ROWS, _LIMITS, _STRENGTH = "Rows (CSV, .csv.gz or Parquet)", "Limits on the cost", "Strength"
+_ROWS, _LIMITS, _STRENGTH = (
+    "Rows (CSV, .csv.gz, Parquet or 'many/*.parquet')",
+    "Limits on the cost",
+    "Strength",
+)
 
 Model = Annotated[Path, typer.Argument(help="The model file, of any library.")]
 Train = Annotated[
@@ -102,6 +106,13 @@ Attacks = Annotated[
     typer.Option(
         help="Attack the mark, or its rehearsal: fast, all or names as in timbermark attack. Needs "
         "labelled --validation rows, half of which are the thief's."
+    ),
+]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        help="Where passes over Parquet files run: local, or a Dask scheduler's address.",
+        rich_help_panel=_ROWS,
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")]

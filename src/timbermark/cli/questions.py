@@ -14,6 +14,9 @@ from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
 
+_DECOY_ROWS = 20_000
+"""Rows of many files that decoys take their values from."""
+
 
 @app.command()
 def questions(
@@ -21,7 +24,7 @@ def questions(
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
-        Path | None, typer.Option(help="Rows whose values decoys take, CSV or Parquet.")
+        Path | None, typer.Option(help="Rows whose values decoys take; many/*.parquet will do.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="The suspect's columns in its order, with commas.")
@@ -58,9 +61,17 @@ def questions(
 
 
 def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
-    """Return rows to make decoys from, in the mark's columns; None without a file."""
+    """Return rows to make decoys from, in the mark's columns; None without a file.
+
+    Of many files some rows are enough.
+    """
     if path is None:
         return None
+    from timbermark.cli.large_tables import is_pattern
     from timbermark.cli.tables import read_table
 
+    if is_pattern(path):
+        from timbermark.partitions import open_parts, pick_rows
+
+        return pick_rows(open_parts(path, None, feature_names, "rows"), _DECOY_ROWS, seed=0)
     return read_table(path, feature_names, None).X

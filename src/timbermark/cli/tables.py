@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.files.tables import check_names, is_parquet, open_csv, open_parquet
+from timbermark.files.tables import (
+    WORDS,
+    check_names,
+    is_parquet,
+    open_csv,
+    open_parquet,
+    read_labels,
+)
 
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
 
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
-_WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 _ROWS_AT_ONCE = 10_000
+
+__all__ = ["Table", "check_width", "read_labels", "read_table"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,25 +71,6 @@ def check_width(model: ForeignModel, table: Table) -> None:
             hint="the model has no feature names: give its features in their order, and name the "
             "label column with --label.",
         ) from None
-
-
-def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:
-    """Return label cells [n] in the type of a model's classes: texts, or numbers and booleans.
-
-    >>> read_labels(["True", "False"], np.array([0, 1])).tolist()
-    [1, 0]
-    >>> read_labels([1, 2], np.array(["1", "2"])).tolist()
-    ['1', '2']
-    """
-    texts = [str(cell) for cell in cells]
-    if classes.dtype.kind in "UO":
-        return np.array(texts)
-    try:
-        numbers = np.array([_WORDS[t] if t in _WORDS else float(t) for t in texts])
-    except ValueError:
-        return np.array(texts)  # whose labels the model does not know
-    whole = numbers.astype(np.int64) if np.isfinite(numbers).all() else numbers
-    return whole if np.array_equal(whole, numbers) else numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +241,8 @@ def _parse_cells(path: Path, name: str, cells: Iterable[str], first: int) -> Ite
     for number, cell in enumerate(cells, start=first):
         if cell in _MISSING:
             yield np.nan
-        elif cell in _WORDS:
-            yield _WORDS[cell]
+        elif cell in WORDS:
+            yield WORDS[cell]
         else:
             try:
                 yield float(cell)

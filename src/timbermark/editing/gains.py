@@ -3,7 +3,8 @@
 A library splits only where there is something to gain, and its file says how much. A thief who
 finds splits that gain next to nothing has found an edit. So leaves are held the more firmly, the
 less they differ from what is on the other side of their split, and no split may gain less than a
-part of what it did, nor much more. Where a file holds no gains, nobody can tell, and leaves may move freely.
+part of what it did, nor much more. Where a file holds no gains, nobody can tell, and leaves may
+move freely.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of other programs: CSV, also compressed, and Parquet."""
+"""Tables of other programs: CSV, also compressed, and Parquet; and what labels in them mean."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from timbermark.errors import InputError, MissingLibraryError
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+"""Truth values as cells."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -82,3 +86,22 @@ def check_names(path: str | os.PathLike[str], names: list[str]) -> dict[str, int
             )
         place[name] = i
     return place
+
+
+def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:
+    """Return label cells [n] in the type of a model's classes: texts, or numbers and booleans.
+
+    >>> read_labels(["True", "False"], np.array([0, 1])).tolist()
+    [1, 0]
+    >>> read_labels([1, 2], np.array(["1", "2"])).tolist()
+    ['1', '2']
+    """
+    texts = [str(cell) for cell in cells]
+    if classes.dtype.kind in "UO":
+        return np.array(texts)
+    try:
+        numbers = np.array([WORDS[t] if t in WORDS else float(t) for t in texts])
+    except ValueError:
+        return np.array(texts)  # whose labels the model does not know
+    whole = numbers.astype(np.int64) if np.isfinite(numbers).all() else numbers
+    return whole if np.array_equal(whole, numbers) else numbers

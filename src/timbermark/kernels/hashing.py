@@ -31,3 +31,25 @@ def hash_rows(bits, seed, out):
         for j in range(bits.shape[1]):
             key = mix(key ^ bits[i, j], np.uint64(j))
         out[i] = key
+
+
+@kernel
+def mix_cells(X, keys, second, shares, out, differs):
+    """Replace some values of every row by those of another: what is drawn follows from its key.
+
+    IN X float64[n, d]; IN keys uint64[n]; IN second float64[m, d]: rows to take values from; IN
+    shares uint64[s]: how much comes from them, in turn, as a part of 2^64; OUT out float64[n, d];
+    OUT differs bool[n]: which rows are not as they were.
+    """
+    for i in range(X.shape[0]):
+        other = np.int64(mix(keys[i], np.uint64(0)) % np.uint64(second.shape[0]))
+        share = shares[np.int64(mix(keys[i], np.uint64(1)) % np.uint64(shares.shape[0]))]
+        differs[i] = False
+        for j in range(X.shape[1]):
+            old = X[i, j]
+            new = old
+            if mix(keys[i], np.uint64(j + 2)) < share:
+                new = second[other, j]
+                if new != old and (new == new or old == old):
+                    differs[i] = True
+            out[i, j] = new

@@ -73,6 +73,31 @@ def route_rows(X, start, stop, roots, nodes, offsets, values, in_set_left, zero_
 
 
 @kernel
+def route_plain_rows(X, start, stop, roots, depth, feature, threshold, child, leaf, out):
+    """Do what `route_rows` does where no value is missing and all splits are by thresholds.
+
+    The rows of a block go down a tree together, a level at a time, and none of them branches, which
+    is more than twice as fast. IN X float64[n, d]; IN roots, depth int64[T]: of the trees; IN
+    feature int32[N], threshold float64[N], child int32[N, 2], leaf int32[N]: of every node; child 1
+    is for rows up to the threshold, and both children of a leaf are the leaf; OUT out as in
+    `route_rows`.
+    """
+    here = np.empty(_BLOCK, np.int32)
+    for a in range(start, stop, _BLOCK):
+        n = min(_BLOCK, stop - a)
+        for t in range(roots.shape[0]):
+            for i in range(n):
+                here[i] = roots[t]
+            for _ in range(depth[t]):
+                for i in range(n):
+                    node = here[i]
+                    below = np.int64(X[a + i, feature[node]] <= threshold[node])
+                    here[i] = child[node, below]
+            for i in range(n):
+                out[t, a + i] = leaf[here[i]]
+
+
+@kernel
 def add_leaf_values(leaf, start, stop, first, value, out):
     """Add one output's trees to the margins of the rows ``start`` to ``stop``, tree after tree.
 

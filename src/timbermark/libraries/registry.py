@@ -179,6 +179,11 @@ def _import(library: str) -> Adapter:
 def _refuse_model(model: object) -> NoReturn:
     kinds = [c.__name__ for c in type(model).__mro__]
     name = kinds[0]
+    if isinstance(model, dict) and "booster" in model:
+        raise InputError(
+            "That is what xgboost.dask.train returns, a booster and its history.",
+            hint='give its ["booster"].',
+        )
     if isinstance(model, type):
         raise InputError(f"{model.__name__} is a class, not a model.", hint="give a fitted one.")
     if any(kind in _MANY_OUTPUTS for kind in kinds):

@@ -10,23 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Routes
 from timbermark.errors import InputError
-from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
+from timbermark.marking.best_candidates import SHORT_LEAD, find_best
+from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.preparing import Prepared
+from timbermark.marking.prices import EXPECTED_LEAD, find_room, mean_effort
 from timbermark.marking.rounding import roundings
-from timbermark.marking.tasks import Task
 
 _POOL_CELLS = 30_000_000
 _SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
 """Candidates to choose from: as many as so many rows times trees allow, within these limits."""
 _LOOKED_AT = 8
 """For each trigger so many candidates, the least far from another answer, are looked at closely."""
-_EXPECTED_LEAD = 1.0
-"""Candidates are compared at this lead: who is cheap at one is cheap at others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +63,13 @@ class Candidates:
 
 
 def find_candidates(
-    prepared: Prepared, kind: str, k: int, least: int, q: int, workers: Workers
+    prepared: Prepared,
+    kind: str,
+    k: int,
+    least: int,
+    q: int,
+    workers: Workers,
+    say: Say = lambda said: None,
 ) -> Candidates:
     """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
 
@@ -75,7 +79,12 @@ def find_candidates(
     Raises InputError if there are fewer than ``least``.
     """
     task, router = prepared.task, prepared.router
-    pool, base = make_pool(prepared, kind, pool_size(prepared))
+    lead = EXPECTED_LEAD
+    if prepared.large is None or prepared.large.candidates is None:
+        pool, base = make_pool(prepared, kind, pool_size(prepared))
+    else:
+        pool, base, _ = find_best(prepared, kind, q, workers, say)
+        lead = SHORT_LEAD
     if len(pool) == 0:
         raise too_few(0, least, kind)
     seen, takes = prepared.schema.try_columns(pool)
@@ -86,12 +95,12 @@ def find_candidates(
         # A mixture that no tree can tell from a row would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
     alphabets = task.find_alphabets(seen, margins, q)
-    effort = np.where(free, _mean_effort(task, margins, alphabets, None), np.inf)
+    effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
     near = near[np.isfinite(effort[near])]
     near = near[survive_rounding(prepared, pool[near], routes.take(near), workers)]
-    room = _room(prepared, routes.take(near), workers)
-    price = _mean_effort(task, margins[near], alphabets[near], room)
+    room = find_room(prepared.router, prepared.mass, routes.take(near), workers)
+    price = mean_effort(task, margins[near], alphabets[near], room, lead)
     order = near[np.argsort(price, kind="stable")]
     _, first = np.unique(base[order], return_index=True)
     chosen = order[np.sort(first)][:k]
@@ -115,29 +124,6 @@ def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.
         return mixed.X, mixed.base
     order = np.argsort(row_keys(prepared.source, prepared.seed + 2), kind="stable")[:size]
     return prepared.source[order], order
-
-
-def _mean_effort(
-    task: Task, margins: np.ndarray, alphabets: np.ndarray, room: np.ndarray | None
-) -> np.ndarray:
-    """Return float64 [n]: Σ shift² / room over outputs, on average over a candidate's answers."""
-    total = np.zeros(len(margins))
-    for a in range(alphabets.shape[1]):
-        shift = task.wanted_margins(margins, alphabets[:, a], _EXPECTED_LEAD) - margins
-        total += (shift**2 / (1.0 if room is None else np.maximum(room, 1e-12))).sum(axis=1)
-    return np.asarray(total / alphabets.shape[1])
-
-
-def _room(prepared: Prepared, routes: Routes, workers: Workers) -> np.ndarray:
-    """Return float64 [n, K]: how easily the margins of routed rows move."""
-    out = np.zeros((len(routes.leaf), routes.n_rows))
-
-    def add(thread: int, c: int) -> None:
-        ease = 1.0 / (prepared.mass[c] + RIDGE)
-        add_leaf_values(routes.leaf[c], 0, routes.n_rows, prepared.router.first[c], ease, out[c])
-
-    workers.drain(add, len(out))
-    return out.T
 
 
 def survive_rounding(

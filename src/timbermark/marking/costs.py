@@ -42,7 +42,8 @@ class Cost:
     """What marking changed on ``n_rows`` rows: the model ``before`` and ``after``, and the drift.
 
     ``measured_on``: "validation" rows, "training" rows or "candidates"; none of them took part in
-    the edit or in any choice. What changed on training rows says little of unseen ones, so that
+    the edit or in any choice. Of large tables it is "all validation" rows, "all training" rows or
+    "all candidates". What changed on training rows says little of unseen ones, so that
     ``n_rows``, ``changed`` and the drifts are then of rows made to resemble them. ``changed``: how
     many labels changed. ``drift`` and ``largest_drift``: the mean and the largest over rows of the
     largest change of a probability. ``distributions``: counts that plots are made from.
@@ -136,12 +137,10 @@ def show_table(measured_on: str, lines: Sequence[tuple[str, str, str]]) -> str:
     >>> print(show_table("candidates", [("accuracy", "0.9", "0.8")]).splitlines()[1].split())
     ['accuracy', '0.9', '0.8']
     """
-    where = {
-        "validation": "validation rows",
-        "training": "training rows",
-        "candidates": "candidates",
-    }[measured_on]
-    table = [f"{'held-out ' + where:<34}{'before':>10}{'after':>20}"]
+    # "validation" are held-out rows, "all validation" those of a large table.
+    where = measured_on if measured_on.startswith("all ") else f"held-out {measured_on}"
+    where += "" if where.endswith("candidates") else " rows"
+    table = [f"{where:<34}{'before':>10}{'after':>20}"]
     table += [f"{name:<34}{before:>10}{after:>20}" for name, before, after in lines]
     return "\n".join(table)
 

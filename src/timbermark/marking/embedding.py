@@ -23,6 +23,7 @@ from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
+from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import (
@@ -30,12 +31,12 @@ from timbermark.marking.rehearsing import (
     Attempt,
     Rehearsal,
     Strength,
-    judge,
     list_strengths,
     over_budget,
     rehearse,
 )
-from timbermark.marking.setting import Setting, report_cost, set_symbols
+from timbermark.marking.sampling import Hold
+from timbermark.marking.setting import Setting, set_symbols
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
@@ -123,6 +124,9 @@ def embed(
     ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
     4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
     the model's error; "auto" takes the strongest mark within the budget.
+    Rows need not fit in memory: they may be a data frame or an array of Dask, labels likewise, or
+    Parquet files (a pattern, a folder or a list of paths), where ``y`` names the label column; see
+    docs/scale.md.
     ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
     terminal. A mark has a random id, so that marking twice gives two marks.
 
@@ -148,9 +152,10 @@ def embed(
         foreign = open_model(model)
         check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
+        prepared = prepare(
+            foreign, X, y, candidates, validation, random_state, workers, groups, say
+        )
         rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
-        say("setting the symbols")
         return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
 
 
@@ -174,18 +179,25 @@ def _embed(
 ) -> EmbedResult:
     strength, attempts = rehearsal.strength, list(rehearsal.attempts)
     triggers = rehearsal.triggers
+    hold = Hold.begin(prepared, triggers, workers, say)
     for draws in range(1, _MOST_DRAWS + 1):
+        say("setting the symbols")
         mark = _make_mark(prepared, triggers, key, owner, strength, draws)
         setting = set_symbols(
-            prepared, triggers, mark.symbols, strength.lead, workers, strength.hidden
+            hold.prepared, triggers, mark.symbols, strength.lead, workers, strength.hidden
         )
-        attempt = judge(prepared, budget, strength, setting, workers)
+        attempt, needs_more, cost = judge_whole(
+            hold.prepared, budget, strength, setting, workers, say
+        )
         attempts.append(attempt)
         # Whoever asks for labels of a suspect that gives scores pays one bit for it.
         enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
         if attempt.most_used <= 1.0 and enough:
-            return _finish(prepared, setting, mark, strength, tuple(attempts), weak, workers, say)
-        if attempt.most_used > 1.0:
+            return _finish(prepared, setting, mark, strength, tuple(attempts), cost, say)
+        more = hold.doubled(workers, say) if needs_more else None
+        if more is not None:
+            hold = more
+        elif attempt.most_used > 1.0:
             weaker = max(_WEAKER, _AIM / attempt.most_used)
             strength = replace(strength, lead=strength.lead * weaker)
         else:
@@ -230,16 +242,14 @@ def _finish(
     mark: Mark,
     strength: Strength,
     attempts: tuple[Attempt, ...],
-    weak: bool,
-    workers: Workers,
+    cost: Cost,
     say: Callable[[str], None],
 ) -> EmbedResult:
     foreign = prepared.foreign
     say("writing the model")
     made = close_model(foreign, setting.edit.ensemble)
     _check_answers(foreign, setting.edit.ensemble, made, mark, setting.n_set)
-    cost = report_cost(prepared, setting, workers)
-    notes = list(foreign.notes)
+    notes = [*foreign.notes, *prepared.notes]
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
         notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
@@ -248,7 +258,7 @@ def _finish(
             "The model is so small that some of its splits now gain much less than before; whoever "
             "has the file and many like it may see that it was edited."
         )
-    if prepared.measured_on == "training":
+    if cost.measured_on == "training":
         notes.append(
             "The cost was measured on training rows held out from the edit and on rows made to "
             "resemble them; with validation rows it is known more exactly."

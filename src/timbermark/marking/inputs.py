@@ -10,6 +10,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.partitions import is_in_parts
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -237,6 +238,8 @@ def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     >>> take_pair(([[1.0]], ["no"]), "validation")
     ([[1.0]], ['no'])
     """
+    if isinstance(given, tuple) and len(given) == 2 and is_in_parts(given[0]):
+        return given[0], given[1]
     if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:
         return given[0], given[1]
     if isinstance(given, tuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from timbermark.kernels.hashing import hash_rows
 
-_SHARES = (0.1, 0.2, 0.4)
+SHARES = (0.1, 0.2, 0.4)
 """How much of a mixture comes from the second row, in turn."""
 _ASKED, _HALF = 100, 0.5
 
@@ -84,7 +84,7 @@ def mix_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> Mixtures:
         return Mixtures(X[:0], np.zeros(0, np.int64))
     first = rng.permutation(len(X))[np.arange(n) % len(X)]
     second = rng.integers(len(X), size=n)
-    share = np.asarray(_SHARES)[np.arange(n) % len(_SHARES)]
+    share = np.asarray(SHARES)[np.arange(n) % len(SHARES)]
     mixed = np.where(rng.random((n, X.shape[1])) < share[:, None], X[second], X[first])
     known = row_keys(X, 0)
     keys = row_keys(mixed, 0)

@@ -25,6 +25,7 @@ from timbermark.marking.choosing import (
     too_few,
 )
 from timbermark.marking.joint_price import order_by_joint_price
+from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import Prepared
 
@@ -35,12 +36,19 @@ _MOST_ASKED = 2_000
 
 
 def find_pairs(
-    prepared: Prepared, kind: str, k: int, least: int, q: int, workers: Workers
+    prepared: Prepared,
+    kind: str,
+    k: int,
+    least: int,
+    q: int,
+    workers: Workers,
+    say: Say = lambda said: None,
 ) -> Candidates:
     """Return up to ``k`` pairs of rows with alphabets of ``q`` levels, cheapest first.
 
     ``kind``: "mixed" makes the first rows out of two given ones, "rows" takes given ones; the
-    second rows are made in either case. No row is in two pairs.
+    second rows are made in either case. No row is in two pairs. Of large tables, the rows in
+    memory make them, and ``say`` has nothing to say.
 
     Raises InputError if there are fewer than ``least`` pairs.
     """

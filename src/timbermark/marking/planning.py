@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.embedding import check_choices
+from timbermark.marking.large_tables import Say
+from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import open_model
-from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
-from timbermark.marking.setting import report_cost
+from timbermark.marking.preparing import Prepared, prepare
+from timbermark.marking.rehearsing import Attempt, Rehearsal, Strength, list_strengths, rehearse
+from timbermark.marking.sampling import Hold
+from timbermark.marking.setting import report_cost, set_symbols
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed
 
@@ -92,9 +97,14 @@ def plan(
         foreign = open_model(model)
         check_budget(budget or Budget(), foreign.task)
         strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(foreign, X, y, candidates, validation, random_state, workers, groups)
+        prepared = prepare(
+            foreign, X, y, candidates, validation, random_state, workers, groups, say
+        )
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
-        cost = report_cost(prepared, found.setting, workers)
+        if prepared.large is None:
+            cost = report_cost(prepared, found.setting, workers)
+        else:
+            found, cost = _rehearse_whole(prepared, found, budget or Budget(), workers, say)
     last, in_pairs = found.attempts[-1], prepared.task.in_pairs
     return Plan(
         strength=found.strength,
@@ -105,5 +115,25 @@ def plan(
         matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,
-        notes=prepared.foreign.notes,
+        notes=(*prepared.foreign.notes, *prepared.notes),
     )
+
+
+def _rehearse_whole(
+    prepared: Prepared, found: Rehearsal, budget: Budget, workers: Workers, say: Say
+) -> tuple[Rehearsal, Cost]:
+    """Rehearse once more with a sample of all rows, and measure the cost on all of them."""
+    hold: Hold | None = Hold.begin(prepared, found.triggers, workers, say)
+    rng = np.random.default_rng(prepared.seed + 8)
+    strength, attempts = found.strength, list(found.attempts)
+    while hold is not None:
+        symbols = rng.integers(0, strength.q, strength.k)
+        setting = set_symbols(
+            hold.prepared, found.triggers, symbols, strength.lead, workers, strength.hidden
+        )
+        attempt, needs_more, cost = judge_whole(
+            hold.prepared, budget, strength, setting, workers, say
+        )
+        attempts.append(attempt)
+        hold = hold.doubled(workers, say) if needs_more else None
+    return replace(found, attempts=tuple(attempts), setting=setting), cost

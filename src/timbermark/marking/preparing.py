@@ -2,7 +2,9 @@
 
 Rows that *hold* the model in place take part in the edit, rows that *judge* decide whether a mark
 is within the budget, rows that *report* only say what the finished mark costs. Large tables are
-thinned: who is in follows from a hash of the row, not from the order in which rows were given.
+thinned: who is in follows from a hash of the row, not from the order in which rows were given. Of
+tables with more than 200,000 rows, or of Dask, only these rows are in memory; all others are seen
+in passes (`timbermark.marking.large_tables`).
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.inputs import take_parts
+from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
+from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows, resemble_rows
 from timbermark.marking.models import open_model
-from timbermark.marking.tables import Schema, take_tables
+from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task, task_of
 
 _HELD_SHARE = 0.3
 """Of the rows that there are, where no others are given to judge and report by."""
-_LEAST_HELD, _MOST_HELD = 40, 5_000
+_MOST_HELD = 5_000
 _UNSEEN = 2_000
 """How many rows that resemble held ones stand for unseen rows, at least."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
@@ -56,6 +59,24 @@ class MeasuredRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LargeTables:
+    """Tables with so many rows that they are sampled and measured in passes.
+
+    ``holding``: rows that the edit samples from, but for those with the numbers ``held``, which
+    judge and report; ``candidates``: rows that triggers are made of; None where they are not many;
+    ``cost``: rows that tell what an edit costs; ``reports``: what they are called in the cost,
+    empty where others report; ``is_validation``: the model was not trained on them.
+    """
+
+    holding: LargeTable | None
+    held: np.ndarray
+    candidates: LargeTable | None
+    cost: LargeTable
+    reports: str
+    is_validation: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A model and the rows in their roles.
 
@@ -65,7 +86,8 @@ class Prepared:
     that accuracy is reported on, ``judging_labels`` those it is judged on. They are the reporting
     and the judging ones (None) where validation rows were given. Where not, they are held-out
     training rows, and the rows that judge and report are made to resemble those, because a model
-    moves less on rows that it was trained on than on unseen ones.
+    moves less on rows that it was trained on than on unseen ones. ``large``: tables that only
+    passes see whole, None where all rows are here.
     """
 
     foreign: ForeignModel
@@ -84,6 +106,8 @@ class Prepared:
     measured_on: str
     n_rows: int  # that were given to train or to choose from
     seed: int
+    large: LargeTables | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -102,31 +126,39 @@ def prepare(
     seed: int,
     workers: Workers,
     groups: Any = None,
+    say: Say = lambda said: None,
 ) -> Prepared:
     """Check all that was given and give every row its role. Raises InputError for bad input."""
     foreign = open_model(model)
     task = task_of(foreign)
-    given = _Given.take(foreign, task, X, y, candidates, validation, groups)
-    rng = np.random.default_rng(seed)
-    order = task.order_rows(given.rows, given.target, seed)
-    if given.validation is None:
-        n_held = int(np.clip(_HELD_SHARE * len(order), _LEAST_HELD, 2 * _MOST_HELD))
-        if len(order) < 2 * n_held:
-            raise InputError(
-                f"{len(order)} rows are too few for a mark.",
-                hint=f"give {2 * _LEAST_HELD} at least, to hold the model in place and to "
-                "measure the cost.",
-            )
-        held, rest = order[:n_held], order[n_held:]
-        tested = (given.rows[held], None if given.target is None else given.target[held])
-        measured_on = "candidates" if X is None else "training"
-    else:
-        rest, tested, measured_on = order, given.validation, "validation"
     router = Router(foreign.ensemble)
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
+    held_rows = 2 * _MOST_HELD
+    given = take_given(
+        foreign, task, X, y, candidates, validation, groups,
+        (held_rows + most, most, held_rows), seed, say,
+    )  # fmt: skip
+    rows, target = given.holding.rows, given.holding.target
+    rng = np.random.default_rng(seed)
+    order = task.order_rows(rows, target, seed)
+    n_rows, held = given.holding.n_rows, order[:0]
+    if given.validation is None:
+        n_held = int(np.clip(_HELD_SHARE * n_rows, LEAST_HELD, held_rows))
+        if n_rows < 2 * n_held:
+            raise InputError(
+                f"{n_rows} rows are too few for a mark.",
+                hint=f"give {2 * LEAST_HELD} at least, to hold the model in place and to "
+                "measure the cost.",
+            )
+        held, rest = order[:n_held], order[n_held:]
+        tested = (rows[held], None if target is None else target[held])
+        measured_on = "candidates" if X is None else "training"
+    else:
+        rest, measured_on = order, "validation"
+        tested = (given.validation.rows, given.validation.target)
     rest = rest[:most]
-    holding = given.rows[rest]
+    holding = rows[rest]
     n_real = len(holding)
     if n_real < _SURROGATES:
         mixed = mix_rows(holding, _SURROGATES - n_real, rng).X
@@ -147,7 +179,7 @@ def prepare(
         task=task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed),
         schema=given.schema,
         router=router,
-        source=given.rows[rest] if given.source is None else given.source,
+        source=rows[rest] if given.source is None else given.source.rows,
         holding=routes,
         margins=margins,
         weight=weight,
@@ -157,74 +189,32 @@ def prepare(
         labelled=labelled,
         judging_labels=judging_labels,
         measured_on=measured_on,
-        n_rows=len(order),
+        n_rows=n_rows,
         seed=seed,
+        large=_find_large(given, held, measured_on),
+        notes=given.notes,
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Given:
-    """``rows`` hold the model; ``source``: other candidates; ``validation``: rows and targets."""
-
-    schema: Schema
-    rows: np.ndarray
-    target: np.ndarray | None
-    source: np.ndarray | None
-    validation: tuple[np.ndarray, np.ndarray | None] | None
-
-    @classmethod
-    def take(
-        cls,
-        foreign: ForeignModel,
-        task: Task,
-        X: Any,
-        y: Any,
-        candidates: Any,
-        validation: Any,
-        groups: Any,
-    ) -> _Given:
-        if X is None and y is not None:
-            raise InputError("There are labels y but no rows X.", hint="give both, or neither.")
-        if y is None and groups is not None:
-            raise InputError("There are groups but no y.", hint="give both, or neither.")
-        if X is None and candidates is None:
-            raise InputError(
-                "There is nothing to choose triggers from.",
-                hint="pass the training rows X, or rows of their kind as candidates.",
-            )
-        tables, targets = {}, {}
-        if X is not None:
-            tables["training rows"] = X
-        for what, given in (("candidates", candidates), ("validation rows", validation)):
-            if given is not None:
-                tables[what], *targets[what] = take_parts(given, what.partition(" ")[0])
-        schema, taken = take_tables(foreign, tables)
-        rows, source, held = (
-            taken.get(what) for what in ("training rows", "candidates", "validation rows")
-        )
-        target = None
-        if source is not None and targets["candidates"][0] is not None:
-            labels, own = targets["candidates"]
-            target = task.take_targets(labels, len(source), "candidates'", own)
-        if rows is not None:
-            target = None
-            if y is not None:
-                target = task.take_targets(y, len(rows), "training", groups)
-        else:
-            rows, source = source, None
-        assert rows is not None
-        tested: tuple[np.ndarray, np.ndarray | None] | None = None
-        if held is not None:
-            if len(held) < _LEAST_HELD:
-                raise InputError(
-                    f"{len(held)} validation rows are too few to judge and report by.",
-                    hint=f"give {_LEAST_HELD} at least, or leave them out.",
-                )
-            tested = (held, None)
-            labels, own = targets["validation rows"]
-            if labels is not None:
-                tested = (held, task.take_targets(labels, len(held), "validation", own))
-        return cls(schema, rows, target, source, tested)
+def _find_large(given: GivenTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
+    """Return the tables that are passed over, None if all rows are in memory."""
+    holding, source, tested = (
+        None if table is None else table.passed
+        for table in (given.holding, given.source, given.validation)
+    )
+    cost = holding if tested is None else tested
+    if cost is None:
+        return None
+    reports = tested is not None or given.validation is None
+    place = given.holding.place
+    return LargeTables(
+        holding=holding,
+        held=np.sort(held if place is None else place[held]),
+        candidates=holding if given.source is None else source,
+        cost=cost,
+        reports=f"all {measured_on}" if reports else "",
+        is_validation=tested is not None,
+    )
 
 
 def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:

@@ -276,7 +276,9 @@ class _Rehearsing:
             # Who is cheap with four labels need not be with two.
             sought = int(np.ceil(_SPARE * self.most))
             find = find_pairs if self.prepared.task.in_pairs else find_candidates
-            self.pools[q] = find(self.prepared, self.kind, sought, self.fewest, q, self.workers)
+            self.pools[q] = find(
+                self.prepared, self.kind, sought, self.fewest, q, self.workers, self.progress
+            )
         return self.pools[q]
 
     def _try(self, strength: Strength, triggers: Candidates) -> Rehearsal:

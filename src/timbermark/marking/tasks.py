@@ -20,6 +20,10 @@ class Cost(Protocol):
     """What marking changed: a table for people and plain values for JSON."""
 
     @property
+    def measured_on(self) -> str:
+        """Which rows these are; see `timbermark.marking.costs.Cost`."""
+
+    @property
     def n_rows(self) -> int:
         """The number of rows that tell what changed."""
 

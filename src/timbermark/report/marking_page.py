@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 _MOST_CLASSES = 24
 """Classes that the plot has room for; the table has them all."""
 _WHERE = {
-    "validation": "held-out validation rows",
-    "training": "training rows held out from the edit",
-    "candidates": "candidates held out from the edit",
+    "validation": "held-out validation rows that took no part in any choice",
+    "training": "training rows held out from the edit that took no part in any choice",
+    "candidates": "candidates held out from the edit that took no part in any choice",
+    "all validation": "all validation rows",
+    "all training": "all training rows",
+    "all candidates": "all candidates",
 }
 _USED = {
     "changed": "changed labels",
@@ -82,10 +85,10 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
 
 def _cost_sentence(result: EmbedResult) -> str:
     cost = result.cost
-    where = _WHERE[cost.measured_on]  # type: ignore[attr-defined]  # both kinds of cost have it
+    where = _WHERE[cost.measured_on]
     name, before, after = next((line for line in cost.lines() if line[1]), ("", "", ""))
     quality = f"{name} {before} before and {after} after marking" if name else "marked"
-    return capitalized(f"{quality}, measured on {where} that took no part in any choice")
+    return capitalized(f"{quality}, measured on {where}")
 
 
 def _changed_figure(result: EmbedResult) -> tuple[str, str]:

@@ -110,10 +110,13 @@ def open_file(path: PathLike) -> ForeignModel:
 def open(model: Any) -> ForeignModel:
     """Return a `Booster`, classifier, regressor or ranker as trees, as far as ``predict`` uses it.
 
-    That is up to the best iteration if training stopped early.
+    That is up to the best iteration if training stopped early. Estimators of a Dask cluster become
+    their local counterparts.
 
     Raises InputError if the model is not fitted or not supported.
     """
+    if "_DaskLGBMModel" in _ancestors(model) and _inner(model) is not None:
+        model = model.to_local()
     booster = _booster(model)
     text = booster.model_to_string(num_iteration=-1)
     try:
@@ -264,7 +267,7 @@ def _booster(model: Any) -> Any:
         return model
     if "CVBooster" in kinds:
         _refuse_model(model, "holds several boosters", "give one of its boosters.")
-    if "_DaskLGBMModel" in kinds:
+    if "_DaskLGBMModel" in kinds and _inner(model) is not None:
         _refuse_model(model, "belongs to a Dask cluster", "give what its to_local() returns.")
     if not kinds & _ESTIMATORS.keys():
         _refuse_model(

@@ -123,9 +123,12 @@ def open_file(path: PathLike) -> ForeignModel:
 def open(model: Any) -> ForeignModel:
     """Return a model of XGBoost as neutral trees, with a copy of itself.
 
+    Estimators of a Dask cluster become their local counterparts.
+
     Raises InputError if it is not fitted, not made of trees, or of no supported objective.
     """
     xgb = _library("to read an XGBoost model")
+    model = _local_model(xgb, model)
     booster = _fitted_booster(xgb, model)
     try:
         raw = bytes(booster.save_raw("ubj"))
@@ -288,6 +291,21 @@ def _library(purpose: str) -> ModuleType:
         ) from None
     library: ModuleType = xgboost
     return library
+
+
+def _local_model(xgb: ModuleType, model: Any) -> Any:
+    """Return an estimator of a Dask cluster as one that needs none, any other model as it is."""
+    kinds = {f"Dask{name}": name for name in _ESTIMATORS.values()}
+    found = [kinds[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in kinds]
+    if not found:
+        return model
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+    booster = model.get_booster()
+    local = getattr(xgb, found[0])(**model.get_params())
+    local.load_model(bytearray(booster.save_raw("ubj")))
+    local.get_booster().load_config(booster.save_config())
+    return local
 
 
 def _fitted_booster(xgb: ModuleType, model: Any) -> Any:

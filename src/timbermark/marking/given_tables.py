@@ -1,0 +1,177 @@
+"""The tables that are given along with a model, and the rows of them that are held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.inputs import take_parts, take_rows
+from timbermark.marking.large_tables import LARGE, LargeTable, Say, hold_large, open_large, thin
+from timbermark.marking.tables import Schema, take_tables
+from timbermark.marking.tasks import Task
+from timbermark.partitions import is_in_parts
+
+TRAINING, CANDIDATES, VALIDATION = "training rows", "candidates", "validation rows"
+LEAST_HELD = 40
+"""Rows to judge and report by, at least."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenTable:
+    """A table, or the rows of it that are in memory.
+
+    ``place``: their numbers, where they are not all; ``passed``: the whole table where it has so
+    many rows that it is sampled and measured in passes.
+    """
+
+    rows: np.ndarray
+    target: np.ndarray | None
+    n_rows: int
+    place: np.ndarray | None = None
+    passed: LargeTable | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenTables:
+    """``holding``: rows that hold the model; ``source``: other candidates; ``validation``."""
+
+    schema: Schema
+    holding: GivenTable
+    source: GivenTable | None
+    validation: GivenTable | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How many rows of tables that are passed over are held in memory."""
+
+    holding: int
+    source: int
+    validation: int
+    seed: int
+
+
+def take_given(
+    foreign: ForeignModel,
+    task: Task,
+    X: Any,
+    y: Any,
+    candidates: Any,
+    validation: Any,
+    groups: Any,
+    most: tuple[int, int, int],
+    seed: int,
+    say: Say,
+) -> GivenTables:
+    """Return the tables as rows of numbers, those that are passed over thinned.
+
+    ``most``: rows of such tables that hold the model, make candidates, and measure. Raises
+    InputError for tables, labels and groups that do not fit the model or each other.
+    """
+    if X is None and y is not None:
+        raise InputError("There are labels y but no rows X.", hint="give both, or neither.")
+    if y is None and groups is not None:
+        raise InputError("There are groups but no y.", hint="give both, or neither.")
+    if X is None and candidates is None:
+        raise InputError(
+            "There is nothing to choose triggers from.",
+            hint="pass the training rows X, or rows of their kind as candidates.",
+        )
+    tables: dict[str, Any] = {}
+    targets: dict[str, tuple[Any, Any]] = {}
+    if X is not None:
+        tables[TRAINING], targets[TRAINING] = X, (y, groups)
+    for what, given in ((CANDIDATES, candidates), (VALIDATION, validation)):
+        if given is not None:
+            tables[what], *own = take_parts(given, what.partition(" ")[0])
+            targets[what] = (own[0], own[1])
+    limits = _Limits(*most, seed)
+    taken: dict[str, GivenTable] = {}
+    opened = {
+        what: open_large(foreign, task, table, targets[what][0], what, targets[what][1])
+        for what, table in tables.items()
+        if is_in_parts(table)
+    }
+    here = {what: table for what, table in tables.items() if what not in opened}
+    schema, rows = _take_here(foreign, here, opened)
+    for what, X_here in rows.items():
+        taken[what] = _hold(schema, task, X_here, *targets[what], what, X is None, limits, say)
+    for what, table in opened.items():
+        taken[what] = _thin(table, what, X is None, limits, say)
+    held = taken.get(VALIDATION)
+    if held is not None and held.n_rows < LEAST_HELD:
+        raise InputError(
+            f"{held.n_rows} validation rows are too few to judge and report by.",
+            hint=f"give {LEAST_HELD} at least, or leave them out.",
+        )
+    width = next(iter(taken.values())).rows.shape[1]
+    if opened:
+        schema = Schema(foreign, (None,) * width)
+    holding = taken[CANDIDATES if X is None else TRAINING]
+    source = None if X is None else taken.get(CANDIDATES)
+    return GivenTables(schema, holding, source, held, tuple(_notes(opened.values())))
+
+
+def _take_here(
+    foreign: ForeignModel, here: dict[str, Any], opened: dict[str, LargeTable]
+) -> tuple[Schema, dict[str, np.ndarray]]:
+    """Return how rows in memory are encoded, and these."""
+    if not opened:
+        return take_tables(foreign, here)
+    schema = next(iter(opened.values())).schema
+    return schema, {what: take_rows(foreign, table, what) for what, table in here.items()}
+
+
+def _hold(
+    schema: Schema,
+    task: Task,
+    rows: np.ndarray,
+    labels: Any,
+    groups: Any,
+    what: str,
+    alone: bool,
+    limits: _Limits,
+    say: Say,
+) -> GivenTable:
+    """Return a table that is in memory; of a large one only some rows take part."""
+    target = None
+    if labels is not None:
+        said = {TRAINING: "training", CANDIDATES: "candidates'", VALIDATION: "validation"}[what]
+        target = task.take_targets(labels, len(rows), said, groups)
+    passed = hold_large(schema, task, rows, target, what)
+    if passed is None:
+        return GivenTable(rows, target, len(rows))
+    if what == VALIDATION:
+        return GivenTable(rows, target, len(rows), passed=passed)
+    return _thin(passed, what, alone, limits, say)
+
+
+def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) -> GivenTable:
+    """Return the rows of a table that is passed over that are held in memory."""
+    seed, by_place = limits.seed, table.is_large
+    k = limits.holding
+    if what == VALIDATION:
+        # The same rows as with all in memory, of however many.
+        k, seed, by_place = limits.validation, limits.seed + 1, False
+    elif what == CANDIDATES and not alone:
+        k = limits.source if table.is_large else LARGE
+    found = thin(table, k, seed, by_place, say)
+    rows, target, place = found.rows, found.target, found.place
+    if what == CANDIDATES and not alone and not table.is_large:
+        order = np.argsort(place)
+        rows, target, place = rows[order], None, place[order]
+    return GivenTable(rows, target, table.n_rows, place, table if table.is_large else None)
+
+
+def _notes(opened: Sequence[LargeTable] | Any) -> list[str]:
+    return [
+        f"{table.parts.n_empty} of {len(table.parts.parts)} parts of the {table.what} are empty."
+        for table in opened
+        if table.parts.n_empty
+    ]

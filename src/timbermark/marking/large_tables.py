@@ -1,0 +1,206 @@
+"""Tables that are passed over rather than held: how their blocks become rows, and a few of these.
+
+The few rows that marking holds in memory are those with the lowest hashes. The lowest of each part
+merge into the lowest of all, so that it does not matter what the parts are. Up to `LARGE` rows the
+hash is of the row itself, and marking is what it is with all rows in memory; beyond, it is of the
+row's number, because many equal rows would otherwise be taken or left together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.files.tables import read_labels
+from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.inputs import take_rows
+from timbermark.marking.mixing import row_keys
+from timbermark.marking.tables import Schema
+from timbermark.marking.tasks import Task
+from timbermark.partitions import (
+    Block,
+    Parts,
+    hash_limit,
+    memory_parts,
+    open_parts,
+    place_keys,
+    run_pass,
+)
+
+LARGE = 200_000
+"""Rows beyond which the edit takes a weighted sample and the cost is measured on all rows."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LargeTable:
+    """A table in parts, and what turns its blocks into rows of numbers and targets.
+
+    ``what``: what its rows are called in messages; ``encoded``: blocks are rows and targets
+    already; ``from_files``: labels are cells of a file.
+    """
+
+    parts: Parts
+    task: Task
+    schema: Schema
+    what: str
+    encoded: bool = False
+    from_files: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.parts.n_rows
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it has so many rows that they are sampled and measured in passes."""
+        return self.n_rows > LARGE
+
+    def bare(self) -> LargeTable:
+        """Return the table without its parts: what a pass needs of it."""
+        return replace(self, parts=Parts((), True, self.parts.labelled))
+
+    def rows(self, block: Block) -> np.ndarray:
+        """Return a block's rows, float64 [n, d]. Raises InputError for rows that cannot be used."""
+        if self.encoded:
+            return np.asarray(block.rows)
+        return take_rows(self.schema.foreign, block.rows, self.what)
+
+    def targets(self, block: Block) -> np.ndarray | None:
+        """Return a block's true answers as the task takes them, None if there are none."""
+        if block.labels is None or self.encoded:
+            return None if block.labels is None else np.asarray(block.labels)
+        what = self.what.removesuffix(" rows").replace("candidates", "candidates'")
+        cells = np.asarray(block.labels)
+        if self.schema.foreign.task != "classification":
+            return self.task.take_targets(cells, len(cells), what)
+        names, place = _distinct(cells)
+        if self.from_files:
+            names = read_labels(names.tolist(), self.schema.foreign.classes)
+        return np.asarray(self.task.take_targets(names, len(names), what)[place])
+
+
+class Thinned(NamedTuple):
+    """Some rows of a table in the order of their hashes: rows, true answers, numbers of rows."""
+
+    rows: np.ndarray
+    target: np.ndarray | None
+    place: np.ndarray
+    key: np.ndarray
+
+    @classmethod
+    def lowest(cls, found: Sequence[Thinned], k: int) -> Thinned:
+        """Return the ``k`` rows with the lowest hashes; of equal ones, those that come first."""
+        known = [part.target for part in found if part.target is not None]
+        key, place = (np.concatenate([getattr(p, n) for p in found]) for n in ("key", "place"))
+        order = np.lexsort((place, key))[:k]
+        rows = np.concatenate([part.rows for part in found])[order]
+        target = np.concatenate(known)[order] if known else None
+        return cls(rows, target, place[order], key[order])
+
+
+def open_large(
+    foreign: ForeignModel, task: Task, X: Any, y: Any, what: str, groups: Any = None
+) -> LargeTable:
+    """Return a table of Dask or in Parquet files. Raises InputError for what cannot be marked so.
+
+    ``y``: its labels, or the name of the label column in files.
+    """
+    if groups is not None:
+        raise InputError(
+            "Groups of rows are not taken with tables in parts.",
+            hint="give rankers rows that fit in memory, or leave the groups out.",
+        )
+    if foreign.inside or foreign.takes_frames or foreign.text_columns != frozenset():
+        raise InputError(
+            f"The {foreign.kind} takes texts or has transformers, and tables in parts hold the "
+            "numbers that trees see.",
+            hint="give rows that fit in memory, or the boosted model inside with its own rows.",
+        )
+    parts = open_parts(X, y, foreign.feature_names, what)
+    if parts.n_rows == 0:
+        raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
+    from_files = isinstance(y, str)
+    schema = Schema(foreign, (None,) * foreign.ensemble.n_features)
+    return LargeTable(parts, task, schema, what, from_files=from_files)
+
+
+def hold_large(
+    schema: Schema, task: Task, rows: np.ndarray, target: np.ndarray | None, what: str
+) -> LargeTable | None:
+    """Return rows in memory as a large table, None if they are not that many or have groups."""
+    if len(rows) <= LARGE or (target is not None and target.ndim > 1):
+        return None
+    return LargeTable(memory_parts(rows, target), task, schema, what, encoded=True)
+
+
+def thin(table: LargeTable, k: int, seed: int, by_place: bool, say: Say) -> Thinned:
+    """Return the ``k`` rows with the lowest hashes, of rows or, ``by_place``, of their numbers.
+
+    Every row is looked at, so that whatever cannot be used is refused now.
+    """
+    limit = hash_limit(k, table.n_rows) if by_place else None
+    found = run_pass(table.parts, _Thinning(table.bare(), k, seed, by_place, limit), say)
+    assert len(found.key) >= min(k, table.n_rows)
+    return found
+
+
+def take_some(
+    foreign: ForeignModel, task: Task, X: Any, y: Any, what: str, k: int, seed: int, say: Say
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Return at most ``k`` rows of a table in parts, their true answers, and how many rows it has.
+
+    Raises InputError for a table that cannot be used.
+    """
+    table = open_large(foreign, task, X, y, what)
+    found = thin(table, k, seed, True, say)
+    return found.rows, found.target, table.n_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Thinning:
+    """The pass that keeps the rows with the lowest hashes."""
+
+    table: LargeTable
+    k: int
+    seed: int
+    by_place: bool
+    limit: int | None
+    title = "pass 1: reading the rows"
+
+    def look(self, block: Block) -> Thinned:
+        rows, target = self.table.rows(block), self.table.targets(block)
+        if self.by_place:
+            keys = place_keys(block.start, len(rows), self.seed)
+        else:
+            keys = row_keys(rows, self.seed)
+        kept = np.arange(len(rows))
+        if self.limit is not None:
+            kept = np.flatnonzero(keys <= np.uint64(self.limit))
+        own = None if target is None else target[kept]
+        return self.merge([Thinned(rows[kept], own, block.start + kept, keys[kept])])
+
+    def merge(self, results: Sequence[Thinned]) -> Thinned:
+        return Thinned.lowest(results, self.k)
+
+
+def _distinct(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels that occur, and which of them each cell is. Raises InputError for NaN."""
+    if cells.dtype == object:
+        names = list(dict.fromkeys(cells.tolist()))
+        number = {name: i for i, name in enumerate(names)}
+        empty = any(name is None or name != name for name in names)
+        place = np.array([number[cell] for cell in cells.tolist()], np.int64)
+        found = np.array(names) if not empty else np.empty(0)
+    else:
+        found, place = np.unique(cells, return_inverse=True)
+        empty = found.dtype.kind == "f" and bool(np.isnan(found).any())
+    if empty:
+        raise InputError("There are rows without a label.", hint="label them, or leave them out.")
+    return found, place

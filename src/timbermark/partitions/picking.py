@@ -1,0 +1,71 @@
+"""Some rows of a table in parts: those whose numbers have the lowest hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.kernels.hashing import hash_rows
+from timbermark.partitions.parts import Block, Parts
+from timbermark.partitions.running import run_pass
+
+_SLACK = 6.0
+"""Standard deviations by which a limit on hashes is set too high, so that enough rows are under
+it."""
+
+
+def place_keys(start: int, n: int, seed: int) -> np.ndarray:
+    """Return uint64 [n]: hashes of the numbers of rows, from ``start`` on.
+
+    >>> bool((place_keys(0, 10, seed=1)[5:] == place_keys(5, 5, seed=1)).all())
+    True
+    """
+    keys = np.empty(n, np.uint64)
+    numbers = np.arange(start, start + n, dtype=np.uint64)[:, None]
+    hash_rows(numbers, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), keys)
+    return keys
+
+
+def hash_limit(k: int, n: int) -> int | None:
+    """Return what the ``k`` lowest of ``n`` hashes do not exceed, None if these are all.
+
+    >>> hash_limit(10, 10) is None, hash_limit(10, 10**6) < 2**52
+    (True, True)
+    """
+    if k >= n:
+        return None
+    share = (k + _SLACK * np.sqrt(k) + 10) / n
+    return int(min(share, 1.0) * (2.0**64 - 2048))
+
+
+def pick_rows(table: Parts, k: int, seed: int) -> Any:
+    """Return at most ``k`` rows, float64 [k, d], of a table of numbers, in the order of hashes."""
+    return run_pass(table, _Picking(k, seed, hash_limit(k, table.n_rows)))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Picking:
+    """The pass that keeps the rows with the lowest hashes."""
+
+    k: int
+    seed: int
+    limit: int | None
+    title = "reading rows"
+
+    def look(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        keys = place_keys(block.start, len(block.rows), self.seed)
+        rows = np.asarray(block.rows, np.float64)
+        if self.limit is not None:
+            kept = keys <= np.uint64(self.limit)
+            rows, keys = rows[kept], keys[kept]
+        return self.merge([(rows, keys)])
+
+    def merge(
+        self, results: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows, keys = (np.concatenate(part) for part in zip(*results, strict=True))
+        order = np.argsort(keys, kind="stable")[: self.k]
+        return rows[order], keys[order]

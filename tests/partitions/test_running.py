@@ -1,0 +1,68 @@
+"""Passes on a cluster: what parts say, and a scheduler that is lost on the way."""
+
+import logging
+import time
+
+import dask.array as da
+import pytest
+from distributed import LocalCluster
+
+from tests.partitions.killing import Counting
+from timbermark.errors import InputError
+from timbermark.partitions import connect, open_parts, run_pass
+
+QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "protocol": "tcp://"}
+
+
+class Slow(Counting):
+    def look(self, block):
+        time.sleep(0.1)
+        return super().look(block)
+
+
+class Refusing(Counting):
+    def look(self, block):
+        if block.start == 6:
+            raise InputError("The rows are wrong.", hint="give others.")
+        return super().look(block)
+
+
+def table():
+    return open_parts(da.zeros((60, 2), chunks=(2, 2)), None, None, "rows")
+
+
+def test_counts_progress_and_refusals_of_a_cluster():
+    said = []
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **QUIET)
+    with cluster, connect(cluster.scheduler_address):
+        assert run_pass(table(), Counting(), said.append)[0] == 60
+        with pytest.raises(InputError) as caught:
+            run_pass(table(), Refusing())
+    assert len(said) == 31
+    assert said[-1] == "counting: 60 of 60 rows"
+    assert caught.value.message == "partition 3 of the rows: The rows are wrong."
+    assert caught.value.hint == "give others."
+    # Without the cluster they run on threads.
+    assert run_pass(table(), Counting())[0] == 60
+
+
+def test_a_scheduler_without_workers_is_said():
+    cluster = LocalCluster(n_workers=0, processes=False, **QUIET)
+    refused = pytest.raises(InputError, match="has no workers")
+    with cluster, refused, connect(cluster.scheduler_address):
+        pass
+
+
+def test_a_scheduler_that_is_lost_on_the_way_is_said():
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **QUIET)
+    calls = []
+
+    def close_soon(said):
+        calls.append(said)
+        if len(calls) == 3:
+            cluster.close()
+
+    lost = pytest.raises(InputError, match="are gone")
+    with cluster, lost as caught, connect(cluster.scheduler_address):
+        run_pass(table(), Slow(), close_soon)
+    assert "nothing was written" in caught.value.hint
