@@ -114,3 +114,15 @@ def test_a_label_that_one_file_has_wrong_is_found(house, tmp_path, capsys):
     said = refused(capsys, plan(house, tmp_path))
     assert "p3.parquet" in said
     assert "9" in said
+
+
+@pytest.mark.parametrize("train", ["rows", "rows/*.parquet"])
+def test_no_file_of_the_rows_is_overwritten(house, capsys, train):
+    one = house / "rows" / "p3.parquet"
+    before = one.read_bytes()
+    words = ["embed", str(house / "model.txt"), "--train", str(house / train), "--label", "y"]
+    words += ["--key", str(house / "key"), "--owner", "Ann Ltd", "--force"]
+    words += ["--out", str(house / "marked.txt"), "--mark", str(one)]
+    assert main(words) == 2
+    assert "one of the files of --train" in " ".join(capsys.readouterr().err.split())
+    assert one.read_bytes() == before

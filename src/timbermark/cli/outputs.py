@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timbermark.cli.large_tables import is_pattern
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -43,6 +44,11 @@ def check_outputs(
             if _same(path, also):
                 raise InputError(
                     f"{other} and {flag} are the same file, {path}.", hint="give each its own."
+                )
+            if is_pattern(also) and any(_same(path, Path(read)) for read in _files_of(also)):
+                raise InputError(
+                    f"{flag} {path} is one of the files of {other} {also}.",
+                    hint="give it a name of its own.",
                 )
         taken[flag] = path
     for flag, path in outputs.items():
@@ -123,6 +129,16 @@ def _keep_mark(path: Path, old: bytes | None) -> Path | None:
     if ledger.exists():
         atomic_write(ledger_path(kept), ledger.read_bytes(), mode=0o600)
     return kept
+
+
+def _files_of(pattern: Path) -> list[str]:
+    """Return the files that a pattern or a folder stands for; that there are none is said later."""
+    from timbermark.partitions.parquet import find_files
+
+    try:
+        return find_files(pattern)
+    except InputError:
+        return []
 
 
 def _same(path: Path, other: Path) -> bool:
