@@ -67,6 +67,7 @@ def edit_leaves(
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
     room: np.ndarray | None = None,
+    slack: float = np.inf,
 ) -> Edit:
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
@@ -74,9 +75,9 @@ def edit_leaves(
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
     regularizes the gains that the file shows, None if it shows none; ``unit``: a change of the
     margin that matters. ``leaf_dtype``: what new leaf values are rounded to. ``room`` float64
-    [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone. The
-    result does not depend on the order of rows or the number of threads; with nothing wanted it is
-    the same ensemble.
+    [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone;
+    ``slack``: how much a trigger that has arrived may lack, at most. The result does not depend on
+    the order of rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2, unit)
@@ -88,7 +89,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds, None if room is None else room[:, c],
+                limits[c], max_rounds, None if room is None else room[:, c], slack,
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -119,6 +120,7 @@ def _edit_output(
     limits: Gains,
     max_rounds: int,
     room: np.ndarray | None = None,
+    slack: float = np.inf,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
     first = router.first[c]
@@ -131,7 +133,7 @@ def _edit_output(
         room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
-    close = _CLOSE * np.maximum(size, size[size > 0.0].mean())
+    close = np.minimum(_CLOSE * np.maximum(size, size[size > 0.0].mean()), slack)
     drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
     lacking = np.zeros(len(wanted))
     order = np.arange(len(first) - 1)

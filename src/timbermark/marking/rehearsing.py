@@ -25,6 +25,8 @@ ENOUGH_BITS = 64.0
 """What convinces anyone: a mark that is worth less is made only when asked for by name."""
 _SLACK = 1.5
 """What a mark costs is not quite as the rule says: a little more than it allows is tried."""
+_FARTHEST = 8.0
+"""Accuracy and AUC fall with the square of the lead: no more than this is gone down at once."""
 _SPARE, _TRIES, _LAST_TRIES = 3.0, 3, 8
 """Candidates per trigger that are looked for: some do not take, and others stand in for them, in up
 to so many tries, more of them for the weakest marks."""
@@ -148,6 +150,8 @@ def list_strengths(
         k = rung.k if n_triggers == "auto" else int(n_triggers)
         far = rung.lead if lead == "auto" else float(lead)
         tried.append(Strength(k, rung.q, far, rung.hidden))
+    if all(strength.hidden for strength in tried):
+        tried.append(replace(tried[-1], hidden=False))
     strong = [strength for strength in tried if strength.bits >= ENOUGH_BITS or weak]
     if not strong:
         raise InputError(
@@ -248,11 +252,13 @@ class _Rehearsing:
                     break
                 usable[places[setting.lead < _TOOK * strength.lead]] = False
                 if attempt.n_set < hopeless * strength.k and not weakest:
-                    # So many do not take that the next strength would not do, either.
-                    left = left[1:]
+                    # So many do not take that the next strength would not do, either, unless
+                    # leaves move freely.
+                    left = left[1:] if left and left[0].hidden else left
                     break
             if not fits:
-                self.afford = _SLACK * strength.expense * share / self.attempts[-1].most_used
+                over = min(self.attempts[-1].most_used / share, _FARTHEST)
+                self.afford = _SLACK * strength.expense / over
                 self._skip(left)
         return fallback
 

@@ -18,6 +18,10 @@ _PAIR_ROUNDS = 30
 """The rows of a pair share most leaves, so that their difference moves slowly."""
 
 
+_SLACK = 0.5
+"""A trigger whose label has half of its lead has arrived; with less it may not be ahead at all."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
     """An edit, how far each trigger's answer leads after it, and what an untouched copy proves.
@@ -66,6 +70,7 @@ def set_symbols(
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
         unit=task.unit,
         max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
+        slack=np.inf if task.in_pairs else _SLACK * lead * task.unit,
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
     before, after = triggers.margins, triggers.margins + edit.shift
