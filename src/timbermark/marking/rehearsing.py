@@ -68,12 +68,12 @@ _TWO = (
     Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
     # Small models cannot always be edited so that nothing in the file tells.
     Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
-    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False),
+    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False), Strength(88, 2, 0.05, False),
 )  # fmt: skip
 _FOUR = (
     Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-8:],
+    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_TWO[-9:],
 )  # fmt: skip
 # Numbers: the lead is the distance of levels in units of how far other models differ there. How
 # many triggers survive most depends on the model: a ladder for each number is climbed, and the
