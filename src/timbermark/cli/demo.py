@@ -99,7 +99,7 @@ def demo(
     )
     _leave_pages(place, result, average, judgment)
     show(f"\nleft in {out}/: {', '.join(place.names)}")
-    _show_hints(out)
+    _show_hints(out, [name for name in place.names if name.endswith(".html")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +244,10 @@ def _leave_pages(
     judgment.report(place.at("judgment.html"), force=True)
 
 
-def _show_hints(out: Path) -> None:
+def _show_hints(out: Path, pages: list[str]) -> None:
+    if pages:
+        show(f"look: {', '.join(f'{out}/{page}' for page in pages)}")
     show(
-        f"look: {out}/marking.html, {out}/verdict.html, {out}/judgment.html\n"
         f"try:  timbermark verify {out}/marked.timber {out}/digits.mark\n"
         f"      timbermark judge {out}/pack.zip"
     )

@@ -50,34 +50,29 @@ def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     ]
 
 
+def _common_facts(made: EmbedResult | Plan) -> dict[str, Any]:
+    return {
+        "bits": made.bits,
+        "triggers": made.strength.k,
+        "set": made.n_set,
+        "alphabet": made.strength.q,
+        "lead": made.strength.lead,
+        "attempts": _attempt_facts(made.attempts),
+        "cost": made.cost.to_dict(),
+        "notes": list(made.notes),
+    }
+
+
 def plan_facts(found: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
-    return {
-        "bits": found.bits,
-        "triggers": found.strength.k,
-        "set": found.n_set,
-        "alphabet": found.strength.q,
-        "lead": found.strength.lead,
-        "usable": found.usable,
-        "matches_needed": found.matches_needed,
-        "attempts": _attempt_facts(found.attempts),
-        "cost": found.cost.to_dict(),
-        "notes": list(found.notes),
-    }
+    more = {"usable": found.usable, "matches_needed": found.matches_needed}
+    return _common_facts(found) | more
 
 
 def embed_facts(result: EmbedResult) -> dict[str, Any]:
     """Return a marking as plain values, nothing of which is secret."""
-    return {
-        "bits": result.bits,
-        "triggers": result.strength.k,
-        "set": result.n_set,
-        "alphabet": result.strength.q,
-        "lead": result.strength.lead,
+    return _common_facts(result) | {
         "draws": result.mark.draws,
-        "attempts": _attempt_facts(result.attempts),
-        "cost": result.cost.to_dict(),
-        "notes": list(result.notes),
         "owner": result.mark.owner,
         "mark_id": result.mark.mark_id.hex(),
         "mark_digest": result.mark.digest.hex(),
