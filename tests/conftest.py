@@ -31,6 +31,12 @@ def keys_of_its_own(request) -> None:
     _stream.seed(request.node.nodeid)
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Start the stream before a file is imported, for keys that it makes at its top."""
+    if isinstance(collector, pytest.Module):
+        _stream.seed(f"top of {collector.nodeid}")
+
+
 # Tests and files of tests that `./dev test --fast` leaves out.
 SLOW = frozenset(
     line
