@@ -1,5 +1,6 @@
 import os
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,8 @@ settings.load_profile(
 # Keys and ids of marks come from a seeded stream, so that a red run can be repeated.
 _stream = random.Random(0)
 keys.secrets = mark.secrets = SimpleNamespace(token_bytes=_stream.randbytes)
+# So does the rest: symbols follow from all that a mark holds, the second it was made in included.
+mark.datetime = SimpleNamespace(now=datetime(2026, 11, 2, 9, tzinfo=UTC).astimezone)
 
 
 @pytest.fixture(scope="module", autouse=True)
