@@ -10,7 +10,9 @@ in passes (`timbermark.marking.large_tables`).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,14 @@ from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
 from timbermark.marking.large_tables import LargeTable, Say
-from timbermark.marking.mixing import mix_rows, resemble_rows
+from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task, task_of
+from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
+Mix = Callable[[np.ndarray, int], np.ndarray]
+"""Makes so many rows that stand for unseen ones of some training rows."""
 _HELD_SHARE = 0.3
 """Of the rows that there are, where no others are given to judge and report by."""
 _MOST_HELD = 5_000
@@ -171,7 +176,10 @@ def prepare(
     importance = np.ones(len(margins))
     importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
     weight = task.weigh_rows(margins) * importance[:, None]
-    halves = _halves(given.schema, task, router, *tested, seed, measured_on, workers)
+    mix: Mix | None = None
+    if measured_on == "training":
+        mix = _mix_unseen(foreign, router, given, order, (held, rest), seed, workers)
+    halves = _halves(given.schema, task, router, *tested, seed, mix, workers)
     judging, reporting, labelled, judging_labels = halves
     judged = judging if judging_labels is None else judging_labels
     return Prepared(
@@ -194,6 +202,38 @@ def prepare(
         large=_find_large(given, held, measured_on),
         notes=given.notes,
     )
+
+
+def _mix_unseen(
+    foreign: ForeignModel,
+    router: Router,
+    given: GivenTables,
+    order: np.ndarray,
+    parts: tuple[np.ndarray, np.ndarray],
+    seed: int,
+    workers: Workers,
+) -> Mix:
+    """Return what makes rows that stand for unseen ones out of training rows.
+
+    ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order.
+    """
+    schema, rows, target = given.schema, given.holding.rows, given.holding.target
+    held, rest = parts
+
+    def columns(mixed: np.ndarray) -> np.ndarray:
+        taken, takes = schema.try_columns(mixed)
+        return np.asarray(taken[takes])
+
+    distance = USUAL
+    if foreign.task == "classification":
+        if target is None:
+            margins = router.margins(router.route(columns(rows), workers), workers)
+            target = np.asarray(foreign.answers(margins).argmax(axis=1))
+        labels = target[rest], target[held]
+        distance = find_distance(rows[rest], rows[held], labels, columns, schema.named, seed)
+    share = min(len(rows) / given.holding.n_rows, 1.0)
+    near = Neighbourhood(rows[order], np.random.default_rng(seed + 4), schema.named, share)
+    return partial(near.mix, distance=distance)
 
 
 def _find_large(given: GivenTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
@@ -245,10 +285,13 @@ def _halves(
     X: np.ndarray,
     target: np.ndarray | None,
     seed: int,
-    measured_on: str,
+    mix: Mix | None,
     workers: Workers,
 ) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows, MeasuredRows | None]:
-    """Return rows that judge and report, and those that accuracy is reported and judged on."""
+    """Return rows that judge and report, and those that accuracy is reported and judged on.
+
+    ``mix``: makes rows that stand for unseen ones, where those given are training rows.
+    """
 
     def measured(rows: np.ndarray, target: np.ndarray | None) -> MeasuredRows:
         taken, takes = schema.try_columns(rows)
@@ -260,13 +303,11 @@ def _halves(
     order = task.order_rows(X, target, seed + 1)[: 2 * _MOST_HELD]
     halves = task.halve(order, target)
     targets = [None if target is None else target[half] for half in halves]
-    if measured_on != "training":
+    if mix is None:
         judging, reporting = (measured(X[h], y) for h, y in zip(halves, targets, strict=True))
         return judging, reporting, reporting, None
-    rng = np.random.default_rng(seed + 4)
     judging, reporting = (
-        measured(resemble_rows(X[half], max(_UNSEEN, len(half)), rng, schema.named), None)
-        for half in halves
+        measured(mix(X[half], max(_UNSEEN, len(half))), None) for half in halves
     )
     seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
     return judging, reporting, seen[1], seen[0]
