@@ -1,11 +1,11 @@
-"""Keys of rows, mixtures and rows that resemble others."""
+"""Keys of rows, and mixtures."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timbermark.marking.mixing import mix_rows, resemble_rows, row_keys
+from timbermark.marking.mixing import mix_rows, row_keys
 
 VALUES = [0.0, -0.0, 1.0, 2.5, -3.0, np.nan, 1e30, np.inf]
 
@@ -74,25 +74,3 @@ def test_most_of_a_mixture_comes_from_its_base():
 def test_nothing_new_can_be_mixed_from_one_row(X):
     assert len(mix_rows(X, 50, np.random.default_rng(0)).X) == 0
     assert len(mix_rows(X, 0, np.random.default_rng(0)).base) == 0
-
-
-@given(tables(least=1, values=[0.0, 1.0, 2.5, -3.0, np.nan]), st.integers(1, 30))
-def test_rows_that_resemble_take_their_values_from_the_columns(X, n):
-    found = resemble_rows(X, n, np.random.default_rng(3))
-    np.testing.assert_array_equal(found, resemble_rows(X, n, np.random.default_rng(3)))
-    assert found.shape == (n, X.shape[1])
-    known = plain(X)
-    for j in range(X.shape[1]):
-        assert {row[j] for row in plain(found)} <= {row[j] for row in known}
-
-
-def test_rows_that_resemble_are_near_without_being_any():
-    rng = np.random.default_rng(0)
-    # Two clusters far from each other: a mixture across them resembles neither.
-    X = np.vstack([rng.normal(size=(200, 6)), rng.normal(size=(200, 6)) + 50.0])
-    found = resemble_rows(X, 500, np.random.default_rng(1))
-    high = (found > 25).sum(axis=1)
-    assert set(high.tolist()) <= {0, 6}
-    same = (found[:, None, :] == X[None]).all(axis=2).any(axis=1)
-    # All values from one of the two rows: once in 32 times.
-    assert same.mean() < 0.1

@@ -98,17 +98,21 @@ def find_candidates(
     effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
     near = near[np.isfinite(effort[near])]
-    near = near[survive_rounding(prepared, pool[near], routes.take(near), workers)]
     room = find_room(prepared.router, prepared.mass, routes.take(near), workers)
     price = mean_effort(task, margins[near], alphabets[near], room, lead)
     order = near[np.argsort(price, kind="stable")]
     _, first = np.unique(base[order], return_index=True)
-    chosen = order[np.sort(first)][:k]
+    order, usable = order[np.sort(first)], len(first)
+    chosen = order[:0]
+    while len(chosen) < k and len(order):
+        # Most survive, so that few have to be looked at.
+        some, order = order[:k], order[k:]
+        survive = survive_rounding(prepared, pool[some], routes.take(some), workers)
+        usable -= int((~survive).sum())
+        chosen = np.append(chosen, some[survive])[:k]
     if len(chosen) < least:
         raise too_few(len(chosen), least, kind)
-    return Candidates(
-        pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], len(first)
-    )
+    return Candidates(pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], usable)
 
 
 def pool_size(prepared: Prepared) -> int:

@@ -54,7 +54,7 @@ class Classification:
         The real symbols may cost more, and unseen rows may move more than those that judge; with
         two classes all that moves moves one score (benchmarks/fidelity.py).
         """
-        return 0.5 if len(self.foreign.classes) == 2 else 0.9
+        return 0.5 if len(self.foreign.classes) == 2 else 0.75
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return class numbers, int64 [n]."""

@@ -306,8 +306,6 @@ def _halves(
     if mix is None:
         judging, reporting = (measured(X[h], y) for h, y in zip(halves, targets, strict=True))
         return judging, reporting, reporting, None
-    judging, reporting = (
-        measured(mix(X[half], max(_UNSEEN, len(half))), None) for half in halves
-    )
+    judging, reporting = (measured(mix(X[half], max(_UNSEEN, len(half))), None) for half in halves)
     seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
     return judging, reporting, seen[1], seen[0]

@@ -34,6 +34,8 @@ _NEARLY, _LEAST_LONGER, _MOST_LONGER = 0.92, 1.15, 1.6
 """A mark that fits gets a longer lead, to use so much of what it may; if that is so much longer."""
 _TOOK = 0.3
 """A trigger took if its label leads by this share of the lead asked for."""
+_PLENTY = 160.0
+"""Triggers that did not take are left out where the others make so many bits."""
 _SAFE = 68.0
 """What a mark must be worth where not all took."""
 
@@ -213,6 +215,8 @@ class _Rehearsing:
         self.prepared, self.budget, self.kind = prepared, budget, kind
         self.workers, self.progress = workers, progress
         self.most, self.fewest = (choose(s.k for s in strengths) for choose in (max, min))
+        # Not where the number of triggers was asked for, or is what is compared.
+        self.may_shrink = self.most > self.fewest and not prepared.task.in_pairs
         self.pools: dict[int, Candidates] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
@@ -235,8 +239,9 @@ class _Rehearsing:
             # Who does not take at one lead may take at a shorter one.
             usable, fits = np.ones(len(found), np.bool_), True
             weakest = not strength.hidden
+            took: np.ndarray | None = None
             for _ in range(_LAST_TRIES if weakest else _TRIES):
-                places = np.flatnonzero(usable)[: strength.k]
+                places = np.flatnonzero(usable)[: strength.k] if took is None else took
                 if len(places) < strength.k:
                     break
                 rehearsal = self._try(strength, found.take(places))
@@ -256,6 +261,11 @@ class _Rehearsing:
                     # leaves move freely.
                     left = left[1:] if left and left[0].hidden else left
                     break
+                took = places[usable[places]] if self.may_shrink else places[:0]
+                if replace(strength, k=len(took)).bits < _PLENTY:
+                    took = None  # others stand in for those that did not take
+                else:
+                    strength = replace(strength, k=len(took))
             if not fits:
                 over = min(self.attempts[-1].most_used / share, _FARTHEST)
                 self.afford = _SLACK * strength.expense / over
