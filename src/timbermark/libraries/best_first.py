@@ -23,14 +23,20 @@ def gains_fall(left: AnyArray, right: AnyArray, gain: AnyArray) -> bool:
     >>> gains_fall(left, right, np.array([3.0, 1.0, 2.0]))
     False
     """
-    parent = np.full(len(left), -1, dtype=np.int64)
-    for side in (left, right):
-        parent[side[side >= 0]] = np.flatnonzero(side >= 0)
-    number = np.arange(len(left))
-    if (parent >= number).any() or (parent[1:] < 0).any():
+    # Lists, because trees are many and small.
+    parent = [-1] * len(left)
+    for side in (left.tolist(), right.tolist()):
+        for split, child in enumerate(side):
+            if child >= 0:
+                parent[child] = split
+    is_tree = parent[:1] in ([], [-1]) and all(0 <= parent[j] < j for j in range(1, len(parent)))
+    if not is_tree:
         return False
     # Whatever was split while this one could have been must have gained at least as much.
-    return all(gain[parent[j] + 1 : j].min(initial=np.inf) >= gain[j] for j in range(1, len(left)))
+    gains = gain.tolist()
+    return all(
+        min(gains[parent[j] + 1 : j], default=np.inf) >= gains[j] for j in range(1, len(gains))
+    )
 
 
 def grow_best_first(

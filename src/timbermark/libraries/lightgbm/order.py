@@ -64,9 +64,9 @@ def follows_gains(left: Offsets, right: Offsets, gain: AnyArray) -> bool:
         return True
     if not gains_fall(left, right, gain):
         return False
-    slot = np.zeros(len(left), dtype=np.int64)
+    slot = [0] * len(left)
     for i, children in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
-        for child, number in zip(children, _number_children(i, int(slot[i])), strict=True):
+        for child, number in zip(children, _number_children(i, slot[i]), strict=True):
             if child >= 0:
                 slot[child] = number
             elif ~child != number:
