@@ -19,7 +19,8 @@ from timbermark.cli.wording import use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 from timbermark.marking.embedding import check_choices
-from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, over_budget
+from timbermark.marking.rehearsing import Attempt, over_budget
+from timbermark.marking.strengths import Strength, list_strengths
 
 NO_LIMITS = [
     word

@@ -176,7 +176,7 @@ def bad(kind):
     if kind == "not fitted":
         return make_pipeline(transformer(), new_model("histogram", 3))
     if kind == "no boosted model":
-        return make_pipeline(transformer(), LogisticRegression()).fit(X, y)
+        return make_pipeline(transformer(), LogisticRegression(max_iter=5000)).fit(X, y)
     if kind == "two":
         both = [(name, new_model(name, 3)) for name in ("histogram", "gradient")]
         return make_pipeline(transformer(), VotingClassifier(both, voting="soft")).fit(X, y)

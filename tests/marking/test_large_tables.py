@@ -24,9 +24,10 @@ from timbermark.marking import given_tables, large_tables, sampling
 from timbermark.marking.budget import Budget
 from timbermark.marking.measuring import measure_whole
 from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import Strength, rehearse
+from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting import set_symbols
+from timbermark.marking.strengths import Strength
 from timbermark.partitions import connect, running
 
 N, D = 12_000, 6

@@ -15,7 +15,8 @@ from timbermark.marking.choosing import find_candidates
 from timbermark.marking.classification import rank_labels
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, rehearse
+from timbermark.marking.rehearsing import Attempt, rehearse
+from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.trees.ensemble import digest
 
 MODELS = [("timbermark", "rare"), ("catboost", "digits"), ("xgboost", "cancer")]

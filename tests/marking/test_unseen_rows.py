@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from timbermark.estimator import TimberClassifier
 from timbermark.experiments.datasets import load_dataset
-from timbermark.marking.unseen_rows import RANKS, USUAL, Neighbourhood, find_distance
+from timbermark.marking.defaults import NEIGHBOUR_RANKS
+from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
 VALUES = [0.0, 1.0, 2.5, -3.0, np.nan]
 
@@ -46,7 +47,7 @@ def test_mixtures_are_near_without_being_rows():
 def test_the_distance_is_a_place_among_the_ranks():
     X = np.arange(400.0)[:, None] * np.ones((1, 8))
     assert {tuple(row) for row in mixed(X, 400, 0.0)} == {tuple(row) for row in X}
-    for place, rank in enumerate(RANKS):
+    for place, rank in enumerate(NEIGHBOUR_RANKS):
         apart = np.ptp(mixed(X, 400, float(place)), axis=1)
         # On a line the eighth neighbour is four steps away.
         assert apart.max() <= rank

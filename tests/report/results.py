@@ -8,7 +8,8 @@ import numpy as np
 from timbermark.attacks.results import AttackResult, AttackRow
 from timbermark.marking import costs, number_costs
 from timbermark.marking.embedding import EmbedResult
-from timbermark.marking.rehearsing import Attempt, Strength
+from timbermark.marking.rehearsing import Attempt
+from timbermark.marking.strengths import Strength
 from timbermark.ownership import Mark, OwnerKey
 
 BAD = "<script>alert(1)</script>"

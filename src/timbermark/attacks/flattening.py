@@ -17,7 +17,8 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import list_strengths, rehearse
+from timbermark.marking.rehearsing import rehearse
+from timbermark.marking.strengths import list_strengths
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
 

@@ -20,8 +20,9 @@ from timbermark.marking.classification import rank_labels
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.preparing import Prepared, columns, prepare
-from timbermark.marking.rehearsing import list_strengths, rehearse
+from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.setting import set_symbols
+from timbermark.marking.strengths import list_strengths
 
 WIDE_BUDGET = Budget(changed=0.03, drift=0.03, accuracy=None, auc=None)
 """What a thief accepts: three times the owner's limits, without labels."""

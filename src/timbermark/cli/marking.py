@@ -262,7 +262,7 @@ def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     """Return the model; choices that it cannot carry are refused."""
     from timbermark.marking.budget import check_budget
     from timbermark.marking.models import open_model
-    from timbermark.marking.rehearsing import list_strengths
+    from timbermark.marking.strengths import list_strengths
 
     opened = open_model(path)
     check_budget(choices["budget"], opened.task)

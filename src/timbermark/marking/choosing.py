@@ -14,10 +14,11 @@ from timbermark.editing.routing import Routes
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.best_candidates import SHORT_LEAD, find_best
+from timbermark.marking.defaults import EXPECTED_LEAD
 from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.prices import EXPECTED_LEAD, find_room, mean_effort
+from timbermark.marking.prices import find_room, mean_effort
 from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000

@@ -19,6 +19,12 @@ from timbermark.marking.deciding import (
     score_leads,
     score_slopes,
 )
+from timbermark.marking.defaults import (
+    BUDGET_SHARE,
+    BUDGET_SHARE_TWO_CLASSES,
+    HOPELESS_SHARE,
+    SET_SHARE,
+)
 from timbermark.marking.inputs import take_labels
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
@@ -38,23 +44,18 @@ class Classification:
 
     foreign: ForeignModel
     target_limits = ("accuracy", "auc")
-    # Scores prove a trigger that moved half of its way as well; what is not set costs evidence.
-    set_shares = (0.9, 0.75)
+    set_shares = (SET_SHARE, HOPELESS_SHARE)
     in_pairs = False
 
     @property
     def unit(self) -> float:
-        """A change of the margin that matters."""
+        """Return a change of the margin that matters."""
         return 1.0 / self.foreign.margin_scale
 
     @property
     def budget_share(self) -> float:
-        """How much of the budget a rehearsal may use.
-
-        The real symbols may cost more, and unseen rows may move more than those that judge; with
-        two classes all that moves moves one score (benchmarks/fidelity.py).
-        """
-        return 0.5 if len(self.foreign.classes) == 2 else 0.75
+        """Return how much of the budget a rehearsal may use."""
+        return BUDGET_SHARE_TWO_CLASSES if len(self.foreign.classes) == 2 else BUDGET_SHARE
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return class numbers, int64 [n]."""

@@ -11,11 +11,8 @@ from scipy.stats import beta, norm, rankdata
 from sklearn.metrics import log_loss, recall_score, roc_auc_score
 
 from timbermark.marking.budget import Budget
+from timbermark.marking.defaults import CONFIDENCE
 from timbermark.marking.distributions import ScoreDistributions, score_distributions
-
-CONFIDENCE = 0.75
-"""Of the upper bounds that a budget is judged by. Held-out rows are few where data are: with 300 of
-them and one changed label, 0.75 bounds the share by 0.9 %, 0.95 by 1.6 %."""
 
 _NARROW = 1.0
 """Rows tell how many labels change while the log-probabilities of their two best labels are no

@@ -23,20 +23,14 @@ from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
+from timbermark.marking.defaults import ENOUGH_BITS
 from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
-from timbermark.marking.rehearsing import (
-    ENOUGH_BITS,
-    Attempt,
-    Rehearsal,
-    Strength,
-    list_strengths,
-    over_budget,
-    rehearse,
-)
+from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting import Setting, set_symbols
+from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey

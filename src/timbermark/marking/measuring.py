@@ -15,8 +15,9 @@ from timbermark.marking.number_costs import rank_correlation
 from timbermark.marking.number_tallies import NumberTally
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.regression import Numbers
-from timbermark.marking.rehearsing import Attempt, Strength, judge
+from timbermark.marking.rehearsing import Attempt, judge
 from timbermark.marking.setting import Setting, answers_after, report_cost
+from timbermark.marking.strengths import Strength
 from timbermark.marking.tallies import Tally
 from timbermark.marking.tasks import Cost
 from timbermark.partitions import Block, run_pass

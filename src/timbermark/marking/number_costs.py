@@ -13,7 +13,8 @@ import numpy as np
 from scipy.stats import norm, spearmanr
 
 from timbermark.marking.budget import Budget
-from timbermark.marking.costs import CONFIDENCE, mean_at_most, show_table, use_share
+from timbermark.marking.costs import mean_at_most, show_table, use_share
+from timbermark.marking.defaults import CONFIDENCE
 from timbermark.marking.distributions import NumberDistributions, number_distributions
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.stats import norm
 
 from timbermark.marking.budget import Budget
-from timbermark.marking.costs import CONFIDENCE, use_share
+from timbermark.marking.costs import use_share
+from timbermark.marking.defaults import CONFIDENCE
 from timbermark.marking.number_costs import NumberCost, NumberQuality
 from timbermark.marking.tallies import whole_sum
 

@@ -15,9 +15,10 @@ from timbermark.marking.large_tables import Say
 from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, prepare
-from timbermark.marking.rehearsing import Attempt, Rehearsal, Strength, list_strengths, rehearse
+from timbermark.marking.rehearsing import Attempt, Rehearsal, rehearse
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting import report_cost, set_symbols
+from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed
 

@@ -22,6 +22,13 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.defaults import (
+    HELD_SHARE,
+    MOST_HELD,
+    SURROGATE_WEIGHT,
+    SURROGATES,
+    UNSEEN_ROWS,
+)
 from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows
@@ -32,16 +39,9 @@ from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
 Mix = Callable[[np.ndarray, int], np.ndarray]
 """Makes so many rows that stand for unseen ones of some training rows."""
-_HELD_SHARE = 0.3
-"""Of the rows that there are, where no others are given to judge and report by."""
-_MOST_HELD = 5_000
-_UNSEEN = 2_000
-"""How many rows that resemble held ones stand for unseen rows, at least."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
 _ROUTED_CELLS = 2_000_000
 """Rows times trees of one output that hold the model, beyond the fewest."""
-_SURROGATES, _SURROGATE_WEIGHT = 6_000, 0.5
-"""Fewer rows than this are joined by mixtures of them, which weigh less than they do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +139,7 @@ def prepare(
     router = Router(foreign.ensemble)
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
-    held_rows = 2 * _MOST_HELD
+    held_rows = 2 * MOST_HELD
     given = take_given(
         foreign, task, X, y, candidates, validation, groups,
         (held_rows + most, most, held_rows), seed, say,
@@ -149,7 +149,7 @@ def prepare(
     order = task.order_rows(rows, target, seed)
     n_rows, held = given.holding.n_rows, order[:0]
     if given.validation is None:
-        n_held = int(np.clip(_HELD_SHARE * n_rows, LEAST_HELD, held_rows))
+        n_held = int(np.clip(HELD_SHARE * n_rows, LEAST_HELD, held_rows))
         if n_rows < 2 * n_held:
             raise InputError(
                 f"{n_rows} rows are too few for a mark.",
@@ -165,8 +165,8 @@ def prepare(
     rest = rest[:most]
     holding = rows[rest]
     n_real = len(holding)
-    if n_real < _SURROGATES:
-        mixed = mix_rows(holding, _SURROGATES - n_real, rng).X
+    if n_real < SURROGATES:
+        mixed = mix_rows(holding, SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
     # Mixtures that transformers refuse do not hold anything.
     taken, takes = given.schema.try_columns(holding)
@@ -174,7 +174,7 @@ def prepare(
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
     importance = np.ones(len(margins))
-    importance[n_real:] = _SURROGATE_WEIGHT if X is not None else 1.0
+    importance[n_real:] = SURROGATE_WEIGHT if X is not None else 1.0
     weight = task.weigh_rows(margins) * importance[:, None]
     mix: Mix | None = None
     if measured_on == "training":
@@ -300,12 +300,14 @@ def _halves(
         known = None if target is None else target[takes]
         return MeasuredRows(routes, margins, schema.foreign.answers(margins), known)
 
-    order = task.order_rows(X, target, seed + 1)[: 2 * _MOST_HELD]
+    order = task.order_rows(X, target, seed + 1)[: 2 * MOST_HELD]
     halves = task.halve(order, target)
     targets = [None if target is None else target[half] for half in halves]
     if mix is None:
         judging, reporting = (measured(X[h], y) for h, y in zip(halves, targets, strict=True))
         return judging, reporting, reporting, None
-    judging, reporting = (measured(mix(X[half], max(_UNSEEN, len(half))), None) for half in halves)
+    judging, reporting = (
+        measured(mix(X[half], max(UNSEEN_ROWS, len(half))), None) for half in halves
+    )
     seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
     return judging, reporting, seen[1], seen[0]

@@ -10,10 +10,8 @@ from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Router, Routes
 from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
+from timbermark.marking.defaults import EXPECTED_LEAD
 from timbermark.marking.tasks import Task
-
-EXPECTED_LEAD = 1.0
-"""Candidates are compared at this lead: who is cheap at one is cheap at others."""
 
 
 def mean_effort(

@@ -9,6 +9,7 @@ import numpy as np
 from timbermark.editing.leaves import ROUNDS, Edit, edit_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
+from timbermark.marking.defaults import ARRIVED_SHARE
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.pairing import pair_room
 from timbermark.marking.preparing import MeasuredRows, Prepared
@@ -16,10 +17,6 @@ from timbermark.marking.tasks import Cost
 
 _PAIR_ROUNDS = 30
 """The rows of a pair share most leaves, so that their difference moves slowly."""
-
-
-_SLACK = 0.5
-"""A trigger whose label has half of its lead has arrived; with less it may not be ahead at all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +67,7 @@ def set_symbols(
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
         unit=task.unit,
         max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
-        slack=np.inf if task.in_pairs else _SLACK * lead * task.unit,
+        slack=np.inf if task.in_pairs else ARRIVED_SHARE * lead * task.unit,
         room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
     )  # fmt: skip
     before, after = triggers.margins, triggers.margins + edit.shift

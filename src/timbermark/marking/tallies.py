@@ -16,7 +16,8 @@ import numpy as np
 from scipy.stats import norm
 
 from timbermark.marking.budget import Budget
-from timbermark.marking.costs import CONFIDENCE, Cost, Quality, share_at_most, use_share
+from timbermark.marking.costs import Cost, Quality, share_at_most, use_share
+from timbermark.marking.defaults import CONFIDENCE
 
 UNIT = 2.0**-32
 _BINS, _WIDEST = 1 << 15, 30.0

@@ -15,11 +15,8 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from timbermark.estimator import TimberClassifier
+from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
-RANKS = (0, 8, 64)
-"""Neighbours that rows are mixed with, the row itself first. On twelve models a mixture with the
-eighth neighbour was as far from the training rows as an unseen row, but for avila, where hardly
-any mixture resembles a row."""
 USUAL = 1.0
 """The distance, as a place among the ranks, where nothing tells it."""
 _NEAREST = 0.15
@@ -58,8 +55,8 @@ class Neighbourhood:
     def mix(self, base: np.ndarray, n: int, distance: float) -> np.ndarray:
         """Return ``n`` rows that are at a ``distance`` from those of ``base``, in turn.
 
-        The distance is a place among `RANKS`: between two of them, some rows are mixed with the
-        one neighbour and some with the other. Half of the values are the neighbour's.
+        The distance is a place among `NEIGHBOUR_RANKS`: between two of them, some rows are mixed
+        with the one neighbour and some with the other. Half of the values are the neighbour's.
 
         >>> X = np.arange(40.0).reshape(10, 4)
         >>> Neighbourhood(X, np.random.default_rng(0), None).mix(X, 3, 1.0).shape
@@ -67,8 +64,10 @@ class Neighbourhood:
         """
         rng = self._rng
         first = base[rng.permutation(len(base))[np.arange(n) % len(base)]]
-        lower = int(min(distance, len(RANKS) - 2))
-        ranks = np.where(rng.random(n) < distance - lower, RANKS[lower + 1], RANKS[lower])
+        lower = int(min(distance, len(NEIGHBOUR_RANKS) - 2))
+        ranks = np.where(
+            rng.random(n) < distance - lower, NEIGHBOUR_RANKS[lower + 1], NEIGHBOUR_RANKS[lower]
+        )
         # A sample has only some of the neighbours. It may hold the row itself: that is none.
         scaled = np.maximum(np.rint(ranks * self._share).astype(np.int64), 1)
         most = min(int(scaled.max()) + 1, len(self._rows))
@@ -97,7 +96,7 @@ def find_distance(
     named: np.ndarray | None,
     seed: int,
 ) -> float:
-    """Return how far from training rows unseen ones are, as a place among `RANKS`.
+    """Return how far from training rows unseen ones are, as a place among `NEIGHBOUR_RANKS`.
 
     ``train`` and ``held``: rows as `Neighbourhood` takes them, with class numbers ``labels``;
     ``columns``: makes of them what a model is trained on.

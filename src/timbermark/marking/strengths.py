@@ -1,0 +1,146 @@
+"""Strengths of a mark: how many triggers, how many answers each, how far ahead; what is tried.
+
+A *ladder* is a sequence of strengths, the strongest first. `timbermark.marking.rehearsing` goes
+down a ladder until one fits the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.marking.defaults import ENOUGH_BITS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Strength:
+    """How strong a mark is: ``k`` triggers, alphabets of ``q`` answers, and the ``lead``.
+
+    ``hidden``: splits keep their gains where the file shows them.
+    """
+
+    k: int
+    q: int
+    lead: float
+    hidden: bool = True
+
+    @property
+    def bits(self) -> float:
+        """Return the evidence while every symbol is there."""
+        return self.k * float(np.log2(self.q))
+
+    @property
+    def expense(self) -> float:
+        """Return what the cost of a mark is proportional to: lead · √(triggers that change)."""
+        return self.lead * float(np.sqrt(self.k * (self.q - 1) / self.q))
+
+
+# More triggers and a longer lead survive more and cost more; each step is about two thirds of the
+# expense of the one before.
+_LADDER_OF_TWO = (
+    Strength(384, 2, 3.0), Strength(384, 2, 2.0), Strength(320, 2, 1.5), Strength(256, 2, 1.0),
+    Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
+    Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
+    # Small models cannot always be edited so that nothing in the file tells.
+    Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
+    # A million rows of two classes carried no mark with a lead of 0.1 (`./dev bench scale`).
+    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False), Strength(88, 2, 0.05, False),
+)  # fmt: skip
+_LADDER_OF_FOUR = (
+    Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
+    Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
+    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-9:],
+)  # fmt: skip
+# Numbers: the lead is the distance of levels in units of how far other models differ there. How
+# many triggers survive most depends on the model: a ladder for each number is tried, and the best
+# forecast decides. With the same cost a quarter of the triggers can survive ten times as much
+# (`./dev bench models`: diamonds, LightGBM, averaged: 64 pairs 18 bits, 224 pairs 2).
+_NUMBER_LEADS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08)
+_LADDERS_OF_NUMBERS = (
+    *(Strength(k, 4, lead) for k in (192, 128, 72) for lead in _NUMBER_LEADS),
+    Strength(96, 4, 0.12, False), Strength(72, 4, 0.12, False), Strength(64, 4, 0.06, False),
+    Strength(56, 4, 0.03, False),
+)  # fmt: skip
+
+
+def list_strengths(
+    n_classes: int,
+    n_triggers: int | str,
+    alphabet: int | str,
+    lead: float | str,
+    weak: bool = False,
+) -> tuple[Strength, ...]:
+    """Return the strengths to try, the strongest first; what is not "auto" is held to its value.
+
+    ``n_classes``: 0 for a model that answers with numbers.
+
+    Raises InputError for values that make no mark, and for marks that are worth less than 64 bits
+    unless they may be ``weak``.
+
+    >>> list_strengths(2, "auto", "auto", "auto")[0]
+    Strength(k=384, q=2, lead=3.0, hidden=True)
+    """
+    _check(n_classes, n_triggers, alphabet, lead)
+    ladder: Sequence[Strength] = (
+        _LADDER_OF_FOUR if n_classes >= 4 and alphabet != 2 else _LADDER_OF_TWO
+    )
+    if n_classes == 0:
+        # Two levels carry half as much, and so there are twice as many triggers.
+        two = [replace(rung, k=2 * rung.k, q=2) for rung in _LADDERS_OF_NUMBERS]
+        ladder = two if alphabet == 2 else _LADDERS_OF_NUMBERS
+    tried = [
+        replace(
+            rung,
+            k=rung.k if n_triggers == "auto" else int(n_triggers),
+            lead=rung.lead if lead == "auto" else float(lead),
+        )
+        for rung in ladder
+        if alphabet in ("auto", rung.q)
+    ]
+    if all(strength.hidden for strength in tried):
+        tried.append(replace(tried[-1], hidden=False))
+    strong = [strength for strength in tried if strength.bits >= ENOUGH_BITS or weak]
+    if not strong:
+        raise InputError(
+            f"n_triggers={n_triggers} makes a mark of at most {tried[0].bits:.0f} bits, too few to "
+            "convince anyone but you.",
+            hint="ask for 96 or more, or allow a weak mark.",
+        )
+    return tuple(dict.fromkeys(strong))
+
+
+def split_ladders(strengths: Sequence[Strength], in_pairs: bool) -> list[list[Strength]]:
+    """Return the ladders to try: one in all, or for pairs one for each number of triggers.
+
+    >>> numbers = list_strengths(0, "auto", "auto", "auto")
+    >>> [len(ladder) for ladder in split_ladders(numbers, in_pairs=True)]
+    [10, 10, 10, 4]
+    """
+    ladders: dict[int, list[Strength]] = {}
+    for strength in strengths:
+        apart = strength.k if in_pairs and strength.hidden else 0
+        ladders.setdefault(apart, []).append(strength)
+    return list(ladders.values())
+
+
+def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: float | str) -> None:
+    whole = isinstance(n_triggers, int | np.integer) and not isinstance(n_triggers, bool)
+    if n_triggers != "auto" and (not whole or int(n_triggers) < 1):
+        raise InputError(
+            f"n_triggers={n_triggers!r} must be 'auto' or a whole number > 0.",
+            hint="'auto' is a good start.",
+        )
+    if alphabet not in ("auto", 2, 4):
+        raise InputError(f"alphabet={alphabet!r} must be 'auto', 2 or 4.", hint="use 'auto'.")
+    if alphabet == 4 and 0 < n_classes < 4:
+        raise InputError(
+            f"alphabet=4 needs as many classes; the model has {n_classes}.", hint="use alphabet=2."
+        )
+    number = isinstance(lead, int | float) and not isinstance(lead, bool)
+    if lead != "auto" and (not number or not 0.0 < float(lead) <= 20.0):
+        raise InputError(
+            f"lead={lead!r} must be 'auto' or a number above 0, 20 at most.", hint="try 1.0."
+        )
