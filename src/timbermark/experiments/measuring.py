@@ -16,7 +16,7 @@ from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.grid import Cell, trigger_counts
 from timbermark.experiments.paper_embedding import (
     PaperMark,
-    TooFewWrong,
+    TooFewWrongError,
     embed_as_in_paper,
     find_paper_candidates,
     in_both,
@@ -85,7 +85,7 @@ def measure_cells(data: Dataset, cells: Sequence[Cell]) -> Iterator[Measured]:
             n, k = trigger_counts(len(base.split.train), cell.ratio)
             try:
                 mark = base.mark(cell, found.candidates(cell))
-            except TooFewWrong:
+            except TooFewWrongError:
                 measures = Measures(accuracy_before=base.accuracy)
             else:
                 measures = measure(base, mark)
@@ -147,7 +147,7 @@ class _Finder:
         self._known: dict[tuple[str, float], Candidates] = {}
 
     def candidates(self, cell: Cell) -> Candidates:
-        """Those of the cell. Raises TooFewWrong."""
+        """Those of the cell. Raises TooFewWrongError."""
         ratio = self._highest if cell.method in _PREFIX else cell.ratio
         key = (cell.method, ratio)
         if key not in self._known:
