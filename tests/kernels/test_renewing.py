@@ -16,7 +16,6 @@ from tests.kernels.making import (
 )
 from tests.kernels.test_histogram import filled
 from timbermark.boosting.updating import _scratch
-from timbermark.kernels.judging import goes_left, keeps_split, touched_sums
 from timbermark.kernels.layout import N_NODES, NODE, PLACE
 from timbermark.kernels.renewing import (
     finish_renewal,
@@ -24,6 +23,7 @@ from timbermark.kernels.renewing import (
     renew_tree,
     sort_by_leaf,
 )
+from timbermark.kernels.split_checks import goes_left, keeps_split, touched_sums
 from timbermark.kernels.splitting import collect_candidates
 from timbermark.kernels.updating import list_touches
 

@@ -15,8 +15,8 @@ from timbermark.boosting.objective import measure_gains, name_objective
 from timbermark.boosting.scale import Scale
 from timbermark.errors import StateError
 from timbermark.kernels.layout import NODE
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 
 
 @dataclass(frozen=True, slots=True)

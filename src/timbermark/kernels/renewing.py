@@ -28,13 +28,13 @@ from timbermark.kernels.growing import (
     start_tree,
     sum_root,
 )
-from timbermark.kernels.judging import goes_left, is_slight, keeps_split, touched_sums
 from timbermark.kernels.layout import (
     N_LEAVES,
     N_NODES,
     N_SLOTS,
     UNKNOWN,
 )
+from timbermark.kernels.split_checks import goes_left, is_slight, keeps_split, touched_sums
 from timbermark.kernels.splitting import best_candidate
 
 _FIRST = 1e300

@@ -4,11 +4,11 @@ Each thread runs the same kernel. In an iteration it derives the gradients of it
 meets the others, and takes trees to grow until none is left.
 """
 
+from timbermark.kernels.barrier import meet, take
 from timbermark.kernels.compile import kernel
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.growing import finish_tree, grow
 from timbermark.kernels.layout import N_NODES, PHASE, START
-from timbermark.kernels.waiting import meet, take
 
 
 @kernel

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from timbermark.kernels.barrier import meet, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import N_NODES
 from timbermark.kernels.renewing import finish_renewal, renew_tree
-from timbermark.kernels.waiting import meet, take
 
 
 @part

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.kernels.waiting import STOPPED
+from timbermark.kernels.barrier import STOPPED
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -187,7 +187,7 @@ def equal(first: Ensemble, second: Ensemble) -> bool:
     """Return whether two ensembles are the same bit for bit, statistics and zeros' signs included.
 
     >>> from dataclasses import replace
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> two = constant_ensemble(n_features=1, value=2.0)
     >>> equal(two, replace(two)), equal(two, replace(two, init=np.array([-0.0])))
     (True, False)
@@ -198,7 +198,7 @@ def equal(first: Ensemble, second: Ensemble) -> bool:
 def digest(ensemble: Ensemble) -> str:
     """Return the SHA-256 of the content, as 64 hexadecimal digits; equal if `equal`.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> len(digest(constant_ensemble(n_features=1, value=2.0)))
     64
     """
@@ -212,7 +212,7 @@ def digest(ensemble: Ensemble) -> str:
 def scalars(ensemble: Ensemble) -> dict[str, int | float | bool | str]:
     """Return the fields that are not arrays, by name.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> scalars(constant_ensemble(n_features=1, value=2.0))["objective"]
     'logistic'
     """
