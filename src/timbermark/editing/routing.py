@@ -36,7 +36,7 @@ class Routes:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return int(self.leaf[0].shape[1])
 
     def take(self, rows: np.ndarray) -> Routes:

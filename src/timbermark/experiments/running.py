@@ -97,7 +97,7 @@ def _run_in_processes(
 
 
 def _serve(line: Connection[Any, Any], work: Work) -> None:
-    """The life of a worker: groups come in, cells go out, None after the last of a group."""
+    """Run a worker: groups come in, cells go out, None after the last of a group."""
     # The first process is asked to stop by the user and tells this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
