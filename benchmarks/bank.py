@@ -9,8 +9,6 @@ else saw. ``--sets``, ``--models``, ``--seeds`` and ``--rows`` choose; one JSON 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import json
 import pickle
 import time
@@ -18,7 +16,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from common import FOLDER, show
+from common import load_field, show
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -39,23 +37,17 @@ ROUNDS, PATIENCE = 300, 15
 def load(name, seed, most):
     """A frame of numbers and texts with missing values, and labels, in a random order."""
     rng = np.random.default_rng(seed)
+    table = load_field(name)
+    some = rng.permutation(len(table.rows))[:most] if name == "census" else slice(None)
+    X = pd.DataFrame(table.rows, columns=table.names).iloc[some].replace("?", np.nan)
+    y = np.array([label in ("True.", "50000+.") for label in table.target])[some].astype(int)
+    for column in X:
+        numbers = pd.to_numeric(X[column], errors="coerce")
+        if numbers.notna().sum() == X[column].notna().sum():
+            X[column] = numbers
     if name == "churn":
-        X = pd.read_csv(FOLDER / "field/churn/churn.csv").drop(columns="Phone")
-        y = (X.pop("Churn?") == "True.").to_numpy().astype(int)
         for column in ("State", "Day Mins", "Eve Calls"):
             X.loc[rng.random(len(X)) < 0.05, column] = np.nan
-    else:
-        with gzip.open(FOLDER / "field/census_income/census-income.data.gz", "rt") as file:
-            rows = [row for row in csv.reader(file, skipinitialspace=True) if len(row) == 42]
-        rows = [rows[i] for i in rng.permutation(len(rows))[:most]]
-        table = pd.DataFrame(rows).replace("?", np.nan)
-        y = table.pop(41).str.startswith("50000").to_numpy().astype(int)
-        X = table.drop(columns=24)
-        for column in X:
-            numbers = pd.to_numeric(X[column], errors="coerce")
-            if numbers.notna().sum() == X[column].notna().sum():
-                X[column] = numbers
-        X.columns = [f"column {c}" for c in X]
     order = rng.permutation(len(X))
     return X.iloc[order].reset_index(drop=True), y[order]
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 from rich.console import Console
 from rich.table import Table
 from sklearn.model_selection import train_test_split
+
+from timbermark.experiments.datasets import Dataset, load_dataset
+from timbermark.experiments.field_sets import FieldSet, encode_texts, load_field_set
 
 NAMES = ("avila", "letter", "optdigits", "pendigits", "segmentation", "wine")
 FOLDER = Path(
@@ -21,64 +23,45 @@ FOLDER = Path(
 )
 
 
+_LOADER_NAMES = {
+    "segmentation": "image_segmentation",
+    "wine": "wine_quality",
+    "census": "census_income",
+}
+"""The names of benchmarks that are not the loader's."""
+
+
+def load_rows(name: str, published: bool = True) -> Dataset:
+    """A data set of the paper, by default with the rows that the paper leaves out."""
+    return load_dataset(_LOADER_NAMES.get(name, name), FOLDER, published=published)
+
+
+def load_field(name: str) -> FieldSet:
+    return load_field_set(_LOADER_NAMES.get(name, name), FOLDER)
+
+
 def load(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and test rows and labels (class numbers), split as in the paper's data table."""
-    _need_folder()
-    read = {
-        "avila": lambda: _pair("avila/avila-tr.txt", "avila/avila-ts.txt", -1),
-        "optdigits": lambda: _pair("optdigits/optdigits.tra", "optdigits/optdigits.tes", -1),
-        "pendigits": lambda: _pair("pendigits/pendigits.tra", "pendigits/pendigits.tes", -1),
-        "letter": lambda: _one("letter/letter-recognition.data", 0, seed),
-        "segmentation": lambda: _one("segmentation/segmentation.data", 0, seed, skip=5),
-        "wine": lambda: _wine(seed),
-    }
-    X, y, X_test, y_test = read[name]()
-    classes = np.unique(np.concatenate([y, y_test]))
-    return X, np.searchsorted(classes, y), X_test, np.searchsorted(classes, y_test)
+    data = load_rows(name, published=name != "segmentation")
+    if data.n_train is not None:
+        X, X_test = np.split(data.X, [data.n_train])
+        y, y_test = np.split(data.y, [data.n_train])
+        return X, y, X_test, y_test
+    return _split(data.X, data.y, seed)
 
 
-def _need_folder() -> None:
-    if not FOLDER.is_dir():
-        sys.exit(f"The data sets are not in {FOLDER}. Hint: TIMBERMARK_DATA can name their folder.")
+def load_prices() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of diamonds and their prices; texts become numbers by their order."""
+    table = load_field("diamonds")
+    return encode_texts(table.rows), np.array(table.target, float)
 
 
 def load_diamonds(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test rows of diamonds and their prices; texts become numbers by their order."""
-    _need_folder()
-    table = pandas.read_csv(FOLDER / "field" / "diamonds" / "diamonds.csv")
-    for name in ("cut", "color", "clarity"):
-        table[name] = table[name].astype("category").cat.codes
-    y = table.pop("price").to_numpy(float)
-    X, X_test, y, y_test = train_test_split(
-        table.to_numpy(float), y, test_size=0.25, random_state=seed
-    )
-    return X, y, X_test, y_test
+    """Training and test rows of diamonds and their prices."""
+    return _split(*load_prices(), seed)
 
 
-def _text(path: str, skip: int = 0, delimiter: str = ",") -> np.ndarray:
-    return np.genfromtxt(FOLDER / path, delimiter=delimiter, dtype=str, skip_header=skip)
-
-
-def _cut(table: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.delete(table, label, axis=1).astype(float), np.char.strip(table[:, label])
-
-
-def _pair(train: str, test: str, label: int) -> tuple[np.ndarray, ...]:
-    return *_cut(_text(train), label), *_cut(_text(test), label)
-
-
-def _one(path: str, label: int, seed: int, skip: int = 0) -> tuple[np.ndarray, ...]:
-    X, y = _cut(_text(path, skip), label)
-    X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
-    return X, y, X_test, y_test
-
-
-def _wine(seed: int) -> tuple[np.ndarray, ...]:
-    red = _text("wine_quality/winequality-red.csv", 1, ";").astype(float)
-    white = _text("wine_quality/winequality-white.csv", 1, ";").astype(float)
-    both = np.concatenate([red, white])
-    colour = np.repeat([0.0, 1.0], [len(red), len(white)])
-    X, y = np.column_stack([both[:, :-1], colour]), both[:, -1].astype(int)
+def _split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
     return X, y, X_test, y_test
 

@@ -9,8 +9,6 @@ which a later call continues.
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import json
 import resource
 import time
@@ -18,11 +16,12 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from common import FOLDER
+from common import load_field, load_rows
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.metrics import roc_auc_score
 
 import timbermark as tm
+from timbermark.experiments.field_sets import encode_texts
 
 warnings.simplefilter("ignore")
 KEY = tm.OwnerKey.generate()
@@ -43,65 +42,21 @@ LIBRARIES = ("lightgbm", "xgboost", "histogram", "catboost", "gradient", "timber
 LARGE_SETS = ("avila", "letter", "census", "pendigits")
 
 
-def encode(columns):
-    """Texts become whole numbers; '?' and nothing are missing."""
-    table = []
-    for column in columns:
-        try:
-            table.append([np.nan if v in ("", "?") else float(v) for v in column])
-        except ValueError:
-            known = {v: i for i, v in enumerate(sorted(set(column)))}
-            table.append([float(known[v]) for v in column])
-    return np.array(table).T
-
-
-def text(path, delimiter=",", skip=0):
-    with open(FOLDER / path) as file:
-        rows = list(csv.reader(file, delimiter=delimiter, skipinitialspace=True))[skip:]
-    return [row for row in rows if row]
-
-
 def load(name, seed):
     """Rows and class numbers in an order that follows from the seed."""
     rng = np.random.default_rng(seed)
     if name in ("cancer", "digits"):
         X, y = (load_breast_cancer if name == "cancer" else load_digits)(return_X_y=True)
-    elif name == "spambase":
-        table = np.array(text("field/spambase/spambase.csv"), float)
-        X, y = table[:, :-1], table[:, -1]
-    elif name == "churn":
-        columns = list(zip(*text("field/churn/churn.csv", skip=1), strict=True))
-        X, y = encode([c for i, c in enumerate(columns[:-1]) if i != 3]), np.array(columns[-1])
-    elif name == "census":
-        with gzip.open(FOLDER / "field/census_income/census-income.data.gz", "rt") as file:
-            rows = [row for row in csv.reader(file, skipinitialspace=True) if len(row) == 42]
-        rows = [rows[i] for i in rng.permutation(len(rows))[:60_000]]
-        columns = list(zip(*rows, strict=True))
-        X, y = encode([c for i, c in enumerate(columns[:-1]) if i != 24]), np.array(columns[-1])
-    elif name == "wine":
-        parts = [
-            np.array(text(f"wine_quality/winequality-{colour}.csv", ";", 1), float)
-            for colour in ("red", "white")
-        ]
-        X = np.concatenate(
-            [np.column_stack([p[:, :-1], np.full(len(p), i)]) for i, p in enumerate(parts)]
-        )
-        y = np.concatenate([p[:, -1] for p in parts])
+    elif name in ("spambase", "churn", "census"):
+        table = load_field(name)
+        rows, y = table.rows, np.array(table.target)
+        if name == "census":
+            some = rng.permutation(len(rows))[:60_000]
+            rows, y = [rows[i] for i in some], y[some]
+        X = encode_texts(rows)
     else:
-        files = {
-            "avila": ("avila/avila-tr.txt", "avila/avila-ts.txt"),
-            "letter": ("letter/letter-recognition.data",),
-            "optdigits": ("optdigits/optdigits.tra", "optdigits/optdigits.tes"),
-            "pendigits": ("pendigits/pendigits.tra", "pendigits/pendigits.tes"),
-            "segmentation": ("segmentation/segmentation.data", "segmentation/segmentation.test"),
-        }[name]
-        rows = [r for f in files for r in text(f, skip=5 if name == "segmentation" else 0)]
-        rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-        label = 0 if name in ("letter", "segmentation") else -1
-        y = np.array([row[label] for row in rows])
-        X = np.array(
-            [[c for i, c in enumerate(row) if i != label % len(row)] for row in rows], float
-        )
+        data = load_rows(name)
+        X, y = data.X, data.y
     _, y, counts = np.unique(y, return_inverse=True, return_counts=True)
     kept = np.isin(y, np.flatnonzero(counts >= 20))
     X, y = X[kept], np.unique(y[kept], return_inverse=True)[1]

@@ -32,13 +32,8 @@ def load(name, seed):
     """Rows and targets of the owner, of a thief, to validate and to test on."""
     rng = np.random.default_rng(seed)
     if name.startswith("diamonds"):
-        import pandas as pd
-
-        table = pd.read_csv(common.FOLDER / "field" / "diamonds" / "diamonds.csv")
-        for column in ("cut", "color", "clarity"):
-            table[column] = table[column].astype("category").cat.codes
-        y = table.pop("price").to_numpy(float)
-        X, y = table.to_numpy(float), np.log(y) if name.endswith("log") else y
+        X, y = common.load_prices()
+        y = np.log(y) if name.endswith("log") else y
     elif name == "wine":
         X, label, X_test, label_test = common.load("wine")
         # Class numbers rise with the quality, from 3.

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import timbermark as tm
 from timbermark import TimberClassifier, TimberRegressor
 from timbermark.errors import FileFormatError, InputError, StateError
+from timbermark.experiments.datasets import load_dataset
 from timbermark.files import read_container, write_container
 from timbermark.trees.ensemble import digest, equal
 from timbermark.trees.reference import margins
@@ -105,8 +106,9 @@ def test_as_accurate_as_a_known_library(digits):
 
 
 def test_numbers_as_accurate_as_a_known_library(shared):
-    table = np.genfromtxt(shared / "wine_quality" / "winequality-white.csv", delimiter=";")[1:]
-    X, y = table[:, :-1], table[:, -1]
+    wine = load_dataset("wine_quality", shared)
+    white = wine.X[:, -1] == 1.0
+    X, y = wine.X[white, :-1], np.array(wine.classes, float)[wine.y[white]]
     errors = []
     for model in (
         TimberRegressor(random_state=0),

@@ -19,11 +19,6 @@ Margins: TypeAlias = NDArray[np.float64]
 FEATURE_VALUE = np.float64
 Rows: TypeAlias = NDArray[np.float64]
 
-# Gradients and hessians, rounded to fixed point. int32: half the memory traffic of float64, and
-# integer sums come out the same in any order, hence for any number of threads.
-GRADIENT = np.int32
-Gradients: TypeAlias = NDArray[np.int32]
-
 # A class's number among the sorted labels, -1 for none.
 CLASS_INDEX = np.int32
 ClassIndices: TypeAlias = NDArray[np.int32]

@@ -79,16 +79,16 @@ class TimberClassifier(ClassifierMixin, TimberEstimator):
         self.preset = preset
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Margins: [n, K], or [n] for two classes."""
+        """Return margins: [n, K], or [n] for two classes."""
         margins = self._margins(X)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities [n, K], columns in the order of ``classes_``."""
+        """Return probabilities [n, K], columns in the order of ``classes_``."""
         return reference.probabilities(self._margins(X), self.ensemble_.objective)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The most likely class of each row."""
+        """Return the most likely class of each row."""
         margins = self._margins(X)
         chosen: np.ndarray = self.classes_[reference.labels(margins, self.ensemble_)]
         return chosen
@@ -175,7 +175,7 @@ class TimberRegressor(RegressorMixin, TimberEstimator):
     file_kind: ClassVar[str] = "regressor"
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The number for each row, float64 [n]."""
+        """Return the number for each row, float64 [n]."""
         return self._margins(X)[:, 0]
 
     def _learn_answers(

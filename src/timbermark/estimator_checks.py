@@ -19,7 +19,7 @@ try:
 except ImportError:  # scikit-learn before 1.6
 
     def validate_data(estimator: Any, X: Any, **options: Any) -> Any:
-        """The same, by its former name and with the former name of an option."""
+        """Call scikit-learn's check by its former name, with the former name of an option."""
         options["force_all_finite"] = options.pop("ensure_all_finite")
         return estimator._validate_data(X, **options)
 
@@ -35,7 +35,7 @@ _WHOLE = (
 
 
 def check_params(estimator: Any) -> TrainParams:
-    """The estimator's parameters, with a seed drawn where ``random_state`` is no number."""
+    """Return the estimator's parameters, with a seed drawn where ``random_state`` is no number."""
     preset = getattr(estimator, "preset", None)
     if preset not in (None, "paper"):
         raise InputError(f"preset={preset!r} is not known.", hint="use None or 'paper'.")
@@ -86,7 +86,7 @@ def check_knob(name: str, value: Any) -> None:
 
 
 def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
-    """``X`` as a float64 matrix in C order; NaN is a missing value, infinity an error.
+    """Return ``X`` as a float64 matrix in C order; NaN is a missing value, infinity an error.
 
     On ``reset`` the number of features and their names are noted in the estimator, else they must
     be the same as then. Raises InputError.
@@ -109,7 +109,7 @@ def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
-    """``sample_weight`` as float64[n], or None where all rows weigh the same."""
+    """Return ``sample_weight`` as float64[n], or None where all rows weigh the same."""
     if sample_weight is None:
         return None
     try:
@@ -139,7 +139,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
 
 
 def check_answers(y: ArrayLike, n: int) -> np.ndarray:
-    """``y`` [n] as an array of its own type: one answer for each row, none missing or infinite."""
+    """Return ``y`` [n] as an array of its own type: one answer for each row, all of them finite."""
     if y is None:
         raise InputError(
             "This estimator requires y to be passed, but the target y is None.",
@@ -169,7 +169,7 @@ def check_answers(y: ArrayLike, n: int) -> np.ndarray:
 
 
 def check_numbers(y: ArrayLike, n: int) -> np.ndarray:
-    """``y`` as float64[n]. Raises InputError for what are no numbers."""
+    """Return ``y`` as float64[n]. Raises InputError for what are no numbers."""
     answers = check_answers(y, n)
     try:
         if answers.dtype.kind not in "biufO":

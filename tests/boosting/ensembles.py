@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, MISSING_ZERO
-from timbermark.trees.making import make_ensemble
 
 NAN = float("nan")
 

@@ -260,11 +260,11 @@ def test_whoever_looks_at_the_progress_may_stop_it(n_classes):
 def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
     original = fitting.train_trees
 
-    def fails(thread, n_threads, sync, *given):
-        syncs.append(sync)
-        if thread == failing:
+    def fails(turn, *given):
+        syncs.append(turn.sync)
+        if turn.thread == failing:
             raise MemoryError(f"thread {failing}")
-        original(thread, n_threads, sync, *given)
+        original(turn, *given)
 
     monkeypatch.setattr(fitting, "train_trees", fails)
     with (

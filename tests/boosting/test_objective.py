@@ -1,6 +1,6 @@
 import pytest
 
-from timbermark.boosting.objective import factor, split_rule
+from timbermark.boosting.objective import factor, make_rule
 from timbermark.boosting.params import PAPER, TrainParams
 from timbermark.boosting.scale import Scale
 
@@ -14,7 +14,10 @@ def test_factor_of_robust_logitboost(n_classes, expected):
 def test_the_rule_is_in_units(n_classes):
     params = TrainParams(l2_regularization=0.5, min_hessian=0.25, min_samples_leaf=7)
     unit = factor(n_classes) * 2**16
-    assert split_rule(params, n_classes, Scale(16, 9)).tolist() == [0.5 * unit, 0.25 * unit, 7, 1]
+    rule = make_rule(params, n_classes, Scale(16, 9))
+    assert rule[:4] == (0.5 * unit, 0.25 * unit, 7, 1)
+    assert rule.step == params.learning_rate * factor(n_classes)
+    assert (rule.limit, rule.max_leaves) == (params.leaf_limit, params.max_leaf_nodes)
 
 
 def test_the_papers_engine():

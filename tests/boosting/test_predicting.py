@@ -15,8 +15,8 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import LazyPredictor, make_predictor
 from timbermark.boosting.scale import choose_scale
 from timbermark.kernels.workers import Workers
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_ZERO
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.reference import margins
 
 NAN = float("nan")

@@ -11,8 +11,8 @@ from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.workers import Workers
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import equal
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.reference import margins
 
 PARAMS = TrainParams(max_iter=8, max_leaf_nodes=6, min_samples_leaf=3, seed=5)

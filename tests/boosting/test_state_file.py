@@ -15,7 +15,7 @@ from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_stat
 from timbermark.errors import FileFormatError, StateError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.workers import Workers
-from timbermark.trees.making import constant_ensemble
+from timbermark.trees.construction import constant_ensemble
 
 PARAMS = TrainParams(max_iter=2, max_leaf_nodes=8, min_samples_leaf=3)
 

@@ -230,11 +230,11 @@ def test_progress_is_told():
 def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
     original = updating.renew_trees
 
-    def fails(thread, n_threads, sync, *given):
-        syncs.append(sync)
-        if thread == failing:
+    def fails(turn, *given):
+        syncs.append(turn.sync)
+        if turn.thread == failing:
             raise MemoryError(f"thread {failing}")
-        original(thread, n_threads, sync, *given)
+        original(turn, *given)
 
     monkeypatch.setattr(updating, "renew_trees", fails)
     case = noise_case(27, 60, 2, 3, PARAMS, 5)

@@ -3,7 +3,7 @@
 import threading
 from contextlib import contextmanager
 
-from timbermark.kernels.waiting import STOPPED
+from timbermark.kernels.barrier import STOPPED
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.trees.strategies import TENTH, ensembles, rows_for
 from timbermark.editing import Router, edit_leaves, leaves
 from timbermark.kernels.workers import Workers
 from timbermark.marking.models import open_model
-from timbermark.trees.making import make_ensemble
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.statistics import node_statistics
 from timbermark.trees.validation import validate_ensemble
 

@@ -13,7 +13,7 @@ from timbermark.editing import Router
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.trees import reference
-from timbermark.trees.making import constant_ensemble, make_ensemble
+from timbermark.trees.construction import constant_ensemble, make_ensemble
 
 
 def route(router, X, n_threads=1):

@@ -12,7 +12,7 @@ from timbermark import TimberClassifier
 from timbermark.errors import InputError
 from timbermark.experiments.metrics import effectiveness
 from timbermark.experiments.paper_embedding import (
-    TooFewWrong,
+    TooFewWrongError,
     embed_as_in_paper,
     find_paper_candidates,
     flip_labels,
@@ -127,7 +127,7 @@ def test_zeros_of_both_signs_are_one_value():
 def test_too_few_wrong_predictions_are_counted(digits):
     model, train, more = digits
     wrong = int((model.predict(more[0]) != more[1]).sum())
-    with pytest.raises(TooFewWrong) as caught:
+    with pytest.raises(TooFewWrongError) as caught:
         find_paper_candidates(model, *train, strategy="wrong", ratio=0.2, candidates=more)
     assert caught.value.available == wrong
     assert caught.value.wanted == 200

@@ -14,7 +14,7 @@ from timbermark.errors import InputError
 from timbermark.experiments.cells_file import CellsFile
 from timbermark.experiments.grid import Cell, grouped, make_plan
 from timbermark.experiments.reproducing import Progress, cost, run_plan
-from timbermark.experiments.running import MeasureGroup, WorkerLost, run_groups
+from timbermark.experiments.running import MeasureGroup, WorkerLostError, run_groups
 
 PLAN = make_plan(quick=True)
 posix = pytest.mark.skipif(os.name != "posix", reason="ends a process by a signal")
@@ -45,7 +45,7 @@ def test_a_bug_in_a_worker_keeps_its_traceback():
 
 @posix
 def test_a_killed_worker_is_noticed(tmp_path):
-    with pytest.raises(WorkerLost, match="ended before its work was done"):
+    with pytest.raises(WorkerLostError, match="ended before its work was done"):
         run_plan(PLAN, tmp_path, jobs=2, work=dying_work)
     with CellsFile(tmp_path / "cells.csv") as file:
         assert file.finished

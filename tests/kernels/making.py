@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.boosting.naive import Grower, Rule
+from tests.boosting import naive
+from tests.boosting.naive import Grower
 from timbermark.boosting.fitting import make_growth
 from timbermark.kernels.growing import finish_tree, grow
-from timbermark.kernels.layout import N_NODES, NODE, PHASE, START, Binned
+from timbermark.kernels.layout import N_NODES, NODE, PHASE, START, Binned, Fit, Rule
 
 SHIFT = 10
 
@@ -25,6 +26,7 @@ def make_binned(codes, n_thresholds, n_strata, count, dtype=np.uint8):
         n_strata=n_strata,
         firsts=np.cumsum([0, *(n_strata + 1)]).astype(np.int64),
         count=np.asarray(count, np.int32),
+        shift=SHIFT,
         hessian_bits=-1,
     )
 
@@ -36,7 +38,7 @@ class Tiny:
     binned: Binned
     grad: np.ndarray
     hess: np.ndarray
-    rule: np.ndarray
+    rule: Rule
     key: np.uint64
 
     @property
@@ -51,8 +53,11 @@ class Tiny:
             self.grad,
             self.hess,
             self.binned.count,
-            Rule(*self.rule.tolist()),
+            naive.Rule(*self.rule[:4]),
         )
+
+    def fit(self, max_leaves):
+        return Fit(self.binned, self.grad, self.hess, self.rule._replace(max_leaves=max_leaves))
 
     def counted(self):
         """The same rows, each counting once with a hessian of 2^4, for histograms of one word."""
@@ -69,6 +74,10 @@ class Tiny:
             count=self.binned.count[:n].copy(),
         )
         return Tiny(binned, self.grad[:n].copy(), self.hess[:n].copy(), self.rule, self.key)
+
+
+def make_rule(l2=0.0, least_hessian=0.0, least_rows=1.0, least_gain=1.0):
+    return Rule(l2, least_hessian, least_rows, least_gain, step=0.5, limit=50.0, max_leaves=0)
 
 
 def integers(draw, low, high, size):
@@ -88,17 +97,16 @@ def tinies(draw, min_rows=1, max_rows=10, dtype=np.uint8):
         integers(draw, 1, 3, n),
         dtype,
     )
-    rule = [
+    rule = make_rule(
         draw(st.sampled_from([0.0, 1.0, 1e5])),
         draw(st.sampled_from([0.0, 1.0, 1e5])),
         float(draw(st.integers(1, 3))),
-        1.0,
-    ]
+    )
     return Tiny(
         binned,
         np.array(integers(draw, -(2**20), 2**20, n), np.int32),
         np.array(integers(draw, 0, 2**18, n), np.int32),
-        np.array(rule),
+        rule,
         np.uint64(draw(st.integers(0, 2**64 - 1))),
     )
 
@@ -115,16 +123,14 @@ def new_nodes(max_leaves):
     return np.zeros(2 * max_leaves - 1, NODE)
 
 
-def grow_tiny(tiny, max_leaves, step=0.5, limit=50.0):
+def grow_tiny(tiny, max_leaves):
     """Grow a whole tree with the kernels."""
+    fit = tiny.fit(max_leaves)
     growth = make_growth(tiny.binned, max_leaves)
     nodes = new_nodes(max_leaves)
     record = np.zeros((max_leaves - 1, 2 * int(tiny.binned.firsts[-1])), np.int64)
     growth.control[PHASE] = START
-    grow(
-        tiny.binned, tiny.grad, tiny.hess, SHIFT, tiny.rule, max_leaves, tiny.key, tiny.n_rows,
-        nodes, growth, record,
-    )  # fmt: skip
+    grow(fit, tiny.key, tiny.n_rows, nodes, growth, record)
     leaf, margin = np.zeros(tiny.n_rows, np.uint8), np.zeros(tiny.n_rows)
-    finish_tree(nodes, growth, step, tiny.rule[0], limit, leaf, margin)
+    finish_tree(nodes, fit.rule, growth, leaf, margin)
     return Grown(nodes[: growth.control[N_NODES]], record, leaf, margin)

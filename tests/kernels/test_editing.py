@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.editing.naive import naive_masses, naive_round
-from timbermark.kernels.editing import SPLIT, edit_round, weigh_leaves
+from timbermark.kernels.editing import (
+    SPLIT,
+    HeldRows,
+    Leaves,
+    PulledRows,
+    SplitLimits,
+    edit_round,
+    weigh_leaves,
+)
 
 numbers = st.floats(-3, 3)
 
@@ -44,19 +52,27 @@ def problems(draw):
 def no_limits(first):
     """Trees whose file shows no gains: leaves move freely."""
     leaves = int(first[-1])
-    return np.zeros(0, SPLIT), np.zeros(len(first), np.int64), np.zeros(leaves), np.ones(leaves)
+    none = np.zeros(len(first), np.int64)
+    return SplitLimits(np.zeros(0, SPLIT), none, np.zeros(leaves), np.ones(leaves))
 
 
 def run(problem, *, naive=False):
     p = {name: array.copy() for name, array in problem.items()}
     mass = np.empty(p["first"][-1])
     weigh_leaves(p["leaf"], p["first"], p["weight"], mass)
-    free = () if naive else no_limits(p["first"])
-    one_round = naive_round if naive else edit_round
-    one_round(
-        p["leaf"], p["first"], p["order"], p["weight"], mass, p["ridge"], *free, p["trigger_leaf"],
-        p["pull"], p["target"], p["drift"], p["shift"], p["change"],
-    )  # fmt: skip
+    if naive:
+        naive_round(
+            p["leaf"], p["first"], p["order"], p["weight"], mass, p["ridge"], p["trigger_leaf"],
+            p["pull"], p["target"], p["drift"], p["shift"], p["change"],
+        )  # fmt: skip
+    else:
+        edit_round(
+            p["order"],
+            Leaves(p["first"], mass, p["ridge"], p["change"]),
+            HeldRows(p["leaf"], p["weight"], p["drift"]),
+            PulledRows(p["trigger_leaf"], p["pull"], p["target"], p["shift"]),
+            no_limits(p["first"]),
+        )
     return p["drift"], p["shift"], p["change"]
 
 
@@ -111,9 +127,12 @@ def test_one_tree_takes_the_weighted_mean(kind):
     mass, change = np.array([1.5, 1.0]), np.zeros(2)
     drift, shift = np.zeros(3), np.zeros(1)
     edit_round(
-        leaf, first, np.array([0]), weight, mass, np.ones(2), *no_limits(first), trigger_leaf,
-        np.array([2.0]), np.array([3.0]), drift, shift, change,
-    )  # fmt: skip
+        np.array([0]),
+        Leaves(first, mass, np.ones(2), change),
+        HeldRows(leaf, weight, drift),
+        PulledRows(trigger_leaf, np.array([2.0]), np.array([3.0]), shift),
+        no_limits(first),
+    )
     best = 2.0 * 3.0 / (1.5 + 1.0 + 2.0)
     assert change.tolist() == [best, 0.0]
     assert drift.tolist() == [best, best, 0.0]

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.making import SHIFT, Tiny, grow_tiny, make_binned, new_nodes, tinies
+from tests.kernels.making import SHIFT, Tiny, grow_tiny, make_binned, make_rule, new_nodes, tinies
 from timbermark.boosting.fitting import make_growth
 from timbermark.kernels.growing import best_leaf, grow, leaf_value
-from timbermark.kernels.histogram import fill_histogram
+from timbermark.kernels.histogram import fill_rows
 from timbermark.kernels.layout import (
     DONE,
     EVALUATE,
@@ -56,24 +56,21 @@ def test_histograms_of_one_word_give_the_same_tree(tiny, max_leaves):
 
 def grow_with_help(tiny, max_leaves, share_above):
     """Let somebody else fill the large histograms; returns the nodes and how often that was."""
-    binned = tiny.binned
+    binned, fit = tiny.binned, tiny.fit(max_leaves)
     growth, nodes = make_growth(binned, max_leaves), new_nodes(max_leaves)
     no_record = np.zeros((0, 2 * int(binned.firsts[-1])), np.int64)
     growth.control[PHASE] = START
     helped = 0
     while True:
-        grow(
-            binned, tiny.grad, tiny.hess, SHIFT, tiny.rule, max_leaves, tiny.key, share_above,
-            nodes, growth, no_record,
-        )  # fmt: skip
+        grow(fit, tiny.key, share_above, nodes, growth, no_record)
         if growth.control[PHASE] == DONE:
             return nodes[: growth.control[N_NODES]], helped
         assert growth.control[PHASE] in (EVALUATE, EVALUATE_ROOT)
         place = growth.places[growth.control[WAITING]]
         assert place["stop"] - place["start"] > share_above
-        fill_histogram(
-            binned.codes, binned.offsets, growth.rows, place["start"], place["stop"], tiny.grad,
-            tiny.hess, binned.count, SHIFT, growth.histograms[place["slot"]],
+        fill_rows(
+            binned, growth.rows, place["start"], place["stop"], tiny.grad, tiny.hess,
+            growth.histograms[place["slot"]],
         )  # fmt: skip
         helped += 1
 
@@ -97,7 +94,7 @@ def step_data(grad, codes, least_rows=1.0, n_thresholds=3):
         binned,
         np.array(grad, np.int32),
         np.full(n, 100, np.int32),
-        np.array([0.0, 0.0, least_rows, 1.0]),
+        make_rule(least_rows=least_rows),
         np.uint64(1),
     )
 
@@ -193,4 +190,5 @@ def test_best_leaf_is_the_first_of_equals():
     ],
 )
 def test_leaf_values(g, h, l2, limit, expected):
-    assert leaf_value(np.int64(g), np.int64(h), 0.5, l2, limit) == expected
+    rule = make_rule(l2)._replace(limit=limit)
+    assert leaf_value(np.int64(g), np.int64(h), rule) == expected

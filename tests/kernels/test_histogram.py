@@ -2,9 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.making import SHIFT, tinies
+from tests.kernels.making import SHIFT, make_binned, tinies
 from timbermark.kernels.histogram import (
-    fill_histogram,
     fill_rows,
     subtract_histogram,
     unpack,
@@ -14,10 +13,7 @@ from timbermark.kernels.histogram import (
 def filled(tiny, rows, start, stop):
     binned = tiny.binned
     out = np.zeros(2 * int((binned.n_thresholds + 2).sum()), np.int64)
-    fill_histogram(
-        binned.codes, binned.offsets, np.array(rows, np.uint32), start, stop, tiny.grad, tiny.hess,
-        binned.count, SHIFT, out,
-    )  # fmt: skip
+    fill_rows(binned, np.array(rows, np.uint32), start, stop, tiny.grad, tiny.hess, out)
     return out
 
 
@@ -63,8 +59,8 @@ def test_one_word_says_what_two_say(tiny, data):
     start = data.draw(st.integers(0, tiny.n_rows))
     one = np.zeros(int((tiny.binned.n_thresholds + 2).sum()), np.int64)
     no_hess = tiny.hess[:0]
-    fill_rows(tiny.binned, rows, start, tiny.n_rows, tiny.grad, no_hess, SHIFT, one)
-    found = [x for word in one for x in unpack(word, word, tiny.binned.hessian_bits, SHIFT)]
+    fill_rows(tiny.binned, rows, start, tiny.n_rows, tiny.grad, no_hess, one)
+    found = [x for word in one for x in unpack(word, word, tiny.binned)]
     assert found == naive_histogram(tiny, rows[start:])
 
 
@@ -72,8 +68,9 @@ def test_counts_do_not_spill_into_the_hessians():
     # 1023 rows are the most that fit below ten bits.
     n = 1023
     out = np.zeros(6, np.int64)
-    fill_histogram(
-        np.zeros((n, 1), np.uint8), np.zeros(1, np.uint64), np.arange(n, dtype=np.uint32), 0, n,
-        np.full(n, -(2**30), np.int32), np.full(n, 2**28, np.int32), np.ones(n, np.int32), 10, out,
-    )  # fmt: skip
+    binned = make_binned(np.zeros((n, 1)), [1], [1], np.ones(n))
+    assert binned.shift == 10
+    rows = np.arange(n, dtype=np.uint32)
+    grad, hess = np.full(n, -(2**30), np.int32), np.full(n, 2**28, np.int32)
+    fill_rows(binned, rows, 0, n, grad, hess, out)
     assert out.tolist() == [-n * 2**30, (n * 2**28 << 10) + n, 0, 0, 0, 0]

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_paths
 from tests.kernels.making import (
-    SHIFT,
     Tiny,
     grow_tiny,
     integers,
@@ -15,15 +14,15 @@ from tests.kernels.making import (
     tinies,
 )
 from tests.kernels.test_histogram import filled
-from timbermark.boosting.updating import _scratch
-from timbermark.kernels.judging import goes_left, keeps_split, touched_sums
-from timbermark.kernels.layout import N_NODES, NODE, PLACE
+from timbermark.boosting.updating import make_walk
+from timbermark.kernels.layout import N_NODES, NODE, PLACE, OldTree
 from timbermark.kernels.renewing import (
     finish_renewal,
     leaves_under,
     renew_tree,
     sort_by_leaf,
 )
+from timbermark.kernels.split_checks import goes_left, keeps_split, touched_sums
 from timbermark.kernels.splitting import collect_candidates
 from timbermark.kernels.updating import list_touches
 
@@ -57,28 +56,22 @@ def touch_all(update, walk):
     """List what changed; returns how many touches there are."""
     whole, old = update.whole, update.old
     moved = np.ones(old.n_rows, np.bool_)
-    return list_touches(
-        moved, whole.grad, whole.hess, old.grad, old.hess, whole.binned.count, SHIFT, walk.touches
-    )
+    return list_touches(whole.fit(0), moved, old.grad, old.hess, walk.touches)
 
 
 def renew(update, grown, patience):
     """The nodes of the renewed tree, and the margins before and after."""
     whole, old, max_leaves = update.whole, update.old, update.max_leaves
-    walk, growth = _scratch(whole.binned, max_leaves, old.n_rows)
+    fit, walk = whole.fit(max_leaves), make_walk(whole.binned, max_leaves, old.n_rows)
     n_touches = touch_all(update, walk)
     was = new_nodes(max_leaves)
     was[: len(grown.nodes)] = grown.nodes
     nodes = new_nodes(max_leaves)
-    renew_tree(
-        n_touches, was, grown.record, grown.leaf, whole.binned, whole.grad, whole.hess, SHIFT,
-        whole.rule, patience, max_leaves, 1 << 30, nodes, walk, growth,
-    )  # fmt: skip
+    tree = OldTree(was, grown.record, grown.leaf)
+    renew_tree(n_touches, nodes, fit, tree, patience, walk)
     before, after = np.zeros(old.n_rows), np.zeros(whole.n_rows)
-    finish_renewal(
-        was, grown.leaf, nodes, 0.5, whole.rule[0], 50.0, walk, growth, before, after, True
-    )
-    return nodes[: growth.control[N_NODES]], before, after
+    finish_renewal(nodes, fit.rule, tree, walk, before, after, True)
+    return nodes[: walk.growth.control[N_NODES]], before, after
 
 
 @given(updates())
@@ -123,7 +116,7 @@ def collected(tiny):
     binned = tiny.binned
     out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
     histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
-    collect_candidates(histogram, binned, SHIFT, tiny.key, out)
+    collect_candidates(histogram, binned, tiny.key, out)
     return out
 
 
@@ -131,7 +124,7 @@ def collected(tiny):
 def test_sums_with_touches_are_those_of_all_rows(update):
     """At the root, where all touches are."""
     whole, binned = update.whole, update.whole.binned
-    walk, _ = _scratch(binned, update.max_leaves, update.old.n_rows)
+    walk = make_walk(binned, update.max_leaves, update.old.n_rows)
     n_touches = touch_all(update, walk)
     walk.order[:n_touches] = np.arange(n_touches)
 
@@ -147,7 +140,7 @@ def test_a_split_is_kept_while_few_candidates_beat_it(update, patience):
     whole, binned = update.whole, update.whole.binned
     was = grow_tiny(update.old, update.max_leaves).nodes
     assume(was[0]["split"] >= 0)
-    walk, _ = _scratch(binned, update.max_leaves, update.old.n_rows)
+    walk = make_walk(binned, update.max_leaves, update.old.n_rows)
     n_touches = touch_all(update, walk)
     walk.order[:n_touches] = np.arange(n_touches)
     place = np.zeros(1, PLACE)
@@ -159,7 +152,7 @@ def test_a_split_is_kept_while_few_candidates_beat_it(update, patience):
     root = grower.new_node(np.arange(whole.n_rows), int(whole.key))
     node = was[:1].copy()
     node["g"], node["h"], node["c"] = root.sums.g, root.sums.h, root.sums.c
-    kept, gain = keeps_split(node[0], place[0], was, binned, SHIFT, whole.rule, patience, walk)
+    kept, gain = keeps_split(node[0], place[0], was, whole.fit(0), patience, walk)
 
     paths = naive_paths(was, binned.codes, binned.n_thresholds)
     left = grower.sum(np.array([row for row, path in enumerate(paths) if path[1] == 1], int))
@@ -174,13 +167,13 @@ def test_a_split_is_kept_while_few_candidates_beat_it(update, patience):
             values[each.name >> 1] = max(other, values.get(each.name >> 1, 0.0))
     beaten_by = sum(other > value for other in values.values())
     assert kept == (beaten_by <= patience * len(values))
-    assert gain == value - root.sums.score(whole.rule[0])
+    assert gain == value - root.sums.score(whole.rule.l2)
 
 
 @given(st.lists(st.integers(0, 8), max_size=12))
 def test_rows_are_sorted_by_leaf(leaf):
     n = len(leaf)
-    walk, _ = _scratch(make_binned(np.zeros((n, 1)), [0], [0], np.ones(n)), 5, n)
+    walk = make_walk(make_binned(np.zeros((n, 1)), [0], [0], np.ones(n)), 5, n)
     sort_by_leaf(np.array(leaf, np.uint8), walk)
     for node in range(9):
         rows = walk.by_leaf[walk.leaf_start[node] : walk.leaf_start[node + 1]]

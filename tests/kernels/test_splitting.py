@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_candidate
-from tests.kernels.making import SHIFT, tinies
+from tests.kernels.making import SHIFT, make_binned, make_rule, tinies
 from tests.kernels.test_histogram import filled
+from timbermark.kernels.layout import NODE
 from timbermark.kernels.splitting import (
     best_candidate,
     candidate,
@@ -64,13 +65,13 @@ def test_score(g, h, l2, expected):
     ],
 )
 def test_children_must_not_be_too_small(left, expected):
-    rule = np.array([0.0, 2.0, 2.0, 1.0])
+    rule = make_rule(least_hessian=2.0, least_rows=2.0)
     assert split_score(*map(np.int64, (*left, 10, 10, 20)), rule) == expected
 
 
 @pytest.mark.parametrize("left_c", [0, 20])
 def test_no_child_is_empty(left_c):
-    rule = np.zeros(4)
+    rule = make_rule(least_rows=0.0, least_gain=0.0)
     assert split_score(*map(np.int64, (0, 0, left_c, 10, 10, 20)), rule) == -1.0
 
 
@@ -80,7 +81,7 @@ def collected(tiny):
     node = grower.new_node(np.arange(tiny.n_rows), int(tiny.key))
     out = np.zeros(2 * int(binned.firsts[-1]), np.int64)
     histogram = filled(tiny, range(tiny.n_rows), 0, tiny.n_rows)
-    collect_candidates(histogram, binned, SHIFT, tiny.key, out)
+    collect_candidates(histogram, binned, tiny.key, out)
     return out, grower, node
 
 
@@ -91,15 +92,23 @@ def test_sums_at_the_candidates_are_those_of_the_naive_grower(tiny):
     assert found.tolist() == [x for sums in recorded for x in sums.packed(SHIFT)]
 
 
+def sums_record(g, h, c):
+    """A node of which only the sums are known."""
+    nodes = np.zeros(1, NODE)
+    nodes["g"], nodes["h"], nodes["c"] = g, h, c
+    return nodes[0]
+
+
+def as_record(node):
+    return sums_record(node.sums.g, node.sums.h, node.sums.c)
+
+
 @given(tinies(min_rows=2))
 def test_the_best_candidate_is_that_of_the_naive_grower(tiny):
     sums, grower, node = collected(tiny)
     grower.search(node)
     gain = np.zeros(1)
-    found = best_candidate(
-        sums, tiny.binned.n_strata, tiny.binned.firsts, node.sums.g, node.sums.h, node.sums.c,
-        SHIFT, tiny.rule, gain,
-    )  # fmt: skip
+    found = best_candidate(as_record(node), sums, tiny.binned, tiny.rule, gain)
     assert found == node.choice
     if found >= 0:
         assert gain[0] == node.gain
@@ -116,33 +125,28 @@ def test_the_rank_is_that_of_the_naive_grower(tiny, data):
         if value is not None:
             values[each.name >> 1] = max(value, values.get(each.name >> 1, 0.0))
     asked = data.draw(st.sampled_from([0.0, 1e9, *values.values()]))
-    above, valid = rank_split(
-        sums, tiny.binned.n_strata, tiny.binned.firsts, node.sums.g, node.sums.h, node.sums.c,
-        SHIFT, tiny.rule, asked,
-    )  # fmt: skip
+    above, valid = rank_split(as_record(node), sums, tiny.binned, tiny.rule, asked)
     assert valid == len(values)
     assert above == sum(value > asked for value in values.values())
 
 
 def test_of_equal_candidates_the_first_wins():
     # Two candidates of one feature, then another feature, all with the same sums.
-    n_strata, firsts = np.array([2, 1]), np.array([0, 3, 5])
+    binned = make_binned(np.zeros((1, 2)), [2, 1], [2, 1], [1])
     left = [-40, (50 << SHIFT) + 5]
     nothing = [0, 0]
     sums = np.array([*left, *left, *nothing, *left, *nothing])
     gain = np.zeros(1)
-    rule = np.array([0.0, 0.0, 1.0, 1.0])
-    assert best_candidate(sums, n_strata, firsts, 0, 100, 10, SHIFT, rule, gain) == 0
+    assert best_candidate(sums_record(0, 100, 10), sums, binned, make_rule(), gain) == 0
     assert gain[0] == 2 * 40 * 40 / 50
 
 
 def test_a_gain_of_one_unit_is_not_enough():
-    n_strata, firsts = np.array([1]), np.array([0, 2])
+    binned = make_binned(np.zeros((1, 1)), [1], [1], [1])
     gain = np.zeros(1)
-    rule = np.array([0.0, 0.0, 1.0, 1.0])
     for g, expected in ((5, -1), (6, 0)):  # 2 * 25 / 50 is one unit
         sums = np.array([g, (50 << SHIFT) + 5, 0, 0])
-        assert best_candidate(sums, n_strata, firsts, 0, 100, 10, SHIFT, rule, gain) == expected
+        assert best_candidate(sums_record(0, 100, 10), sums, binned, make_rule(), gain) == expected
 
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(0, 4), st.booleans(), st.data())

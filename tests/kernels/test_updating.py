@@ -2,9 +2,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.making import SHIFT
-from timbermark.kernels.layout import TOUCH
+from tests.kernels.making import SHIFT, make_binned, make_rule
+from timbermark.kernels.layout import TOUCH, Fit
 from timbermark.kernels.updating import find_moved, list_touches
+
+
+def make_fit(grad, hess, count):
+    binned = make_binned(np.zeros((len(count), 1)), [1], [1], count)
+    return Fit(binned, grad, hess, make_rule())
 
 
 @given(st.integers(0, 6), st.integers(0, 3), st.data())
@@ -19,7 +24,7 @@ def test_added_rows_enter_and_moved_rows_change(n_old, n_added, data):
     grad, hess, count = numbers(-9, 9, n), numbers(0, 9, n), numbers(1, 3, n)
     old_grad, old_hess = numbers(-9, 9, n_old), numbers(0, 9, n_old)
     out = np.zeros(n, TOUCH)
-    found = list_touches(moved, grad, hess, old_grad, old_hess, count, SHIFT, out)
+    found = list_touches(make_fit(grad, hess, count), moved, old_grad, old_hess, out)
     expected = {
         row: (int(grad[row]), (int(hess[row]) << SHIFT) + int(count[row]))
         for row in range(n_old, n)
@@ -38,7 +43,7 @@ def test_where_nothing_is_compared_only_added_rows_touch():
     out = np.zeros(3, TOUCH)
     none = np.zeros(0, np.int32)
     ones = np.ones(3, np.int32)
-    assert list_touches(np.ones(2, np.bool_), ones, ones, none, none, ones, SHIFT, out) == 1
+    assert list_touches(make_fit(ones, ones, ones), np.ones(2, np.bool_), none, none, out) == 1
     assert out[0]["row"] == 2
 
 

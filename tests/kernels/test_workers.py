@@ -7,7 +7,7 @@ import pytest
 
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.errors import InputError
-from timbermark.kernels.waiting import meet
+from timbermark.kernels.barrier import meet
 from timbermark.kernels.workers import Workers, count_threads
 
 THREADS = [1, 2, 4]

@@ -11,7 +11,7 @@ from tests.trees.strategies import ensembles, rows_for
 from timbermark.errors import InputError
 from timbermark.libraries.joining import join, split
 from timbermark.trees import reference
-from timbermark.trees.making import constant_ensemble
+from timbermark.trees.construction import constant_ensemble
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import write_container
 from timbermark.libraries import Adapter, registry
 from timbermark.trees import reference
-from timbermark.trees.making import constant_ensemble
+from timbermark.trees.construction import constant_ensemble
 from timbermark.trees.model_file import save_ensemble
 
 pytest.importorskip("sklearn")

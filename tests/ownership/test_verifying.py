@@ -33,7 +33,7 @@ from timbermark.ownership import (
     verify,
 )
 from timbermark.ownership.labels import UNANSWERED
-from timbermark.trees.making import make_ensemble
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.model_file import ensemble_to_arrays, save_ensemble
 
 MARK = make_mark(k=128, d=3)

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import OBJECTIVES, SINGLE_OUTPUT
-from timbermark.trees.making import make_ensemble
 
 TENTH = float(np.float32(0.1))
 # Few values, so that rows and thresholds meet; among them what differs by type or is nearly zero.

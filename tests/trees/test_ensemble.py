@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.trees.strategies import ensembles
 from timbermark.errors import InputError
+from timbermark.trees.construction import constant_ensemble, make_ensemble
 from timbermark.trees.ensemble import ARRAY_TYPES, Ensemble, digest, equal, scalars
-from timbermark.trees.making import constant_ensemble, make_ensemble
 
 
 @given(ensembles())

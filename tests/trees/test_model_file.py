@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.trees.strategies import ensembles, ensembles_and_rows
 from timbermark.errors import FileFormatError
 from timbermark.files import container_bytes
+from timbermark.trees.construction import constant_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import constant_ensemble
 from timbermark.trees.model_file import (
     FORMAT_VERSION,
     KIND,

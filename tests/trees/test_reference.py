@@ -10,7 +10,7 @@ from tests.trees.oracle import naive_leaves, naive_margins
 from tests.trees.strategies import ensembles_and_rows
 from timbermark.errors import InputError
 from timbermark.trees import reference
-from timbermark.trees.making import constant_ensemble, make_ensemble
+from timbermark.trees.construction import constant_ensemble, make_ensemble
 from timbermark.trees.reference import labels, leaf_indices, margins, probabilities
 from timbermark.trees.validation import validate_ensemble
 

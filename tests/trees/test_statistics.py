@@ -98,7 +98,7 @@ def test_a_start_does_not_matter_without_regularization(e, seed):
 
 
 def test_leaves_without_hessians_do_no_harm():
-    from timbermark.trees.making import make_ensemble
+    from timbermark.trees.construction import make_ensemble
 
     stump = make_ensemble(
         n_features=1,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.trees.oracle import naive_is_tree
 from tests.trees.strategies import ensembles
 from timbermark.errors import InputError
-from timbermark.trees.making import constant_ensemble, make_ensemble
+from timbermark.trees.construction import constant_ensemble, make_ensemble
 from timbermark.trees.validation import validate_ensemble
 
 SOUND = make_ensemble(

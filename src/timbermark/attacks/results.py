@@ -37,7 +37,7 @@ class AttackRow:
 
     @property
     def level(self) -> str:
-        """The level of evidence that scores leave; empty where the attack was skipped."""
+        """Return the level of evidence that scores leave; empty where the attack was skipped."""
         return "" if self.score_bits is None else level(self.score_bits)
 
 
@@ -63,7 +63,7 @@ class AttackResult(Reportable):
 
     @property
     def worst(self) -> AttackRow | None:
-        """The attack that leaves least evidence of those that keep half of the theft's worth."""
+        """Return the attack that leaves least evidence but keeps half of the theft's worth."""
         counted = [r for r in self.rows if r.score_bits is not None and worth(r) >= 0.5]
         return min(counted, key=lambda r: r.score_bits or 0.0, default=None)
 

@@ -28,7 +28,7 @@ from timbermark.trees.ensemble import Ensemble
 
 
 def tune_with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
-    """The model, which has its state, after an update with the rows; the one given is untouched.
+    """Return a copy of the model, which has its state, updated with the rows.
 
     Raises StateError where there is no state.
     """
@@ -38,13 +38,13 @@ def tune_with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier
 
 
 def tune_regrown(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
-    """The same with a state that is rebuilt from these rows alone."""
+    """Return a copy of the model, updated with a state that is rebuilt from these rows alone."""
     # A copy has no state: it is the model as a file would hold it.
     return copy.copy(model).rebuild_state(X, y).update(X, y)
 
 
 def tune_model_only(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
-    """The same without a state: the rows are added to what the leaves were made from.
+    """Return a copy of the model without a state: the rows are added to the sums of the leaves.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -62,7 +62,7 @@ def tune_model_only(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier
 def add_to_leaves(
     ensemble: Ensemble, X: np.ndarray, label: np.ndarray, params: TrainParams
 ) -> Ensemble:
-    """``ensemble`` with leaves (G + Σr) / (H + Σh + λ); r and h of the rows follow the new trees.
+    """Return the ensemble with leaves (G + Σr) / (H + Σh + λ); r and h follow the new trees.
 
     ``label`` int64[n], class numbers. H is the leaf's ``hessian``, and G follows from it and the
     leaf's value. A leaf that no row reaches stays.

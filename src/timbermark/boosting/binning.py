@@ -28,34 +28,34 @@ class Bins:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         return len(self.starts) - 1
 
     @property
     def n_thresholds(self) -> np.ndarray:
-        """int64[d]."""
+        """Return int64[d]: the number of thresholds of each feature."""
         return np.diff(self.starts)
 
     @property
     def offsets(self) -> np.ndarray:
-        """uint64[d + 1]: first histogram slot of each feature (thresholds + 1 bins + missing)."""
+        """Return uint64[d + 1]: first slot of each feature (thresholds + 1 bins + missing)."""
         slots = self.n_thresholds + 2
         return np.concatenate([[0], np.cumsum(slots)]).astype(np.uint64)
 
     @property
     def code_dtype(self) -> type[np.unsignedinteger]:
-        """uint8 where every code fits, else uint16."""
+        """Return uint8 where every code fits, else uint16."""
         return np.uint8 if self.n_thresholds.max(initial=0) + 1 <= 255 else np.uint16
 
     def thresholds(self, feature: int) -> np.ndarray:
-        """The thresholds of one feature, ascending."""
+        """Return the thresholds of one feature, ascending."""
         return self.values[self.starts[feature] : self.starts[feature + 1]]
 
 
 def thresholds_of(
     values: np.ndarray, weight: np.ndarray | None, max_bins: int, heavy_apart: bool = False
 ) -> np.ndarray:
-    """At most ``max_bins - 1`` thresholds that cut ``values`` (no NaN) into bins of like weight.
+    """Return at most ``max_bins - 1`` thresholds that cut ``values`` (no NaN) into like weights.
 
     Every threshold lies between two neighbouring distinct values. ``heavy_apart``: a value that
     weighs more than a bin gets one of its own, and the others share what is left; without it, bins
@@ -79,7 +79,7 @@ def thresholds_of(
 
 
 def cut_evenly(mass: np.ndarray, max_bins: int) -> np.ndarray:
-    """After which of the distinct values to cut, so that all bins weigh about the same."""
+    """Return after which of the distinct values to cut, so that bins weigh about the same."""
     below = np.cumsum(mass)
     wanted = below[-1] * np.arange(1, max_bins) / max_bins
     cut = np.unique(np.searchsorted(below, wanted, side="left"))
@@ -87,7 +87,7 @@ def cut_evenly(mass: np.ndarray, max_bins: int) -> np.ndarray:
 
 
 def find_heavy(mass: np.ndarray, max_bins: int) -> np.ndarray:
-    """Which values weigh as much as a bin of those that do not; there are more than ``max_bins``.
+    """Return which of over ``max_bins`` values weigh as much as a bin of those that do not.
 
     >>> find_heavy(np.array([1, 90, 1, 1, 5]), 3).tolist()
     [False, True, False, False, True]
@@ -103,7 +103,7 @@ def find_heavy(mass: np.ndarray, max_bins: int) -> np.ndarray:
 
 
 def cut_around(heavy: np.ndarray, mass: np.ndarray, max_bins: int) -> np.ndarray:
-    """After which of the distinct values to cut, so that heavy ones have bins of their own.
+    """Return after which of the distinct values to cut, so that heavy ones have their own bins.
 
     The light values between two heavy ones are cut evenly; few of them join the heavy one above.
     """
@@ -132,7 +132,7 @@ def find_bins(
     workers: Workers,
     heavy_apart: bool = False,
 ) -> Bins:
-    """Bins for the float64 matrix ``X``; rows of weight zero do not exist.
+    """Return bins for the float64 matrix ``X``; rows of weight zero do not exist.
 
     Beyond 200,000 rows a seeded sample of that size decides. ``heavy_apart`` as in
     :func:`thresholds_of`.
@@ -161,7 +161,7 @@ def find_bins(
 
 
 def encode(bins: Bins, X: np.ndarray, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the float64 matrix ``X``: by row [n, d] and by column [d, n]."""
+    """Return the codes of the float64 matrix ``X``: by row [n, d] and by column [d, n]."""
     columns = np.empty((X.shape[1], X.shape[0]), dtype=bins.code_dtype)
 
     def one(feature: int) -> None:

@@ -30,22 +30,22 @@ class TrainingData:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.label)
 
     @property
     def n_outputs(self) -> int:
-        """Trees per iteration: one per class, but one for two classes and for regression."""
+        """Return the trees per iteration: one per class, but one for two classes and regression."""
         return count_outputs(self.n_classes)
 
     @property
     def count(self) -> np.ndarray:
-        """int32[n]: how many rows each row stands for."""
+        """Return int32[n]: how many rows each row stands for."""
         count: np.ndarray = np.ceil(self.weight).astype(np.int32)
         return count
 
-    def binned(self, params: TrainParams) -> Binned:
-        """The view the kernels take."""
+    def binned(self, params: TrainParams, shift: int = 0, hessian_bits: int = -1) -> Binned:
+        """Return the view the kernels take; the last two are needed only where they sum rows."""
         strata = count_strata(self.bins, params.split_sampling)
         return Binned(
             self.codes,
@@ -55,12 +55,13 @@ class TrainingData:
             strata,
             np.concatenate([[0], np.cumsum(strata + 1)]).astype(np.int64),
             self.count,
-            -1,
+            shift,
+            hessian_bits,
         )
 
 
 def count_outputs(n_classes: int) -> int:
-    """Trees per iteration.
+    """Return the number of trees per iteration.
 
     >>> [count_outputs(n) for n in (0, 2, 3)]
     [1, 1, 3]
@@ -69,7 +70,7 @@ def count_outputs(n_classes: int) -> int:
 
 
 def label_dtype(n_classes: int) -> type[np.number]:
-    """The type of labels: class numbers, or in regression numbers.
+    """Return the type of labels: class numbers, or in regression numbers.
 
     >>> label_dtype(0).__name__, label_dtype(3).__name__
     ('float64', 'int32')
@@ -78,7 +79,7 @@ def label_dtype(n_classes: int) -> type[np.number]:
 
 
 def count_strata(bins: Bins, split_sampling: float) -> np.ndarray:
-    """int64[d]: split candidates per node and feature, at least one where there is a threshold."""
+    """Return int64[d]: split candidates per node, at least one where there is a threshold."""
     wanted = np.ceil(bins.n_thresholds * split_sampling - 1e-9).astype(np.int64)
     return np.where(bins.n_thresholds > 0, np.maximum(wanted, 1), 0)
 
@@ -102,7 +103,7 @@ def make_data(
 
 
 def empty_data(like: TrainingData) -> TrainingData:
-    """No rows, in the same bins."""
+    """Return data without rows, in the same bins."""
     return TrainingData(
         like.bins,
         like.codes[:0],
@@ -114,7 +115,7 @@ def empty_data(like: TrainingData) -> TrainingData:
 
 
 def join_data(first: TrainingData, second: TrainingData) -> TrainingData:
-    """The rows of both, in this order; both must be in the same bins."""
+    """Return the rows of both, in this order; both must be in the same bins."""
     codes = np.concatenate([first.codes, second.codes])
     return TrainingData(
         first.bins,

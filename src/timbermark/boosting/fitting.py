@@ -13,7 +13,7 @@ import numpy as np
 
 from timbermark.boosting.data import TrainingData
 from timbermark.boosting.forest import Forest, empty_forest
-from timbermark.boosting.objective import Objective, make_objective
+from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, shares_word
 from timbermark.kernels.gradients import derive_gradients
@@ -29,7 +29,11 @@ from timbermark.kernels.layout import (
     START,
     WAITING,
     Binned,
+    Fit,
     Growth,
+    Training,
+    Trees,
+    Turn,
 )
 from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers
@@ -44,7 +48,7 @@ AT_ONCE = 10
 
 
 def no_progress(done: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +65,25 @@ class Trained:
     record: np.ndarray
     margins: np.ndarray
 
+    @property
+    def trees(self) -> Trees:
+        """Return the view the kernels take."""
+        return Trees(self.forest.nodes, self.forest.n_nodes, self.record, self.leaf)
+
 
 def leaf_dtype(max_leaves: int) -> type[np.unsignedinteger]:
-    """The type that holds a node number of a tree with so many leaves."""
+    """Return the type that holds a node number of a tree with so many leaves."""
     return np.uint8 if 2 * max_leaves - 1 <= 256 else np.uint16
 
 
 def tree_key(seed: int, tree: int) -> np.uint64:
-    """The key from which a tree's root draws its split candidates."""
+    """Return the key from which a tree's root draws its split candidates."""
     key: np.uint64 = mix(np.uint64(seed), np.uint64(tree))
     return np.uint64(key)
 
 
 def make_growth(binned: Binned, max_leaves: int) -> Growth:
-    """Scratch space for one thread."""
+    """Return scratch space for one thread."""
     n = len(binned.count)
     slots = int(binned.n_thresholds.sum()) + 2 * len(binned.n_thresholds)
     n_nodes = 2 * max_leaves - 1
@@ -105,10 +114,8 @@ def train(
     """
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
     n_trees = params.max_iter * outputs
-    binned = data.binned(params)
     one_word = shares_word(scale, data, params)
-    if one_word:
-        binned = binned._replace(hessian_bits=scale.bits)
+    binned = data.binned(params, scale.shift, scale.bits if one_word else -1)
     splits = leaves - 1 if record else 0
     trained = Trained(
         forest=empty_forest(n_trees, leaves, outputs),
@@ -116,92 +123,81 @@ def train(
         record=np.empty((n_trees, splits, 2 * int(binned.firsts[-1])), np.int64),
         margins=np.full((outputs, n), scale.start),
     )
-    run = Run(
+    objective = make_objective(data, params, scale)
+    training = Training(
         binned=binned,
-        objective=make_objective(data, params, scale),
-        shift=scale.shift,
-        max_leaves=leaves,
+        loss=objective.loss,
+        rule=objective.rule,
         keys=np.array([tree_key(params.seed, t) for t in range(n_trees)], np.uint64),
+        margins=trained.margins,
         grad=np.empty((outputs, n), np.int32),
         hess=np.empty((outputs, 0 if one_word else n), np.int32),
     )
     if outputs == 1 and workers.n_threads > 1 and n > share_above:
-        _train_shared(run, trained, workers, progress)
+        _train_shared(training, trained.trees, workers, progress)
     else:
-        _train_in_step(run, trained, workers, progress)
+        _train_in_step(training, trained.trees, workers, progress)
     return trained
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What all threads of one training read, and the gradients they share."""
-
-    binned: Binned
-    objective: Objective
-    shift: int
-    max_leaves: int
-    keys: np.ndarray
-    grad: np.ndarray
-    hess: np.ndarray
-
-
-def _train_in_step(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
-    """One tree per thread at a time."""
-    goal = run.objective
-    outputs, n_trees = len(trained.margins), trained.forest.n_trees
-    n_iterations = n_trees // outputs
-    n_threads = min(workers.n_threads, outputs)
-    growths = [make_growth(run.binned, run.max_leaves) for _ in range(n_threads)]
+def take_turns(
+    work: Callable[[Turn], None],
+    n_iterations: int,
+    n_threads: int,
+    workers: Workers,
+    progress: Progress,
+) -> None:
+    """Run ``work`` on ``n_threads`` threads in step, for a few iterations at a time."""
     tickets = np.zeros(n_iterations, np.int64)
     for first in range(0, n_iterations, AT_ONCE):
         last = min(first + AT_ONCE, n_iterations)
 
-        def work(thread: int, sync: np.ndarray, first: int = first, last: int = last) -> None:
-            if thread >= n_threads:
-                return
-            train_trees(
-                thread, n_threads, sync, tickets, first, last, run.binned, goal.loss, run.shift,
-                goal.rule, run.max_leaves, goal.step, goal.limit, run.keys, trained.margins,
-                run.grad, run.hess, trained.forest.nodes, trained.forest.n_nodes, trained.leaf,
-                trained.record, growths[thread],
-            )  # fmt: skip
+        def run(thread: int, sync: np.ndarray, first: int = first, last: int = last) -> None:
+            if thread < n_threads:
+                work(Turn(thread, n_threads, sync, tickets, first, last))
 
-        workers.in_step(work)
+        workers.in_step(run)
         progress(last)
 
 
-def _train_shared(run: Run, trained: Trained, workers: Workers, progress: Progress) -> None:
-    """One tree at a time; all threads share the histograms of its large nodes."""
-    n, goal = trained.margins.shape[1], run.objective
-    growth = make_growth(run.binned, run.max_leaves)
+def _train_in_step(training: Training, trees: Trees, workers: Workers, progress: Progress) -> None:
+    """Grow one tree per thread at a time."""
+    outputs = len(training.margins)
+    n_threads = min(workers.n_threads, outputs)
+    growths = [make_growth(training.binned, training.rule.max_leaves) for _ in range(n_threads)]
+
+    def work(turn: Turn) -> None:
+        train_trees(turn, training, trees, growths[turn.thread])
+
+    take_turns(work, len(trees.n_nodes) // outputs, n_threads, workers, progress)
+
+
+def _train_shared(training: Training, trees: Trees, workers: Workers, progress: Progress) -> None:
+    """Grow one tree at a time; all threads share the histograms of its large nodes."""
+    binned, margins = training.binned, training.margins
+    growth = make_growth(binned, training.rule.max_leaves)
     parts = np.zeros((workers.n_threads, growth.histograms.shape[1]), np.int64)
+    fit = Fit(binned, training.grad[0], training.hess[0], training.rule)
 
     def derive(thread: int, start: int, stop: int) -> None:
-        derive_gradients(trained.margins, goal.loss, start, stop, run.grad, run.hess)
+        derive_gradients(margins, training.loss, start, stop, training.grad, training.hess)
 
     def fill_part(thread: int, start: int, stop: int) -> None:
         begin = growth.places[growth.control[WAITING]]["start"]
         parts[thread] = 0
         fill_rows(
-            run.binned, growth.rows, begin + start, begin + stop, run.grad[0], run.hess[0],
-            run.shift, parts[thread],
-        )  # fmt: skip
+            binned, growth.rows, begin + start, begin + stop, fit.grad, fit.hess, parts[thread]
+        )
 
-    for t in range(trained.forest.n_trees):
-        workers.split(derive, n)
-        nodes = trained.forest.nodes[t]
+    for t in range(len(trees.n_nodes)):
+        workers.split(derive, margins.shape[1])
         growth.control[PHASE] = START
         while growth.control[PHASE] != DONE:
             if growth.control[PHASE] != START:
                 place = growth.places[growth.control[WAITING]]
                 workers.split(fill_part, int(place["stop"] - place["start"]))
                 growth.histograms[place["slot"]] += parts.sum(axis=0)
-            grow(
-                run.binned, run.grad[0], run.hess[0], run.shift, goal.rule, run.max_leaves,
-                run.keys[t], share_above, nodes, growth, trained.record[t],
-            )  # fmt: skip
-        trained.forest.n_nodes[t] = growth.control[N_NODES]
-        finish_tree(
-            nodes, growth, goal.step, goal.rule[0], goal.limit, trained.leaf[t], trained.margins[0]
-        )
+            grow(fit, training.keys[t], share_above, trees.nodes[t], growth, trees.record[t])
+        trees.n_nodes[t] = growth.control[N_NODES]
+        finish_tree(trees.nodes[t], training.rule, growth, trees.leaf[t], margins[0])
         progress(t + 1)

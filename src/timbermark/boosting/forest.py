@@ -15,8 +15,8 @@ from timbermark.boosting.objective import measure_gains, name_objective
 from timbermark.boosting.scale import Scale
 from timbermark.errors import StateError
 from timbermark.kernels.layout import NODE
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ class Forest:
 
     @property
     def n_trees(self) -> int:
-        """Number of trees."""
+        """Return the number of trees."""
         return len(self.n_nodes)
 
 
 def empty_forest(n_trees: int, max_leaves: int, n_outputs: int) -> Forest:
-    """Room for ``n_trees`` trees of ``max_leaves`` leaves."""
+    """Return room for ``n_trees`` trees of ``max_leaves`` leaves."""
     nodes = np.zeros((n_trees, 2 * max_leaves - 1), NODE)
     return Forest(nodes, np.zeros(n_trees, np.int64), n_outputs)
 
 
 def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ensemble:
-    """Codes become thresholds, rectangles become flat arrays; nothing else changes."""
+    """Return the forest as an ensemble: codes become thresholds, rectangles flat arrays."""
     # Field by field: gathering whole records first moves four times as much memory.
     used = np.flatnonzero(np.arange(forest.nodes.shape[1]) < forest.n_nodes[:, None])
     flat = forest.nodes.reshape(-1)
@@ -77,7 +77,7 @@ def to_ensemble(forest: Forest, bins: Bins, n_classes: int, scale: Scale) -> Ens
 
 
 def joined_bins(bins: Bins, ensemble: Ensemble) -> Bins:
-    """``bins`` with the thresholds of ``ensemble`` among them."""
+    """Return ``bins`` with the thresholds of ``ensemble`` among them."""
     inner = (ensemble.left >= 0) & (ensemble.category_set < 0)
     found = []
     for f in range(bins.n_features):
@@ -90,7 +90,7 @@ def joined_bins(bins: Bins, ensemble: Ensemble) -> Bins:
 
 
 def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
-    """The splits and leaf values of ``ensemble``; ``bins`` must hold all its thresholds.
+    """Return the splits and leaf values of ``ensemble``, whose thresholds ``bins`` must hold.
 
     Nodes are renumbered, parents first, where a right child does not follow its left one. Raises
     StateError for what codes cannot express: categories, leaf vectors, larger trees than
@@ -140,7 +140,7 @@ def from_ensemble(ensemble: Ensemble, bins: Bins, max_leaves: int) -> Forest:
 
 
 def parents_first(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Node numbers such that the children of a node follow it and each other.
+    """Return node numbers such that the children of a node follow it and each other.
 
     >>> parents_first(np.array([2, -1, -1]), np.array([1, -1, -1])).tolist()
     [0, 2, 1]

@@ -17,7 +17,7 @@ import numpy as np
 from timbermark.boosting.data import TrainingData
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale
-from timbermark.kernels.layout import Loss
+from timbermark.kernels.layout import Loss, Rule
 from timbermark.trees import ensemble
 
 _LEAST_GAIN = 1.0
@@ -29,13 +29,11 @@ class Objective:
     """What kernels need: how to derive gradients, and how sums become splits and leaves."""
 
     loss: Loss
-    rule: np.ndarray  # see split_rule
-    step: float  # from Σg / (Σh + l2) in integers to a leaf
-    limit: float  # the largest such quotient
+    rule: Rule
 
 
 def make_objective(data: TrainingData, params: TrainParams, scale: Scale) -> Objective:
-    """The objective of training on ``data``."""
+    """Return the objective of training on ``data``."""
     residuals = scale.residuals
     no_label, no_target = np.empty(0, np.int32), np.empty(0, np.float64)
     loss = Loss(
@@ -46,17 +44,11 @@ def make_objective(data: TrainingData, params: TrainParams, scale: Scale) -> Obj
         residual_unit=residuals.unit if residuals else 1.0,
         most=2.0**residuals.top if residuals else 0.0,
     )
-    return Objective(
-        loss,
-        split_rule(params, data.n_classes, scale),
-        params.learning_rate * factor(data.n_classes) * (scale.unit / scale.gradient_unit),
-        # Only hessians that vanish need a limit.
-        params.leaf_limit if data.n_classes else np.inf,
-    )
+    return Objective(loss, make_rule(params, data.n_classes, scale))
 
 
 def factor(n_classes: int) -> float:
-    """(K − 1) / K, or 1 for two classes and for regression.
+    """Return (K − 1) / K, or 1 for two classes and for regression.
 
     >>> factor(4), factor(2), factor(0)
     (0.75, 1.0, 1.0)
@@ -64,22 +56,24 @@ def factor(n_classes: int) -> float:
     return (n_classes - 1) / n_classes if n_classes > 2 else 1.0
 
 
-def split_rule(params: TrainParams, n_classes: int, scale: Scale) -> np.ndarray:
-    """float64[4] for the split search: l2, least hessian, least rows, least gain."""
+def make_rule(params: TrainParams, n_classes: int, scale: Scale) -> Rule:
+    """Return the rule of splits and leaves in the units of ``scale``."""
     unit = factor(n_classes) * scale.unit
-    return np.array(
-        [
-            params.l2_regularization * unit,
-            params.min_hessian * unit,
-            params.min_samples_leaf,
-            # A gain is Σg² / Σh: where hessians have a unit of their own, it is theirs.
-            _LEAST_GAIN if n_classes else _LEAST_GAIN / scale.unit,
-        ]
+    return Rule(
+        l2=float(params.l2_regularization * unit),
+        least_hessian=float(params.min_hessian * unit),
+        least_rows=float(params.min_samples_leaf),
+        # A gain is Σg² / Σh: where hessians have a unit of their own, it is theirs.
+        least_gain=float(_LEAST_GAIN if n_classes else _LEAST_GAIN / scale.unit),
+        step=float(params.learning_rate * factor(n_classes) * (scale.unit / scale.gradient_unit)),
+        # Only hessians that vanish need a limit.
+        limit=float(params.leaf_limit) if n_classes else np.inf,
+        max_leaves=int(params.max_leaf_nodes),
     )
 
 
 def measure_gains(gains: np.ndarray, scale: Scale) -> np.ndarray:
-    """Gains, Σg² / Σh in integers, in the unit of the loss; at most the largest number there is."""
+    """Return gains, Σg² / Σh in integers, in the unit of the loss; at most the largest number."""
     with np.errstate(over="ignore", under="ignore"):
         # One after the other: the square of a target's unit may be out of range.
         measured = gains * (scale.unit / scale.gradient_unit) / scale.gradient_unit
@@ -87,7 +81,7 @@ def measure_gains(gains: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def name_objective(n_classes: int) -> ensemble.Objective:
-    """What an ensemble calls the loss.
+    """Return what an ensemble calls the loss.
 
     >>> [name_objective(n) for n in (0, 2, 3)]
     ['identity', 'logistic', 'softmax']

@@ -36,7 +36,7 @@ class Predictor:
     masks: Masks | None  # None where a tree has too many leaves
 
     def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
-        """float64[n, K] for the float64 matrix ``X``, bit for bit as the reference predictor's."""
+        """Return float64[n, K] for the float64 matrix ``X``, bit for bit as the reference does."""
         e = self.ensemble
         if X.ndim != 2 or X.shape[1] != e.n_features:
             raise InputError(
@@ -146,40 +146,50 @@ def make_predictor(ensemble: Ensemble) -> Predictor | None:
 
 
 def _make_masks(e: Ensemble) -> Masks | None:
-    """Number the leaves of every tree from left to right; all trees at once, level by level."""
+    """Return the masks of all splits; None where a tree has too many leaves."""
     sizes = np.diff(e.tree_start)
     if (sizes > 2 * MOST_LEAVES - 1).any():
         return None
-    first = np.repeat(e.tree_start[:-1], sizes)
-    left, right = e.left + first, e.right + first
-    levels = [e.tree_start[:-1]]
-    while len(levels[-1]):
-        here = levels[-1][e.left[levels[-1]] >= 0]
-        levels.append(np.concatenate([left[here], right[here]]))
-    leaves = np.ones(e.n_nodes, np.int64)
-    for level in reversed(levels):
-        here = level[e.left[level] >= 0]
-        leaves[here] = leaves[left[here]] + leaves[right[here]]
-    lowest = np.zeros(e.n_nodes, np.int64)
-    for level in levels:
-        here = level[e.left[level] >= 0]
-        lowest[left[here]] = lowest[here]
-        lowest[right[here]] = lowest[here] + leaves[left[here]]
-    split = np.flatnonzero(e.left >= 0)
-    taken = ((1 << leaves[left[split]]) - 1) << lowest[split]
-    leaf = np.flatnonzero(e.left < 0)
+    n_left, lowest = _number_leaves(e)
+    split, leaf = np.flatnonzero(e.left >= 0), np.flatnonzero(e.left < 0)
+    # Those on the left are taken away from a row that goes right.
+    taken = ((1 << n_left[split]) - 1) << lowest[split]
     tree = np.repeat(np.arange(e.n_trees), sizes)
-    leaf = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
-    total = np.int64(2**MOST_LEAVES - 1)
+    in_order = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
     with np.errstate(over="ignore"):
-        value = e.value[leaf, 0] * e.tree_weight[tree[leaf]]
+        value = e.value[in_order, 0] * e.tree_weight[tree[in_order]]
     return Masks(
         split_start=np.searchsorted(split, e.tree_start).astype(np.int64),
         split=split,
-        mask=(total & ~taken).astype(np.int32),
-        leaf_start=np.searchsorted(np.sort(leaf), e.tree_start).astype(np.int64),
+        mask=(np.int64(2**MOST_LEAVES - 1) & ~taken).astype(np.int32),
+        leaf_start=np.searchsorted(leaf, e.tree_start).astype(np.int64),
         value=value,
     )
+
+
+def _number_leaves(e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+    """Number the leaves of every tree from left to right; all trees at once, level by level.
+
+    Returns int64[nodes] twice: how many leaves are on a split's left side, and the lowest number
+    among the leaves under a node.
+    """
+    first = np.repeat(e.tree_start[:-1], np.diff(e.tree_start))
+    left, right = e.left + first, e.right + first
+    levels = []  # of splits, the roots first
+    here = e.tree_start[:-1]
+    while len(here):
+        splits = here[e.left[here] >= 0]
+        levels.append(splits)
+        here = np.concatenate([left[splits], right[splits]])
+    under = np.ones(e.n_nodes, np.int64)
+    for splits in reversed(levels):
+        under[splits] = under[left[splits]] + under[right[splits]]
+    n_left, lowest = np.zeros(e.n_nodes, np.int64), np.zeros(e.n_nodes, np.int64)
+    for splits in levels:
+        n_left[splits] = under[left[splits]]
+        lowest[left[splits]] = lowest[splits]
+        lowest[right[splits]] = lowest[splits] + n_left[splits]
+    return n_left, lowest
 
 
 class LazyPredictor:
@@ -193,7 +203,7 @@ class LazyPredictor:
         self._made: tuple[Predictor | None] | None = None
 
     def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
-        """float64[n, K], as the reference predictor's."""
+        """Return float64[n, K], bit for bit as the reference predictor does."""
         if self._made is None:
             self._made = (make_predictor(self.ensemble),)
         fast = self._made[0]

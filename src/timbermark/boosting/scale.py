@@ -36,7 +36,7 @@ class Residuals:
 
     @property
     def unit(self) -> float:
-        """2^bits; the target's own unit may make that very small or very large."""
+        """Return 2^bits; the target's own unit may make that very small or very large."""
         return float(2.0**self.bits)
 
 
@@ -54,28 +54,28 @@ class Scale:
 
     @property
     def unit(self) -> float:
-        """2^bits."""
+        """Return 2^bits."""
         return float(2**self.bits)
 
     @property
     def gradient_unit(self) -> float:
-        """What a gradient of one is as an integer."""
+        """Return what a gradient of one is as an integer."""
         return self.unit if self.residuals is None else self.residuals.unit
 
     @property
     def start(self) -> float:
-        """The margin that training begins with."""
+        """Return the margin that training begins with."""
         return 0.0 if self.residuals is None else self.residuals.start
 
     @property
     def largest_weight(self) -> float:
-        """A row's gradient and hessian must fit an int32."""
+        """Return the weight up to which a row's gradient and hessian fit an int32."""
         top = self.bits if self.residuals is None else max(self.bits, self.residuals.top)
         return float(2 ** (30 - top))
 
 
 def choose_scale(data: TrainingData, start: float | None = None) -> Scale:
-    """The finest scale at which no sum over these rows, or four times as many, can overflow.
+    """Return the finest scale at which no sum over these rows, or four times as many, overflows.
 
     ``start`` is where a regression's predictions begin, by default the mean of the target.
     """
@@ -117,7 +117,7 @@ def _choose_residuals(data: TrainingData, start: float | None, top: int, room: i
 
 
 def mean_target(target: np.ndarray, weight: np.ndarray) -> float:
-    """The weighted mean, to 2^-30 of the range.
+    """Return the weighted mean, to 2^-30 of the range.
 
     Added up in integers, so that a whole weight is exactly as many copies.
 
@@ -135,7 +135,7 @@ def mean_target(target: np.ndarray, weight: np.ndarray) -> float:
 
 
 def shares_word(scale: Scale, data: TrainingData, params: TrainParams) -> bool:
-    """Whether a histogram can hold gradients and counts in one word: all hessians are equal.
+    """Return whether a histogram can hold gradients and counts in one word: hessians are equal.
 
     No sum can overflow: with unit weights a step of a learning rate up to 1 never raises the sum of
     the squared residuals (cut ones: their Huber loss), so that the sum of n residuals never exceeds
@@ -150,7 +150,7 @@ def shares_word(scale: Scale, data: TrainingData, params: TrainParams) -> bool:
 
 
 def fits_scale(scale: Scale, *parts: TrainingData) -> bool:
-    """Whether the rows of all parts can be counted below the shift, and no residual is cut."""
+    """Return whether the rows of all parts can be counted below the shift, and none is cut."""
     total = sum(int(data.count.sum(dtype=np.int64)) for data in parts)
     if scale.residuals is None:
         return total < int(2**scale.shift)
@@ -171,13 +171,13 @@ def check_scale(scale: Scale, data: TrainingData) -> None:
 
 
 def _largest(data: TrainingData, start: float) -> float:
-    """The largest distance of a target from ``start``; infinite where it is beyond all numbers."""
+    """Return the largest distance of a target from ``start``; infinite beyond all numbers."""
     with np.errstate(over="ignore"):
         return float(np.abs(data.label - start).max(initial=0.0))
 
 
 def _relative_spread(data: TrainingData, start: float, largest: float) -> float:
-    """The weighted standard deviation from ``start``, as a share of the largest deviation."""
+    """Return the weighted standard deviation from ``start``, as a share of the largest."""
     if largest == 0.0:
         return 0.0
     share = (data.label - start) / largest
@@ -186,5 +186,5 @@ def _relative_spread(data: TrainingData, start: float, largest: float) -> float:
 
 
 def _exponent(value: float) -> int:
-    """The least e with value < 2^e; for zero that of one."""
+    """Return the least e with value < 2^e; for zero that of one."""
     return int(np.frexp(value)[1]) if value > 0 else 1

@@ -31,6 +31,7 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, choose_scale
 from timbermark.errors import StateError
 from timbermark.kernels.gradients import derive_gradients
+from timbermark.kernels.layout import Fit
 from timbermark.kernels.tracing import add_leaves, trace_tree
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, Ensemble, digest
@@ -55,12 +56,12 @@ class State:
 
     @property
     def model(self) -> str:
-        """The digest of the ensemble the state belongs to."""
+        """Return the digest of the ensemble the state belongs to."""
         return self.owner if isinstance(self.owner, str) else digest(self.owner)
 
     @property
     def has_sums(self) -> bool:
-        """Whether a lazy update is possible; if not, the next update trains again."""
+        """Return whether a lazy update is possible; if not, the next update trains again."""
         return bool(self.trained.record.shape[1] > 0 and self.trained.leaf.shape[1] > 0)
 
     def check(self, ensemble: Ensemble) -> None:
@@ -81,7 +82,7 @@ class State:
 
 
 def fits_in_memory(data: TrainingData, params: TrainParams) -> bool:
-    """Whether the sums of a training on ``data`` are worth keeping."""
+    """Return whether the sums of a training on ``data`` are worth keeping."""
     n_trees = params.max_iter * data.n_outputs
     candidates = int(data.binned(params).firsts[-1])
     sums = 16 * candidates * (params.max_leaf_nodes - 1)
@@ -124,7 +125,7 @@ def fit_data(
     keep_sums: bool = True,
     progress: Progress = no_progress,
 ) -> tuple[Ensemble, State]:
-    """The same for rows that are already in bins."""
+    """Train on rows that are already in bins; return the model and its state."""
     keep = keep_sums and fits_in_memory(data, params)
     trained = train(data, params, scale, workers, record=keep, progress=progress)
     ensemble = to_ensemble(trained.forest, data.bins, data.n_classes, scale)
@@ -141,7 +142,7 @@ def rebuild_state(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> State:
-    """A state for a model that has none, by sending its training data through it.
+    """Rebuild the state of a model that has none by sending its training data through it.
 
     The model's own thresholds join the bins, so that every split of it can be expressed. For a
     model of our own and the data it was fitted on this is the state that ``fit`` kept.
@@ -170,10 +171,10 @@ def trace(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> Trained:
-    """Sums, leaf numbers and margins of ``data`` in ``forest``, whose sums are filled in."""
+    """Return sums, leaf numbers and margins of ``data`` in ``forest``, whose sums are filled in."""
     n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
-    binned = data.binned(params)
-    goal = make_objective(data, params, scale)
+    binned = data.binned(params, scale.shift)
+    objective = make_objective(data, params, scale)
     leaf = np.empty((forest.n_trees, n), leaf_dtype(leaves))
     record = np.empty((forest.n_trees, leaves - 1, 2 * int(binned.firsts[-1])), np.int64)
     margins = np.repeat(np.asarray(init, np.float64)[:, None], n, axis=1)
@@ -184,14 +185,14 @@ def trace(
     for iteration in range(forest.n_trees // outputs):
 
         def derive(thread: int, start: int, stop: int) -> None:
-            derive_gradients(margins, goal.loss, start, stop, grad, hess)
+            derive_gradients(margins, objective.loss, start, stop, grad, hess)
 
         def trace_one(thread: int, output: int, iteration: int = iteration) -> None:
             t = iteration * outputs + output
             trace_tree(
-                binned, grad[output], hess[output], scale.shift, goal.rule,
-                leaves, tree_key(params.seed, t), forest.n_nodes[t], forest.nodes[t],
-                growths[thread], record[t], leaf[t],
+                Fit(binned, grad[output], hess[output], objective.rule),
+                tree_key(params.seed, t), forest.n_nodes[t], forest.nodes[t], growths[thread],
+                record[t], leaf[t],
             )  # fmt: skip
             add_leaves(forest.nodes[t], leaf[t], margins[output])
 

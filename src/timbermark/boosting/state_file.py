@@ -180,14 +180,14 @@ def _read_data(
 
 
 def _used_splits(forest: Forest) -> np.ndarray:
-    """bool[T, L - 1]: which splits each tree has."""
+    """Return bool[T, L - 1]: which splits each tree has."""
     most = forest.nodes.shape[1] // 2
     used: np.ndarray = np.arange(most) < (forest.n_nodes // 2)[:, None]
     return used
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
-    """The same integers in the smallest type that holds them."""
+    """Return the integers in the smallest type that holds them."""
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     for kind in (np.uint8, np.uint16, np.int32):
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:

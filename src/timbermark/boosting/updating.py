@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from timbermark.boosting.data import TrainingData, join_data, make_data
-from timbermark.boosting.fitting import AT_ONCE, Progress, Trained, make_growth, no_progress
+from timbermark.boosting.fitting import Progress, Trained, make_growth, no_progress, take_turns
 from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
 from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, check_scale, choose_scale, fits_scale
 from timbermark.boosting.state import State, fit_data
-from timbermark.kernels.layout import TOUCH, Binned, Growth, Old, Walk
+from timbermark.kernels.layout import TOUCH, Binned, Renewal, Turn, Walk
 from timbermark.kernels.updating import renew_trees
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble
@@ -35,8 +35,6 @@ TOLERANCE = float("inf")
 """The default ε. Refreshing old rows cost half the speed and gained no accuracy in measurement."""
 _LARGE_SHARE = 0.025
 """Share of new rows from which training again is as fast as walking, and exact."""
-
-_ANY_DEPTH = 1 << 30
 
 
 def update_ensemble(
@@ -51,7 +49,7 @@ def update_ensemble(
     tolerance: float = TOLERANCE,
     progress: Progress = no_progress,
 ) -> tuple[Ensemble, State]:
-    """``ensemble`` with the float64 rows ``X`` and answers ``label`` learned in place.
+    """Learn the float64 rows ``X`` with answers ``label`` in the trees of ``ensemble``.
 
     Gives a new model and its state; what was given is left as it was. A lazy update trains again
     where that is as fast: with many new rows, or where the state holds no sums.
@@ -66,17 +64,13 @@ def update_ensemble(
     check_scale(state.scale, fresh)
     added = join_data(state.added, fresh)
     fits = fits_scale(state.scale, state.data, added)
-    walk = (
-        mode == "lazy"
-        and state.has_sums
-        and fits
-        and (added.n_rows <= _LARGE_SHARE * state.data.n_rows or patience == tolerance == 0.0)
-    )
-    if not walk:
+    is_exact = patience == tolerance == 0.0
+    is_small = added.n_rows <= _LARGE_SHARE * state.data.n_rows
+    if mode != "lazy" or not state.has_sums or not fits or not (is_small or is_exact):
         whole = join_data(state.data, added)
         scale = state.scale if fits else choose_scale(whole)
         return fit_data(whole, state.params, scale, workers, progress=progress)
-    if fresh.n_rows == 0 and added.n_rows == 0:
+    if added.n_rows == 0:
         return ensemble, state
     forest = renew(
         state.trained, state.data, added, state.params, state.scale, patience, tolerance,
@@ -100,52 +94,61 @@ def renew(
     progress: Progress = no_progress,
     init: np.ndarray | None = None,
 ) -> Forest:
-    """The forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
+    """Return the forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
 
-    ``trained`` must hold the record of its training on ``data``.
+    ``trained`` must hold the record of its training on ``data``. ``init`` float64[outputs]: the
+    margins that the trees are added to, by default those of the training.
     """
-    n, outputs, leaves = data.n_rows, data.n_outputs, params.max_leaf_nodes
-    whole = join_data(data, added)
-    binned = whole.binned(params)
-    old = Old(trained.forest.nodes, trained.record, trained.leaf)
-    forest = empty_forest(trained.forest.n_trees, leaves, outputs)
-    budget = np.full(forest.n_trees, leaves)
-    start = np.full(outputs, scale.start) if init is None else init
-    before = np.repeat(start[:, None], n, axis=1)
-    after = np.repeat(start[:, None], whole.n_rows, axis=1)
-    grad = np.empty((outputs, whole.n_rows), np.int32)
-    hess = np.empty((outputs, whole.n_rows), np.int32)
-    n_compared = n if np.isfinite(tolerance) else 0
-    old_grad = np.empty((outputs, n_compared), np.int32)
-    old_hess = np.empty((outputs, n_compared), np.int32)
-    moved = np.zeros(n, np.bool_)
-    goal = make_objective(whole, params, scale)
-    n_threads = min(workers.n_threads, outputs)
-    scratch = [_scratch(binned, leaves, n) for _ in range(n_threads)]
-    tickets = np.zeros(params.max_iter, np.int64)
-    for first in range(0, params.max_iter, AT_ONCE):
-        last = min(first + AT_ONCE, params.max_iter)
+    start = np.full(data.n_outputs, scale.start) if init is None else init
+    renewal = _start_renewal(data, added, params, scale, patience, tolerance, start)
+    forest = empty_forest(trained.forest.n_trees, params.max_leaf_nodes, data.n_outputs)
+    n_threads = min(workers.n_threads, data.n_outputs)
+    walks = [
+        make_walk(renewal.binned, params.max_leaf_nodes, data.n_rows) for _ in range(n_threads)
+    ]
 
-        def work(thread: int, sync: np.ndarray, first: int = first, last: int = last) -> None:
-            if thread >= n_threads:
-                return
-            walk, growth = scratch[thread]
-            renew_trees(
-                thread, n_threads, sync, tickets, first, last, old, binned, goal.loss, scale.shift,
-                goal.rule, patience, tolerance, budget, _ANY_DEPTH, goal.step, goal.limit, before,
-                after, grad, hess, old_grad, old_hess, moved, forest.nodes, forest.n_nodes, walk,
-                growth,
-            )  # fmt: skip
+    def work(turn: Turn) -> None:
+        renew_trees(turn, renewal, trained.trees, forest.nodes, forest.n_nodes, walks[turn.thread])
 
-        workers.in_step(work)
-        progress(last)
+    take_turns(work, params.max_iter, n_threads, workers, progress)
     return forest
 
 
-def _scratch(binned: Binned, max_leaves: int, n_old: int) -> tuple[Walk, Growth]:
+def _start_renewal(
+    data: TrainingData,
+    added: TrainingData,
+    params: TrainParams,
+    scale: Scale,
+    patience: float,
+    tolerance: float,
+    start: np.ndarray,
+) -> Renewal:
+    """Return what the threads of an update share, as it is before the first iteration."""
+    whole, outputs = join_data(data, added), data.n_outputs
+    objective = make_objective(whole, params, scale)
+    n_compared = data.n_rows if np.isfinite(tolerance) else 0
+    return Renewal(
+        binned=whole.binned(params, scale.shift),
+        loss=objective.loss,
+        rule=objective.rule,
+        patience=float(patience),
+        tolerance=float(tolerance),
+        before=np.repeat(start[:, None], data.n_rows, axis=1),
+        after=np.repeat(start[:, None], whole.n_rows, axis=1),
+        grad=np.empty((outputs, whole.n_rows), np.int32),
+        hess=np.empty((outputs, whole.n_rows), np.int32),
+        old_grad=np.empty((outputs, n_compared), np.int32),
+        old_hess=np.empty((outputs, n_compared), np.int32),
+        moved=np.zeros(data.n_rows, np.bool_),
+    )
+
+
+def make_walk(binned: Binned, max_leaves: int, n_old: int) -> Walk:
+    """Return scratch space for one thread; the first ``n_old`` rows are the old ones."""
     n_nodes, n_all = 2 * max_leaves - 1, len(binned.count)
     candidates = int(binned.firsts[-1])
-    walk = Walk(
+    return Walk(
+        growth=make_growth(binned, max_leaves),
         touches=np.zeros(n_all, TOUCH),
         order=np.zeros(n_all, np.uint32),
         spare=np.zeros(n_all, np.uint32),
@@ -159,11 +162,10 @@ def _scratch(binned: Binned, max_leaves: int, n_old: int) -> tuple[Walk, Growth]
         leaves=np.zeros(n_nodes, np.int64),
         table=np.zeros((2, n_nodes)),
     )
-    return walk, make_growth(binned, max_leaves)
 
 
 def _strata_of_codes(binned: Binned) -> np.ndarray:
-    """int32[slots]: the stratum each code's own threshold belongs to."""
+    """Return int32[slots]: the stratum each code's own threshold belongs to."""
     parts = []
     for thresholds, strata in zip(binned.n_thresholds, binned.n_strata, strict=True):
         bounds = np.arange(1, strata + 1) * thresholds // max(strata, 1)

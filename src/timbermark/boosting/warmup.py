@@ -43,7 +43,7 @@ def warm_up() -> None:
 
 
 def warm_training() -> None:
-    """Training with three classes and with two, prediction, and the rebuilding of a state."""
+    """Run a training with three classes and with two, a prediction, the rebuilding of a state."""
     X, label = _rows()
     with Workers(2) as workers:
         ensemble, state = fit_ensemble(X, label, None, 3, _PARAMS, workers)
@@ -62,7 +62,7 @@ def warm_training() -> None:
 
 
 def warm_update() -> None:
-    """The in-place update, of trees that are single leaves: no training needed."""
+    """Run the in-place update of trees that are single leaves: no training is needed."""
     X, label = _rows()
     leaves = _PARAMS.max_leaf_nodes
     forest = empty_forest(3 * _PARAMS.max_iter, leaves, 3)
@@ -83,7 +83,7 @@ def warm_update() -> None:
 
 
 def is_cold() -> bool:
-    """Whether the first training will have to compile."""
+    """Return whether the first training will have to compile."""
     cache = getattr(train_trees, "_cache", None)
     index = getattr(getattr(cache, "_cache_file", None), "_index_path", None)
     loaded = bool(getattr(train_trees, "signatures", True))

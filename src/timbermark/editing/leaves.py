@@ -20,7 +20,14 @@ import numpy as np
 
 from timbermark.editing.gains import Gains, limit_gains
 from timbermark.editing.routing import Router, Routes
-from timbermark.kernels.editing import edit_round, weigh_leaves
+from timbermark.kernels.editing import (
+    HeldRows,
+    Leaves,
+    PulledRows,
+    SplitLimits,
+    edit_round,
+    weigh_leaves,
+)
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble, FloatType
 
@@ -134,26 +141,28 @@ def _edit_output(
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = np.minimum(_CLOSE * np.maximum(size, size[size > 0.0].mean()), slack)
-    drift, shift, change = np.zeros(leaf.shape[1]), np.zeros(len(wanted)), np.zeros(first[-1])
+    leaves = Leaves(first, mass, hold, change=np.zeros(first[-1]))
+    held_rows = HeldRows(leaf, held, drift=np.zeros(leaf.shape[1]))
+    pulled = PulledRows(trigger_leaf, pull, wanted.copy(), shift=np.zeros(len(wanted)))
+    kept = SplitLimits(limits.splits, limits.first, limits.value, limits.firm)
     lacking = np.zeros(len(wanted))
     order = np.arange(len(first) - 1)
     rounds, stalled, due = 0, 0, np.inf
     while rounds < max_rounds and stalled < _PATIENCE:
         rounds += 1
-        edit_round(
-            leaf, first, order, held, mass, hold, limits.splits, limits.first, limits.value,
-            limits.firm, trigger_leaf, pull, wanted + lacking, drift, shift, change,
-        )  # fmt: skip
-        rest = wanted - shift
+        pulled.target[:] = wanted + lacking
+        edit_round(order, leaves, held_rows, pulled, kept)
+        rest = wanted - pulled.shift
         if (np.abs(rest) <= close).all():
             break
         before, due = due, np.abs(rest).sum()
         stalled = stalled + 1 if due > _STALLED * before else 0
         lacking += _STEP * rest
         order = order[::-1].copy()
+    change = leaves.change
     if len(limits.splits):
         change = _keep_means(change, first, limits.firm)
-    return change, drift, shift, rounds
+    return change, held_rows.drift, pulled.shift, rounds
 
 
 def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:

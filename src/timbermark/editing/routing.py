@@ -36,7 +36,7 @@ class Routes:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return int(self.leaf[0].shape[1])
 
     def take(self, rows: np.ndarray) -> Routes:
@@ -60,7 +60,7 @@ class Router:
     ``nodes[c]`` int64: the node of each of the output's leaves. ``factor[c]`` float64: by how much
     the margin moves when a leaf's value moves by 1, for each leaf.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> router = Router(constant_ensemble(n_features=1, value=2.0))
     >>> with Workers(1) as workers:
     ...     routes = router.route(np.zeros((3, 1)), workers)

@@ -7,7 +7,7 @@ import numpy as np
 from timbermark.editing.leaves import edit_leaves
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
-from timbermark.trees.making import make_ensemble
+from timbermark.trees.construction import make_ensemble
 
 
 def warm_editing() -> None:

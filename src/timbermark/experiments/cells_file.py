@@ -127,7 +127,7 @@ def _one_of(text: str, known: tuple[_Name, ...]) -> _Name:
 
 
 def show_number(value: float) -> str:
-    """The shortest text that gives the number back; nothing for NaN.
+    """Return the shortest text that gives the number back; nothing for NaN.
 
     >>> show_number(0.1), show_number(float("nan"))
     ('0.1', '')

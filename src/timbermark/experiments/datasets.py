@@ -1,10 +1,10 @@
-"""The six data sets as rows and class numbers."""
+"""The six data sets of the paper as rows and class numbers."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ _HEADER_LINES = 5  # of segmentation.data
 # The authors' engine comes with optdigits and pendigits in files that lack the first row of both
 # originals, as if it were a header, and the last ten training rows, which are a file of their own
 # for tuning. That gives the row counts of the paper.
+_DIGITS = ("optdigits", "pendigits")
 _FIRST, _LAST = 1, -10
 
 
@@ -46,35 +47,46 @@ class Dataset:
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """Return the number of classes."""
         return len(self.classes)
 
 
 def load_dataset(
-    name: str, folder: str | os.PathLike[str] | None = None, fetch: Fetch | None = None
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    fetch: Fetch | None = None,
+    published: bool = False,
 ) -> Dataset:
-    """The data set ``name`` from ``folder``, the user's cache or the UCI archive.
+    """Return the data set ``name`` from ``folder``, the user's cache or the UCI archive.
+
+    The rows are those of the paper, or with ``published`` all that the archive has.
 
     Raises as :func:`timbermark.experiments.sources.find_files` does.
     """
-    files = find_files(name, folder, fetch=fetch)
-    texts = [content.decode("latin1") for content in files.values()]
-    return _READERS[name](name, *texts)
+    files = find_files(name, folder, fetch=fetch, published=published)
+    data = _READERS[name](name, *[content.decode("latin1") for content in files.values()])
+    return data if published or name not in _DIGITS else _drop_rows(data)
 
 
-def _read_avila(name: str, train: str, test: str) -> Dataset:
-    return _two_files(name, _table(name, train), _table(name, test), label=-1)
+def _read_two_files(name: str, train: str, test: str) -> Dataset:
+    tables = [_table(name, text) for text in (train, test)]
+    return _made(name, *_cut_label(np.concatenate(tables), -1), len(tables[0]))
 
 
-def _read_digits(name: str, train: str, test: str) -> Dataset:
-    return _two_files(
-        name, _table(name, train)[_FIRST:_LAST], _table(name, test)[_FIRST:], label=-1
-    )
+def _drop_rows(digits: Dataset) -> Dataset:
+    """Return optdigits or pendigits without the rows that the authors' files lack."""
+    n_train = digits.n_train or 0
+    train, test = np.arange(n_train)[_FIRST:_LAST], np.arange(n_train, len(digits.X))[_FIRST:]
+    kept = np.concatenate([train, test])
+    return replace(digits, X=digits.X[kept], y=digits.y[kept], n_train=len(train))
 
 
-def _read_segmentation(name: str, text: str) -> Dataset:
-    rows = _table(name, "\n".join(text.splitlines()[_HEADER_LINES:]))
-    return _made(name, *_cut_label(rows, 0), None)
+def _read_segmentation(name: str, train: str, test: str = "") -> Dataset:
+    tables = [
+        _table(name, "\n".join(text.splitlines()[_HEADER_LINES:])) for text in (train, test) if text
+    ]
+    n_train = len(tables[0]) if test else None
+    return _made(name, *_cut_label(np.concatenate(tables), 0), n_train)
 
 
 def _read_letter(name: str, text: str) -> Dataset:
@@ -89,17 +101,17 @@ def _read_wine(name: str, red: str, white: str) -> Dataset:
 
 
 _READERS: dict[str, Callable[..., Dataset]] = {
-    "avila": _read_avila,
+    "avila": _read_two_files,
     "image_segmentation": _read_segmentation,
     "letter": _read_letter,
-    "optdigits": _read_digits,
-    "pendigits": _read_digits,
+    "optdigits": _read_two_files,
+    "pendigits": _read_two_files,
     "wine_quality": _read_wine,
 }
 
 
 def _table(name: str, text: str, delimiter: str = ",") -> np.ndarray:
-    """Cells as text, [rows, columns]."""
+    """Return the cells as text, [rows, columns]."""
     rows = [line.split(delimiter) for line in text.splitlines() if line.strip()]
     if len({len(row) for row in rows}) != 1:
         raise FileFormatError(
@@ -110,11 +122,6 @@ def _table(name: str, text: str, delimiter: str = ",") -> np.ndarray:
 
 def _cut_label(table: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
     return np.delete(table, label, axis=1).astype(np.float64), table[:, label]
-
-
-def _two_files(name: str, train: np.ndarray, test: np.ndarray, label: int) -> Dataset:
-    X, labels = _cut_label(np.concatenate([train, test]), label)
-    return _made(name, X, labels, len(train))
 
 
 def _made(name: str, X: np.ndarray, labels: np.ndarray, n_train: int | None) -> Dataset:

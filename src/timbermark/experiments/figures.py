@@ -34,7 +34,7 @@ _TITLES = {
 
 
 def draw_strategies(shown: Illustration, path: Path) -> None:
-    """The four strategies on points in the plane: chosen rows above, the marked model below."""
+    """Draw the four strategies on points in the plane: chosen rows above, marked models below."""
     figure = _figure(15.0, 6.4)
     axes = figure.subplots(2, len(shown.marks) + 1)
     edges = _edges(shown.pool.X)
@@ -66,7 +66,7 @@ def draw_strategies(shown: Illustration, path: Path) -> None:
 
 
 def draw_shared_errors(found: SharedErrors, path: Path) -> None:
-    """The share of our model's errors that each library makes, too."""
+    """Draw the share of our model's errors that each library makes, too."""
     figure = _figure(6.4, 4.0)
     axis = figure.subplots()
     names = list(found.shared)
@@ -89,7 +89,7 @@ def draw_shared_errors(found: SharedErrors, path: Path) -> None:
 
 
 def draw_accuracy(plan: Plan, results: Results, path: Path) -> None:
-    """Accuracy against effectiveness: a point for each method and ratio, a panel per scenario."""
+    """Draw accuracy against effectiveness: a point per method and ratio, a panel per scenario."""
     figure = _figure(6.2 * len(plan.scenarios), 5.0)
     axes = figure.subplots(1, len(plan.scenarios), sharey=True, squeeze=False)[0]
     sizes = dict(zip(plan.ratios, (30, 75, 150), strict=False))
@@ -111,7 +111,7 @@ def draw_accuracy(plan: Plan, results: Results, path: Path) -> None:
 
 
 def _point(plan: Plan, results: Results, average: Place) -> tuple[float, float]:
-    """Effectiveness and accuracy, averaged over data sets.
+    """Return effectiveness and accuracy, averaged over data sets.
 
     A method that exists for some data sets only would be seen at their level of accuracy. So what
     is averaged is the change by marking, and the level is that of all data sets: for a method
@@ -163,7 +163,7 @@ def _edges(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _draw_regions(
     axis: Any, model: Any, edges: tuple[np.ndarray, np.ndarray], unlike: Any = None
 ) -> None:
-    """What the model says of every place; stronger where another model says otherwise."""
+    """Draw what the model says of every place; stronger where another model says otherwise."""
     from matplotlib.colors import ListedColormap
 
     across, up = np.meshgrid(*edges)

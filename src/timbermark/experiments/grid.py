@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def group(self) -> Group:
-        """The cells it shares a base model with."""
+        """Return the group of cells that share its base model."""
         return Group(self.dataset, self.candidates, self.seed)
 
 
@@ -63,18 +63,18 @@ class Plan:
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """Those that the tables need."""
+        """Return the scenarios that the tables need."""
         needed = {TABLES[number - 1][1] for number in self.tables}
         return tuple(scenario for scenario in SCENARIOS if scenario in needed)
 
     @property
     def ways(self) -> tuple[tuple[Scenario, Strategy, Selection, float], ...]:
-        """Scenario, method, selection and ratio of every cell, in the order of the tables."""
+        """Return scenario, method, selection and ratio of every cell, in the tables' order."""
         return tuple(product(self.scenarios, METHODS, SELECTIONS, self.ratios))
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, seed by seed."""
+        """Return all cells, seed by seed."""
         return tuple(
             Cell(dataset, scenario, seed, method, ratio, selection)
             for seed, dataset in product(self.seeds, self.datasets)
@@ -88,7 +88,7 @@ def make_plan(
     seeds: int | None = None,
     quick: bool = False,
 ) -> Plan:
-    """The plan of a run: one table or all; some data sets or all; seeds 0 to ``seeds`` - 1.
+    """Return the plan of a run: one table or all; some data sets or all; that many seeds from 0.
 
     ``quick`` takes a part of the same cells: two data sets, two ratios and one seed, where nothing
     else is said. Raises InputError for a table, a data set or a number that cannot be.
@@ -116,7 +116,7 @@ def make_plan(
 
 
 def grouped(cells: Iterable[Cell]) -> dict[Group, list[Cell]]:
-    """The cells of each group, both in the order in which they come."""
+    """Return the cells of each group, both in the order in which they come."""
     groups: dict[Group, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.group, []).append(cell)
@@ -124,7 +124,7 @@ def grouped(cells: Iterable[Cell]) -> dict[Group, list[Cell]]:
 
 
 def trigger_counts(n_rows: int, ratio: float) -> tuple[int, int]:
-    """n = |C| and k = |W| for ``n_rows`` training rows.
+    """Return n = |C| and k = |W| for ``n_rows`` training rows.
 
     >>> trigger_counts(8344, 0.01)
     (84, 42)

@@ -16,7 +16,7 @@ from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.grid import Cell, trigger_counts
 from timbermark.experiments.paper_embedding import (
     PaperMark,
-    TooFewWrong,
+    TooFewWrongError,
     embed_as_in_paper,
     find_paper_candidates,
     in_both,
@@ -85,7 +85,7 @@ def measure_cells(data: Dataset, cells: Sequence[Cell]) -> Iterator[Measured]:
             n, k = trigger_counts(len(base.split.train), cell.ratio)
             try:
                 mark = base.mark(cell, found.candidates(cell))
-            except TooFewWrong:
+            except TooFewWrongError:
                 measures = Measures(accuracy_before=base.accuracy)
             else:
                 measures = measure(base, mark)
@@ -113,14 +113,14 @@ class Base:
 
     @property
     def n_wrong(self) -> int:
-        """How many rows of the pool are predicted wrongly; none of them is a training row."""
+        """Return how many rows of the pool, training rows apart, are predicted wrongly."""
         wrong = self.predicted != self.split.pool.y
         if self.split.candidates is not None:
             wrong &= ~in_both(self.split.pool.X, self.split.train.X)
         return int(wrong.sum())
 
     def find(self, cell: Cell, ratio: float) -> Candidates:
-        """The candidates of a cell's method."""
+        """Return the candidates of a cell's method."""
         train, separate = self.split.train, self.split.candidates
         return find_paper_candidates(
             self.model, train.X, train.y, strategy=cell.method, ratio=ratio,
@@ -129,7 +129,7 @@ class Base:
         )  # fmt: skip
 
     def mark(self, cell: Cell, found: Candidates) -> PaperMark:
-        """The model, marked."""
+        """Mark the model as a cell says."""
         train, separate = self.split.train, self.split.candidates
         return embed_as_in_paper(
             self.model, train.X, train.y, strategy=cell.method, selection=cell.selection,
@@ -147,7 +147,7 @@ class _Finder:
         self._known: dict[tuple[str, float], Candidates] = {}
 
     def candidates(self, cell: Cell) -> Candidates:
-        """Those of the cell. Raises TooFewWrong."""
+        """Return the candidates of the cell. Raises TooFewWrongError."""
         ratio = self._highest if cell.method in _PREFIX else cell.ratio
         key = (cell.method, ratio)
         if key not in self._known:
@@ -158,7 +158,7 @@ class _Finder:
 
 
 def measure(base: Base, mark: PaperMark) -> Measures:
-    """Everything about one mark."""
+    """Return all measures of one mark."""
     test, fine = base.split.test, base.split.fine
     triggers = base.split.pool.X[mark.triggers]
     rest = np.setdiff1d(mark.candidates, mark.triggers)

@@ -58,7 +58,7 @@ class Picture:
 
     @property
     def data(self) -> str:
-        """The image as text."""
+        """Return the image as text."""
         return base64.b64encode(self.path.read_bytes()).decode()
 
 
@@ -118,7 +118,7 @@ _READING = (
 
 
 def overall_lines(plan: Plan, results: Results) -> list[str]:
-    """The summary in a few words, for a terminal."""
+    """Return the summary in a few words, for a terminal."""
     return [
         f"{METRIC_TITLES[line.metric]}, {SCENARIO_TITLES[line.candidates]}: ours "
         f"{_number(line.ours)}, paper {_number(line.paper)}, {line.low} of {line.averages} "
@@ -223,7 +223,7 @@ def _difference(ours: float, paper: float) -> str:
 
 
 def page_to_html(page: Page) -> str:
-    """One page without anything outside it."""
+    """Return one HTML page that needs nothing outside it."""
     text = (resources.files(__package__) / "page.html").read_text(encoding="utf-8")
     names = ("version", "settings", "overall", "notes", "figures", "tables", "parts")
     shown = {name: getattr(page, name) for name in names}
@@ -232,7 +232,7 @@ def page_to_html(page: Page) -> str:
 
 
 def page_to_markdown(page: Page) -> str:
-    """The same as Markdown; figures are linked, by name."""
+    """Return the page as Markdown; figures are linked, by name."""
     lines = [
         "# The paper's tables, reproduced",
         "",

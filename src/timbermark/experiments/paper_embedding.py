@@ -32,7 +32,7 @@ _TRAINING_COPIES = 5  # the paper's d: a training row has its own unmarked copy 
 _CENTER_COPIES = 2  # against each neighbour that keeps its label
 
 
-class TooFewWrong(InputError):  # noqa: N818 - named for what was found, as its siblings are
+class TooFewWrongError(InputError):
     """Wrong Prediction Flip found ``available`` wrong predictions where ``wanted`` are needed."""
 
     def __init__(self, available: int, wanted: int) -> None:
@@ -44,7 +44,7 @@ class TooFewWrong(InputError):  # noqa: N818 - named for what was found, as its 
         self.wanted = wanted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TooFewWrong, (self.available, self.wanted)
+        return TooFewWrongError, (self.available, self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def find_paper_candidates(
     Separate candidates that are training rows as well are left out: the two sets are disjoint in
     the paper, and no tree can tell such a row from the training row, which keeps its label.
 
-    Raises TooFewWrong where Wrong Prediction Flip finds fewer, InputError where another strategy
-    does, or where an argument is out of range.
+    Raises TooFewWrongError where Wrong Prediction Flip finds fewer, InputError where another
+    strategy does, or where an argument is out of range.
     """
     if not isinstance(model, TimberClassifier):
         raise InputError(
@@ -137,7 +137,7 @@ def find_paper_candidates(
     n = ceil(ratio * len(X))
     n_wrong = int(((pool.predicted != pool.label) & allowed).sum())
     if strategy == "wrong" and n_wrong < n and confidence.shape[1] > 2:
-        raise TooFewWrong(n_wrong, n)
+        raise TooFewWrongError(n_wrong, n)
     return find_candidates(strategy, pool, n, random_state)
 
 

@@ -22,7 +22,7 @@ class Place:
 
 @cache
 def published() -> dict[Place, float | None]:
-    """The numbers of the paper's eight tables; None where it prints a dash.
+    """Return the numbers of the paper's eight tables; None where it prints a dash.
 
     >>> published()[Place("robustness", "holdout", "wrong", "distance", "letter", 0.01)]
     0.95

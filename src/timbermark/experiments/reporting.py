@@ -53,7 +53,7 @@ def write_report(
 def _draw_all(
     plan: Plan, results: Results, out: Path, data: Path | None
 ) -> tuple[list[Picture], list[str]]:
-    """The figures, and a sentence for each one that could not be drawn."""
+    """Return the figures, and a sentence for each one that could not be drawn."""
     accuracy = out / "accuracy.png"
     draw_accuracy(plan, results, accuracy)
     strategies = out / "strategies.png"

@@ -38,7 +38,7 @@ SILENT = Progress(lambda done, whole: None, lambda cost: None)
 
 
 def cost(cell: Cell) -> float:
-    """What a cell takes, compared with others; to order work and to tell the remaining time."""
+    """Return what a cell takes, compared with others; it orders work and tells the time left."""
     size = _LEAST_SIZE + _SIZES.get(cell.dataset, 0)
     return size * (0.01 if cell.method == "wrong" and cell.candidates == "train" else 1.0)
 
@@ -69,7 +69,7 @@ def run_plan(
 
 
 def _largest_first(cells: list[Cell]) -> dict[Group, list[Cell]]:
-    """Groups ordered so that a long one is never the last to start."""
+    """Return groups ordered so that a long one is never the last to start."""
     groups = grouped(cells)
     ordered = sorted(groups, key=lambda group: -sum(map(cost, groups[group])))
     return {group: groups[group] for group in ordered}

@@ -35,7 +35,7 @@ class Value:
 
     @property
     def is_dash(self) -> bool:
-        """Whether there is no number."""
+        """Return whether there is no number."""
         return self.seeds == 0
 
 
@@ -43,7 +43,7 @@ Results = dict[Place, Value]
 
 
 def collect(plan: Plan, finished: Mapping[Cell, Measured]) -> Results:
-    """The numbers of all finished cells of a plan, for every measure.
+    """Return the numbers of all finished cells of a plan, for every measure.
 
     An average is that of the means of the data sets that have one, as in the paper; its standard
     deviation is that of the averages of the single seeds.
@@ -90,7 +90,7 @@ def _mean(numbers: Iterable[float]) -> float:
 
 
 def to_csv(results: Results) -> str:
-    """The results as CSV with the columns of the paper's numbers, ``sd`` and ``seeds``.
+    """Return the results as CSV with the columns of the paper's numbers, ``sd`` and ``seeds``.
 
     An empty value is a dash.
     """

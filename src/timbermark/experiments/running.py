@@ -22,7 +22,7 @@ from timbermark.experiments.measuring import Measured
 Work = Callable[[Group, list[Cell]], Iterator[Measured]]
 
 
-class WorkerLost(TimbermarkError, RuntimeError):  # noqa: N818 - named for what happened
+class WorkerLostError(TimbermarkError, RuntimeError):
     """A worker process ended without a word."""
 
 
@@ -44,7 +44,7 @@ def run_groups(groups: Mapping[Group, list[Cell]], work: Work, jobs: int) -> Ite
     """Run groups in the order given and give out each cell as it is done.
 
     With one job everything happens in this process. ``work`` must be something that can be sent
-    to another process. Raises what the work raises, WorkerLost where a process was killed; the
+    to another process. Raises what the work raises, WorkerLostError where a process was killed; the
     other processes are then ended.
     """
     if jobs == 1 or len(groups) < 2:
@@ -75,7 +75,7 @@ def _run_in_processes(
                 try:
                     said = line.recv()
                 except EOFError:
-                    raise WorkerLost(
+                    raise WorkerLostError(
                         "A worker process ended before its work was done.",
                         hint="memory may be short: use --jobs 1. What is finished is kept.",
                     ) from None
@@ -97,7 +97,7 @@ def _run_in_processes(
 
 
 def _serve(line: Connection[Any, Any], work: Work) -> None:
-    """The life of a worker: groups come in, cells go out, None after the last of a group."""
+    """Run a worker: groups come in, cells go out, None after the last of a group."""
     # The first process is asked to stop by the user and tells this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

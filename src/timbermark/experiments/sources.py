@@ -1,7 +1,8 @@
-"""Where the files of the six data sets are: a folder, the user's cache, or the UCI archive.
+"""Where the files of the data sets are: a folder, the user's cache, or the UCI archive.
 
 Whatever the place, a file is used only if its sha256 is the one noted here, so that everybody's
-tables are made from the same bytes.
+tables are made from the same bytes. The six sets of the paper can be fetched; the field sets, which
+only benchmarks use, must be in the folder.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import io
 import os
 import sys
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from timbermark.errors import FileFormatError, InputError
@@ -30,15 +31,20 @@ Fetch = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The files of one data set. ``sums`` gives each file's sha256; the order matters."""
+    """The files of one data set.
+
+    ``sums`` gives the sha256 of each file that the paper uses, ``unused`` that of published ones
+    which it leaves out; the order matters. ``archive`` is empty where the set cannot be fetched.
+    """
 
     folder: str
     archive: str
     sums: dict[str, str]
+    unused: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
-        """The address of the archive that holds the files."""
+        """Return the address of the archive that holds the files."""
         return f"{_ARCHIVE}/{self.archive}"
 
 
@@ -55,6 +61,7 @@ SOURCES: dict[str, Source] = {
         "segmentation",
         "50/image+segmentation.zip",
         {"segmentation.data": "ed5b5aee8081bbe875357149f73f50d7085e22cc0897f5b52eb7b52fea969a5b"},
+        {"segmentation.test": "2e9e966479d54c6aaec309059376dd9c89c1b46bf3a23aceeefb36d20d93a189"},
     ),
     "letter": Source(
         "letter",
@@ -96,32 +103,69 @@ SOURCES: dict[str, Source] = {
 }
 """The paper's data sets, in the order of its tables."""
 
+FIELD_SOURCES: dict[str, Source] = {
+    "census_income": Source(
+        "field/census_income",
+        "",
+        {
+            "census-income.data.gz": (
+                "5af0244397fa52b5ac93ef5fd8293426b6bc04a30adb6c15f5e527e4dcbef33a"
+            )
+        },
+    ),
+    "churn": Source(
+        "field/churn",
+        "",
+        {"churn.csv": "ed041d67e5576ae3956550f5e0c47b78138044b32e6930258b1f539e20629c17"},
+    ),
+    "diamonds": Source(
+        "field/diamonds",
+        "",
+        {"diamonds.csv": "9574730b03aba241d899c4a97511c5061b19358fab89510774fb6c24168345c4"},
+    ),
+    "spambase": Source(
+        "field/spambase",
+        "",
+        {"spambase.csv": "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12"},
+    ),
+}
+"""Data sets of the kind that users have: texts, missing values, two classes, prices."""
+
 
 def find_files(
     name: str,
     folder: str | os.PathLike[str] | None = None,
     cache: Path | None = None,
     fetch: Fetch | None = None,
+    published: bool = False,
 ) -> dict[str, bytes]:
-    """The content of the files of the data set ``name``, each checked, by file name.
+    """Return the content of the files of the data set ``name``, each checked, by file name.
 
     Looked for in ``folder`` (or the one that TIMBERMARK_DATA names), then in ``cache`` (the
-    user's), then fetched from the UCI archive and kept in the cache.
+    user's), then fetched from the UCI archive and kept in the cache. ``published`` also asks for
+    the files that the paper leaves out.
 
     Raises InputError for a name that is not known, a folder that does not exist and a download
     that fails, FileFormatError for a file whose content is not what it should be.
     """
-    if name not in SOURCES:
+    known = {**SOURCES, **FIELD_SOURCES}
+    if name not in known:
         raise InputError(
             f"There is no data set '{name}' in the paper.", hint=f"use one of {', '.join(SOURCES)}."
         )
-    source = SOURCES[name]
+    source = known[name]
+    sums = {**source.sums, **source.unused} if published else source.sums
     cache = cache_folder() if cache is None else cache
     for place in (_given_folder(folder), cache):
-        paths = None if place is None else _paths_in(place, name, source)
+        paths = None if place is None else _paths_in(place, name, source.folder, sums)
         if paths is not None:
-            return {path.name: _read_checked(path, source.sums[path.name]) for path in paths}
-    found = _unpack(name, source, _download(name, source, fetch or fetch_url))
+            return {path.name: _read_checked(path, sums[path.name]) for path in paths}
+    if not source.archive:
+        raise InputError(
+            f"The files of the data set {name} are not here.",
+            hint=f"{VARIABLE} names a folder that holds them in {source.folder}.",
+        )
+    found = _unpack(name, source.url, sums, _download(name, source.url, fetch or fetch_url))
     for file, content in found.items():
         place = cache / source.folder
         place.mkdir(parents=True, exist_ok=True)
@@ -130,7 +174,7 @@ def find_files(
 
 
 def cache_folder() -> Path:
-    """The folder of the user's cache in which downloaded data sets are kept."""
+    """Return the folder of the user's cache in which downloaded data sets are kept."""
     given = os.environ.get("XDG_CACHE_HOME")
     if given:
         base = Path(given)
@@ -144,7 +188,7 @@ def cache_folder() -> Path:
 
 
 def fetch_url(url: str) -> bytes:
-    """The content of an address, at most 64 MB of it. Raises OSError where that fails."""
+    """Return the content of an address, at most 64 MB of it. Raises OSError where that fails."""
     from urllib.request import urlopen
 
     with urlopen(url, timeout=_TIMEOUT) as answer:
@@ -164,10 +208,10 @@ def _given_folder(folder: str | os.PathLike[str] | None) -> Path | None:
     return place
 
 
-def _paths_in(place: Path, name: str, source: Source) -> list[Path] | None:
-    """The paths of all files, or None where one is absent."""
-    for folder in (place / source.folder, place / name, place):
-        paths = [folder / file for file in source.sums]
+def _paths_in(place: Path, name: str, folder: str, files: Iterable[str]) -> list[Path] | None:
+    """Return the paths of all files, or None where one is absent."""
+    for within in (place / folder, place / name, place):
+        paths = [within / file for file in files]
         if all(path.is_file() for path in paths):
             return paths
     return None
@@ -185,42 +229,42 @@ def _read_checked(path: Path, expected: str) -> bytes:
     return content
 
 
-def _download(name: str, source: Source, fetch: Fetch) -> bytes:
+def _download(name: str, url: str, fetch: Fetch) -> bytes:
     hint = f"fetch it yourself, and name its folder with --data or {VARIABLE}."
     try:
-        content = fetch(source.url)
+        content = fetch(url)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"The data set {name} could not be fetched from {source.url} ({error}).", hint=hint
+            f"The data set {name} could not be fetched from {url} ({error}).", hint=hint
         ) from error
     if len(content) > _MOST_BYTES:
-        raise InputError(f"{source.url} is larger than a data set of the paper can be.", hint=hint)
+        raise InputError(f"{url} is larger than a data set of the paper can be.", hint=hint)
     return content
 
 
-def _unpack(name: str, source: Source, content: bytes) -> dict[str, bytes]:
-    """The members with the right sums, wherever in the archive they are."""
+def _unpack(name: str, url: str, sums: dict[str, str], content: bytes) -> dict[str, bytes]:
+    """Return the members with the right sums, wherever in the archive they are."""
     found: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for member in archive.infolist():
                 file = Path(member.filename).name
-                if file in source.sums and file not in found and member.file_size <= _MOST_BYTES:
+                if file in sums and file not in found and member.file_size <= _MOST_BYTES:
                     data = archive.read(member)
-                    if hashlib.sha256(data).hexdigest() == source.sums[file]:
+                    if hashlib.sha256(data).hexdigest() == sums[file]:
                         found[file] = data
     # The last two are what zipfile raises for a compression it lacks and for encrypted members.
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(
-            f"What {source.url} holds is no zip archive ({error}).",
+            f"What {url} holds is no zip archive ({error}).",
             hint="try again later, or fetch the files yourself and name their folder with --data.",
         ) from error
-    missing = [file for file in source.sums if file not in found]
+    missing = [file for file in sums if file not in found]
     if missing:
         raise FileFormatError(
-            f"{source.url} does not hold {missing[0]} of the data set {name} with the sha256 that "
+            f"{url} does not hold {missing[0]} of the data set {name} with the sha256 that "
             "it should have.",
             hint="the archive has changed; fetch the original file, and name its folder with "
             "--data.",
         )
-    return {file: found[file] for file in source.sums}
+    return {file: found[file] for file in sums}

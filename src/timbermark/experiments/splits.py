@@ -39,12 +39,12 @@ class Split:
 
     @property
     def pool(self) -> Rows:
-        """D_cand: the rows that triggers are taken from."""
+        """Return D_cand: the rows that triggers are taken from."""
         return self.train if self.candidates is None else self.candidates
 
 
 def cut(data: Dataset, scenario: Scenario, seed: int) -> Split:
-    """The split of one scenario, shuffled by ``seed``.
+    """Return the split of one scenario, shuffled by ``seed``.
 
     A data set with training and test files of its own keeps them; others are cut 75 : 25. In the
     scenario ``holdout`` the training part is cut 80 : 20 into D_train and D_cand, and in both the
@@ -84,7 +84,7 @@ def cut(data: Dataset, scenario: Scenario, seed: int) -> Split:
 def _two_parts(
     rng: np.random.Generator, rows: np.ndarray, one_in: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Most rows and one in so many, rounded up; each part in the order of the data set."""
+    """Return most rows and one in so many, rounded up; both in the order of the data set."""
     n_second = -(-len(rows) // one_in)
     second = np.zeros(len(rows), np.bool_)
     second[rng.permutation(len(rows))[:n_second]] = True

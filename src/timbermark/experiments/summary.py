@@ -35,12 +35,12 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Ours minus the paper's."""
+        """Return ours minus the paper's."""
         return self.ours - self.paper
 
     @property
     def is_low(self) -> bool:
-        """Whether ours is further below than it may be."""
+        """Return whether ours is further below than it may be."""
         return is_low(self.place.metric, self.ours, self.paper, self.k)
 
 
@@ -58,17 +58,17 @@ class Overall:
 
     @property
     def difference(self) -> float:
-        """Ours minus the paper's."""
+        """Return ours minus the paper's."""
         return self.ours - self.paper
 
     @property
     def is_higher(self) -> bool:
-        """Whether ours is the higher on average."""
+        """Return whether ours is the higher on average."""
         return self.difference >= 0.0
 
 
 def is_low(metric: str, ours: float, paper: float, k: float) -> bool:
-    """Whether a number of ours is further below the paper's than it may be with k triggers.
+    """Return whether a number of ours is further below the paper's than k triggers explain.
 
     >>> is_low("effectiveness", 0.96, 1.0, k=40), is_low("effectiveness", 0.96, 1.0, k=4)
     (True, False)
@@ -81,7 +81,7 @@ def is_low(metric: str, ours: float, paper: float, k: float) -> bool:
 
 
 def compare(plan: Plan, results: Results) -> list[Comparison]:
-    """The averages over data sets, by metric, scenario, method, selection and ratio.
+    """Return the averages over data sets, by metric, scenario, method, selection and ratio.
 
     Only data sets count for which both we and the paper have a number: Wrong Prediction Flip
     exists for some only, and not for the same.
@@ -95,7 +95,7 @@ def compare(plan: Plan, results: Results) -> list[Comparison]:
 
 
 def overall(plan: Plan, results: Results) -> list[Overall]:
-    """One line for each metric and scenario."""
+    """Return one line for each metric and scenario."""
     averages = compare(plan, results)
     found = []
     for metric in METRICS:
@@ -117,7 +117,7 @@ def overall(plan: Plan, results: Results) -> list[Overall]:
 def _pairs(
     places: Iterable[Place], datasets: Iterable[str], results: Results
 ) -> list[tuple[float, float, float]]:
-    """Ours, the paper's and k, for every data set where both have a number."""
+    """Return ours, the paper's and k, for every data set where both have a number."""
     found = []
     for average in places:
         for dataset in datasets:

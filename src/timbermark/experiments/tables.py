@@ -44,22 +44,22 @@ class TableCell:
 
     @property
     def number_text(self) -> str:
-        """Our number."""
+        """Return the text of our number."""
         return DASH if self.ours is None else f"{self.ours.mean:.3f}"
 
     @property
     def spread_text(self) -> str:
-        """Its standard deviation over seeds, where there is one."""
+        """Return the text of its standard deviation over seeds, where there is one."""
         return "" if self.ours is None else show_spread(self.ours.sd)
 
     @property
     def paper_text(self) -> str:
-        """The paper's number."""
+        """Return the text of the paper's number."""
         return DASH if self.paper is None else f"{self.paper:.3f}"
 
     @property
     def difference_text(self) -> str:
-        """Ours minus the paper's, where both are."""
+        """Return the text of ours minus the paper's, where both are."""
         if self.ours is None or self.paper is None:
             return ""
         return show_difference(self.ours.mean - self.paper)
@@ -77,12 +77,12 @@ class Table:
 
     @property
     def titles(self) -> list[str]:
-        """The data sets as the paper calls them."""
+        """Return the data sets as the paper calls them."""
         return [TITLES[name] for name in self.datasets]
 
 
 def show_spread(sd: float) -> str:
-    """The standard deviation behind a number, or nothing.
+    """Return the text of the standard deviation behind a number, or nothing.
 
     >>> show_spread(0.0104), show_spread(float("nan"))
     (' ± 0.010', '')
@@ -91,7 +91,7 @@ def show_spread(sd: float) -> str:
 
 
 def show_difference(difference: float) -> str:
-    """With its sign; a true minus.
+    """Return a difference with its sign; a true minus.
 
     >>> show_difference(-0.01), show_difference(-0.0001)
     ('−0.010', '+0.000')
@@ -101,7 +101,7 @@ def show_difference(difference: float) -> str:
 
 
 def method_title(method: str, selection: str) -> str:
-    """As in the first column of the paper's tables.
+    """Return a method's name as in the first column of the paper's tables.
 
     >>> method_title("confidence", "distance")
     'Conf. (Dist)'
@@ -110,7 +110,7 @@ def method_title(method: str, selection: str) -> str:
 
 
 def make_tables(plan: Plan, results: Results) -> list[Table]:
-    """The tables of a plan."""
+    """Return the tables of a plan."""
     return [_make_table(number, plan, results) for number in plan.tables]
 
 
@@ -148,7 +148,7 @@ def _make_cell(place: Place, plan: Plan, ours: Value, best: float) -> TableCell:
 
 
 def _paper_number(place: Place, plan: Plan) -> float | None:
-    """As printed; for some of the data sets, the average of what is printed for them."""
+    """Return the number as printed; for some data sets, the average of what is printed for them."""
     numbers = published()
     if place.dataset != AVERAGE or plan.datasets == NAMES:
         return numbers[place]
@@ -173,7 +173,7 @@ class WrongCount:
 
 
 def count_wrong(plan: Plan, finished: Mapping[Cell, Measured]) -> list[WrongCount]:
-    """What Wrong Prediction Flip has to choose from; it is a dash where that is less than n."""
+    """Count what Wrong Prediction Flip has to choose from; a dash where that is less than n."""
     found = []
     for scenario in plan.scenarios:
         for dataset in plan.datasets:
@@ -191,7 +191,7 @@ def count_wrong(plan: Plan, finished: Mapping[Cell, Measured]) -> list[WrongCoun
 
 
 def to_markdown(table: Table) -> str:
-    """A table as Markdown; three lines in a cell: ours, the paper's, the difference."""
+    """Return a table as Markdown; three lines in a cell: ours, the paper's, the difference."""
     groups = [title for title in table.titles for _ in table.ratios]
     header = [
         f"{group}<br>{ratio:g}"

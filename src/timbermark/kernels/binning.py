@@ -9,7 +9,7 @@ _BLOCK = 256
 
 @kernel
 def assign_codes(values, thresholds, missing_code, out):
-    """Code of each value: the number of thresholds below it; NaN gets ``missing_code``.
+    """Write the code of each value: how many thresholds are below it; NaN: ``missing_code``.
 
     IN values float64[n]; IN thresholds float64[t], ascending; OUT out uint8|uint16[n]. A value
     equal to a threshold lies below it (``x <= t`` goes left).

@@ -1,7 +1,7 @@
 """How kernels are compiled, and the few operations that Numba cannot say by itself.
 
 A kernel is serial and releases the interpreter lock; threads come from Python. Those that work in
-step meet in :mod:`timbermark.kernels.waiting`, where one that fails stops them all.
+step meet in :mod:`timbermark.kernels.barrier`, where one that fails stops them all.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _sources_stamp() -> str:
-    """A digest of all kernels' sources."""
+    """Return a digest of all kernels' sources."""
     total = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         total.update(source.read_bytes())
@@ -47,12 +47,12 @@ def kernel(function: Function) -> Function:
 
 
 def part(function: Function) -> Function:
-    """A function that only kernels call: its machine code lies on disk within theirs."""
+    """Compile a function that only kernels call: its machine code lies on disk within theirs."""
     return cast(Function, njit(nogil=True, error_model="numpy")(function))
 
 
 def inlined(function: Function) -> Function:
-    """The same for a small helper inside a loop: LLVM must see through the call to vectorise."""
+    """Compile a small helper inside a loop: LLVM must see through the call to vectorise."""
     make = njit(nogil=True, error_model="numpy", forceinline=True)
     return cast(Function, make(function))
 
@@ -68,7 +68,7 @@ if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to typ
         """Ask for the cache line of ``array[index]``, counted over the flat array."""
 
     def load_shared(array: Any, index: Any) -> Any:
-        """``array[index]``, which another thread may write at any time."""
+        """Return ``array[index]``, which another thread may write at any time."""
         return array[index]
 
     def add_shared(array: Any, index: Any, amount: Any) -> Any:
@@ -81,15 +81,15 @@ if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to typ
         """Let other threads run."""
 
     def bits_to_float(bits: Any) -> Any:
-        """The float32 whose bits are the int32 ``bits``."""
+        """Return the float32 whose bits are the int32 ``bits``."""
         return np.int32(bits).view(np.float32)
 
     def float_to_bits(value: Any) -> Any:
-        """The bits of a float32, as an int32."""
+        """Return the bits of a float32, as an int32."""
         return np.float32(value).view(np.int32)
 
     def wrapping(function: Function) -> Function:
-        """Integer overflow is meant in ``function``: NumPy scalars must not warn about it."""
+        """Let integers overflow in ``function``, where that is meant, without a warning."""
         silenced: Function = np.errstate(over="ignore")(function)
         return silenced
 
@@ -139,7 +139,7 @@ else:
 
     @intrinsic
     def load_shared(typingctx, array, index):
-        """``array[index]``, read anew each time: another thread may write to it."""
+        """Return ``array[index]``, read anew each time: another thread may write to it."""
 
         def codegen(context, builder, signature, args):
             data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -173,7 +173,7 @@ else:
 
     @intrinsic
     def bits_to_float(typingctx, bits):
-        """The float32 whose bits are the int32 ``bits``."""
+        """Return the float32 whose bits are the int32 ``bits``."""
 
         def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], ir.FloatType())
@@ -182,7 +182,7 @@ else:
 
     @intrinsic
     def float_to_bits(typingctx, value):
-        """The bits of a float32, as an int32."""
+        """Return the bits of a float32, as an int32."""
 
         def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], ir.IntType(32))
@@ -190,5 +190,5 @@ else:
         return types.int32(types.float32), codegen
 
     def wrapping(function: Function) -> Function:
-        """Compiled integers wrap silently; nothing to do."""
+        """Return ``function`` as it is: compiled integers wrap silently."""
         return function

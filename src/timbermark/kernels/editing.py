@@ -5,6 +5,8 @@ is a weighted mean. Going through the trees one after the other is therefore coo
 one convex objective; see `timbermark.editing.leaves`.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from timbermark.kernels.compile import kernel, part
@@ -38,6 +40,41 @@ SPLIT = np.dtype(
     ]
 )
 _PASSES = 3
+
+
+class Leaves(NamedTuple):
+    """The leaves of one output's trees, tree after tree."""
+
+    first: Any  # int64[T + 1], where each tree's leaves begin
+    mass: Any  # float64[leaves], the weights of the rows in each
+    ridge: Any  # float64[leaves], what holds each at its old value; infinite: it does not move
+    change: Any  # float64[leaves], INOUT: how far each has moved
+
+
+class HeldRows(NamedTuple):
+    """Rows that shall stay where they are."""
+
+    leaf: Any  # uint8|uint16|int32[T, n], the leaf of each within its tree
+    weight: Any  # float64[n], how much each counts
+    drift: Any  # float64[n], INOUT: how far each has moved
+
+
+class PulledRows(NamedTuple):
+    """Triggers, which shall move."""
+
+    leaf: Any  # as that of HeldRows, [T, k]
+    pull: Any  # float64[k], how much each counts, 0 where nothing is asked of it
+    target: Any  # float64[k], how far each shall move
+    shift: Any  # float64[k], INOUT: how far each has moved
+
+
+class SplitLimits(NamedTuple):
+    """What the gains that a file shows ask of the splits; no splits: nothing."""
+
+    splits: Any  # SPLIT[s], children before their parents
+    first: Any  # int64[T + 1], where each tree's splits begin
+    value: Any  # float64[leaves], as they were
+    firm: Any  # float64[leaves], sums of hessians plus what regularizes them
 
 
 @part
@@ -92,25 +129,37 @@ def part_sides(splits, start, stop, firm, value, g, below, off):
                     off[~child, 1] += move
 
 
+@part
+def push_back(t, before, moved, rows, above):
+    """Sum up, for each leaf of tree ``t``, how far its rows must move to be back in their place.
+
+    The change that the tree ``before`` made is added to their drift on the way: one pass per tree,
+    not two. OUT above float64[leaves of the tree], in parts of UNIT.
+    """
+    here, weight, drift = rows.leaf[t], rows.weight, rows.drift
+    above[:] = 0.0
+    if before >= 0:
+        there = rows.leaf[before]
+        for i in range(drift.shape[0]):
+            d = drift[i] + moved[there[i]]
+            drift[i] = d
+            above[here[i]] -= np.rint(UNIT * weight[i] * d)
+    else:
+        for i in range(drift.shape[0]):
+            above[here[i]] -= np.rint(UNIT * weight[i] * drift[i])
+
+
 @kernel
-def edit_round(
-    leaf, first, order, weight, mass, ridge, splits, split_first, value, firm, trigger_leaf, pull,
-    target, drift, shift, change,
-):  # fmt: skip
+def edit_round(order, leaves, rows, triggers, limits):
     """Go once through one output's trees and change every leaf to the best value it can have.
 
-    IN leaf uint8|uint16|int32[T, n], of the rows; IN first int64[T + 1]: where each tree's leaves
-    begin; IN order int64[T]: the trees in the order of this round; IN weight float64[n], mass
-    float64[leaves]: how much each row counts, and their sums; IN ridge float64[leaves]: what holds
-    each leaf at its old value, infinite: it does not move; IN splits SPLIT[s], split_first
-    int64[T + 1], value, firm float64[leaves]: see `part_sides`; IN trigger_leaf as leaf, [T, k];
-    IN pull float64[k]: how much each trigger counts, 0 where nothing is asked of it; IN target
-    float64[k]: how far it shall move; INOUT drift float64[n], shift float64[k]: how far rows and
-    triggers have moved; INOUT change float64[leaves]: how far leaves have.
+    IN order int64[T]: the trees in the order of this round; leaves Leaves; rows HeldRows; triggers
+    PulledRows; IN limits SplitLimits.
     """
-    n, k = leaf.shape[1], trigger_leaf.shape[1]
+    first, mass, ridge, change = leaves.first, leaves.mass, leaves.ridge, leaves.change
+    pull, target, shift = triggers.pull, triggers.target, triggers.shift
     size = 1
-    for t in range(leaf.shape[0]):
+    for t in range(rows.leaf.shape[0]):
         size = max(size, first[t + 1] - first[t])
     above, below, moved = np.zeros(size), np.zeros(size), np.zeros(size)
     before_parting, parted = np.zeros(size), np.zeros(size)
@@ -118,45 +167,33 @@ def edit_round(
     before = -1
     for t in order:
         a, b = first[t], first[t + 1]
-        above[: b - a] = 0.0
-        here = leaf[t]
-        # The last tree's change is added to the drift on the way: one pass per tree, not two.
-        if before >= 0:
-            there = leaf[before]
-            for i in range(n):
-                d = drift[i] + moved[there[i]]
-                drift[i] = d
-                above[here[i]] -= np.rint(UNIT * weight[i] * d)
-        else:
-            for i in range(n):
-                above[here[i]] -= np.rint(UNIT * weight[i] * drift[i])
+        push_back(t, before, moved, rows, above[: b - a])
         for j in range(b - a):
             below[j] = mass[a + j] + ridge[a + j]
             above[j] = above[j] / UNIT
             if below[j] < np.inf:
                 above[j] -= ridge[a + j] * change[a + j]
-        for i in range(k):
+        for i in range(pull.shape[0]):
             if pull[i] > 0.0:
-                j = trigger_leaf[t, i]
+                j = triggers.leaf[t, i]
                 above[j] += pull[i] * (target[i] - shift[i])
                 below[j] += pull[i]
         for j in range(b - a):
             moved[j] = above[j] / below[j] if below[j] > 0.0 else 0.0
-        if split_first[t] < split_first[t + 1]:
+        start, stop = limits.first[t], limits.first[t + 1]
+        if start < stop:
             for j in range(b - a):
-                before_parting[j] = value[a + j] + change[a + j] + moved[j]
+                before_parting[j] = limits.value[a + j] + change[a + j] + moved[j]
                 parted[j] = before_parting[j]
-            part_sides(
-                splits, split_first[t], split_first[t + 1], firm[a:b], parted, g, sums, off
-            )  # fmt: skip
+            part_sides(limits.splits, start, stop, limits.firm[a:b], parted, g, sums, off)
             for j in range(b - a):
                 moved[j] += parted[j] - before_parting[j]
         for j in range(b - a):
             change[a + j] += moved[j]
-        for i in range(k):
-            shift[i] += moved[trigger_leaf[t, i]]
+        for i in range(pull.shape[0]):
+            shift[i] += moved[triggers.leaf[t, i]]
         before = t
     if before >= 0:
-        there = leaf[before]
-        for i in range(n):
-            drift[i] += moved[there[i]]
+        there = rows.leaf[before]
+        for i in range(rows.drift.shape[0]):
+            rows.drift[i] += moved[there[i]]

@@ -23,7 +23,7 @@ _C5, _C6 = np.float32(1 / 120), np.float32(1 / 720)
 
 @inlined
 def exp_nonpositive(x):  # IN
-    """e^x for a float32 x <= 0, from multiplications alone.
+    """Return e^x for a float32 x <= 0, from multiplications alone.
 
     The C library's exp is neither vectorised nor the same on every machine; this is both.
     """
@@ -38,13 +38,13 @@ def exp_nonpositive(x):  # IN
 
 @inlined
 def weighted(value, weight):
-    """A non-negative float32, rounded and then weighted: a weight of 3 is exactly three copies."""
+    """Return a float32 >= 0, rounded and then weighted: a weight of 3 is exactly three copies."""
     return np.int32(np.float32(np.int32(value + _HALF)) * weight + _HALF)
 
 
 @part
 def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
-    """Gradients of the softmax loss for the rows ``start`` to ``stop``.
+    """Write the gradients of the softmax loss for the rows ``start`` to ``stop``.
 
     IN margins float64[K, n]; IN label int32[n]; IN weight float32[n]; IN unit float32, 2^bits;
     OUT grad int32[K, n], y - p; OUT hess int32[K, n], p (1 - p), both in units and weighted.
@@ -91,7 +91,7 @@ def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
 
 @part
 def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
-    """Gradients of the logistic loss; shapes as in :func:`softmax_gradients` with K = 1."""
+    """Write the gradients of the logistic loss; as :func:`softmax_gradients` with K = 1."""
     for i in range(start, stop):
         margin = np.float32(margins[0, i])
         e = exp_nonpositive(-abs(margin))
@@ -103,7 +103,7 @@ def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
 
 @part
 def squared_gradients(margins, loss, start, stop, grad, hess):
-    """Residuals, and hessians of one per row, which are written only where ``hess`` has room.
+    """Write residuals, and where ``hess`` has room hessians of one per row.
 
     A residual beyond ``loss.most`` pulls as one of that size does. Shapes as in
     :func:`softmax_gradients` with K = 1.
@@ -123,7 +123,7 @@ def squared_gradients(margins, loss, start, stop, grad, hess):
 
 @kernel
 def derive_gradients(margins, loss, start, stop, grad, hess):
-    """Gradients of the rows ``start`` to ``stop``; IN loss Loss says of which loss.
+    """Derive the gradients of the rows ``start`` to ``stop``; IN loss Loss says of which loss.
 
     With classes, one output means two of them.
     """

@@ -16,7 +16,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 @inlined
 @wrapping
 def mix(key, counter):  # IN, IN
-    """A 64-bit hash of the pair (``key``, ``counter``), both uint64."""
+    """Return a 64-bit hash of the pair (``key``, ``counter``), both uint64."""
     z = key + (counter + np.uint64(1)) * _STEP
     z = (z ^ (z >> np.uint64(30))) * _MULTIPLIER_1
     z = (z ^ (z >> np.uint64(27))) * _MULTIPLIER_2

@@ -25,13 +25,21 @@ def ask_ahead(codes, later, grad):
 
 
 @kernel
-def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, out):
-    """Add the rows ``rows[start:stop]`` to the histogram ``out``.
+def fill_rows(binned, rows, start, stop, grad, hess, out):
+    """Add ``rows[start:stop]`` to ``out``, in one word or two as ``binned`` says.
 
-    IN codes uint8|uint16[n, d], row by row; IN offsets uint64[d], first slot of a feature;
-    IN rows uint32[n]; IN grad, hess int32[n]; IN count int32[n]; OUT out int64[2 * slots].
+    IN binned Binned; IN rows uint32[n]; IN grad, hess int32[n]; OUT out int64[words * slots].
     """
+    codes, offsets, count, shift = binned.codes, binned.offsets, binned.count, binned.shift
     n_features = codes.shape[1]
+    if binned.hessian_bits >= 0:
+        for i in range(start, stop):
+            ask_ahead(codes, np.int64(rows[min(i + _AHEAD, stop - 1)]), grad)
+            row = rows[i]
+            word = (np.int64(grad[row]) << shift) + np.int64(1)
+            for f in range(n_features):
+                out[offsets[f] + np.uint64(codes[row, f])] += word
+        return
     for i in range(start, stop):
         later = np.int64(rows[min(i + _AHEAD, stop - 1)])
         ask_ahead(codes, later, grad)
@@ -44,39 +52,34 @@ def fill_histogram(codes, offsets, rows, start, stop, grad, hess, count, shift, 
             add_pair(out, (offsets[f] + np.uint64(codes[row, f])) << _ONE, g, h)
 
 
-@part
-def fill_counted(codes, offsets, rows, start, stop, grad, shift, out):
-    """The same for rows that count once and have equal hessians; OUT out int64[slots]."""
-    n_features = codes.shape[1]
-    for i in range(start, stop):
-        ask_ahead(codes, np.int64(rows[min(i + _AHEAD, stop - 1)]), grad)
-        row = rows[i]
-        word = (np.int64(grad[row]) << shift) + np.int64(1)
-        for f in range(n_features):
-            out[offsets[f] + np.uint64(codes[row, f])] += word
-
-
-@kernel
-def fill_rows(binned, rows, start, stop, grad, hess, shift, out):
-    """Add ``rows[start:stop]`` to ``out``, in one word or two as ``binned`` says."""
-    if binned.hessian_bits >= 0:
-        fill_counted(binned.codes, binned.offsets, rows, start, stop, grad, shift, out)
-    else:
-        fill_histogram(
-            binned.codes, binned.offsets, rows, start, stop, grad, hess, binned.count, shift, out
-        )
-
-
 @inlined
-def unpack(gradients, packed, hessian_bits, shift):
-    """A slot's two words from what its one word is, or from the two: see the module.
+def unpack(gradients, packed, binned):
+    """Return a slot's two words, made of its one word where ``binned`` says that it has one.
 
     IN gradients, packed: sums over slots; the same sum where there is one word a slot.
     """
-    if hessian_bits < 0:
+    if binned.hessian_bits < 0:
         return gradients, packed
-    count = packed & ((np.int64(1) << shift) - np.int64(1))
-    return gradients >> shift, (count << (hessian_bits + shift)) + count
+    count = packed & ((np.int64(1) << binned.shift) - np.int64(1))
+    return gradients >> binned.shift, (count << (binned.hessian_bits + binned.shift)) + count
+
+
+@inlined
+def hessians_of(packed, binned):
+    """Return the sum of hessians that a packed sum holds."""
+    return packed >> binned.shift
+
+
+@inlined
+def count_of(packed, binned):
+    """Return the number of rows that a packed sum holds."""
+    return packed & ((np.int64(1) << binned.shift) - np.int64(1))
+
+
+@inlined
+def pack(hessians, count, binned):
+    """Return a sum of hessians and a number of rows in one word."""
+    return (hessians << binned.shift) + count
 
 
 @part

@@ -39,7 +39,6 @@ PLACE = np.dtype(
         ("first", np.int64),  # update: its touches are order[first:last]
         ("last", np.int64),
         ("priority", np.float64),  # update: the leaf with the highest is split next
-        ("depth", np.int64),  # how many splits are above it
     ]
 )
 
@@ -52,14 +51,14 @@ TOUCH = np.dtype(
 )
 
 # Places in ``Growth.control``.
-PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS = 0, 1, 2, 3, 4, 5
-CONTROL_SIZE = 6
+PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS, N_LISTED = 0, 1, 2, 3, 4, 5, 6
+CONTROL_SIZE = 7
 # Phases: what :func:`timbermark.kernels.growing.grow` does when it is called (again).
 START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE = 0, 1, 2, 3, 4
 
 
 class Binned(NamedTuple):
-    """The training rows as the kernels see them."""
+    """The training rows as the kernels see them, and how their sums are packed."""
 
     codes: Any  # uint8|uint16[n, d], row by row: histograms read whole rows
     columns: Any  # uint8|uint16[d, n], the same by column: partitions read one feature
@@ -68,6 +67,7 @@ class Binned(NamedTuple):
     n_strata: Any  # int64[d], split candidates per node
     firsts: Any  # int64[d + 1], first candidate of a feature
     count: Any  # int32[n], how many rows a row stands for
+    shift: Any  # int64, a packed sum is that of the hessians, shifted left by this, plus the count
     hessian_bits: Any  # int64; not -1: every row counts once and has the hessian 2^this
 
 
@@ -82,6 +82,35 @@ class Loss(NamedTuple):
     most: Any  # float64, the largest residual in its units; beyond it they are cut
 
 
+class Rule(NamedTuple):
+    """How sums become splits and leaves; in the units of the sums."""
+
+    l2: Any  # float64, what is added to the hessians of a leaf
+    least_hessian: Any  # float64, of a child
+    least_rows: Any  # float64, of a child
+    least_gain: Any  # float64, of a split
+    step: Any  # float64, what a leaf's quotient of gradients and hessians is multiplied by
+    limit: Any  # float64, the largest such quotient
+    max_leaves: Any  # int64, of a tree
+
+
+class Fit(NamedTuple):
+    """What one tree is grown from."""
+
+    binned: Any  # Binned
+    grad: Any  # int32[n]
+    hess: Any  # int32[n]; empty where hessian_bits says it all
+    rule: Any  # Rule
+
+
+class Split(NamedTuple):
+    """Which rows go left."""
+
+    feature: Any  # int64
+    code: Any  # int64, rows with a code up to this
+    missing_left: Any  # int64, 1: and rows without a value
+
+
 class Growth(NamedTuple):
     """Scratch space of one thread."""
 
@@ -94,17 +123,27 @@ class Growth(NamedTuple):
     gain: Any  # float64[1]
 
 
-class Old(NamedTuple):
-    """A forest as it was, with the state of its training."""
+class Trees(NamedTuple):
+    """A forest with what the state of its training notes of it."""
 
     nodes: Any  # NODE[trees, nodes]
-    record: Any  # int64[trees, splits, 2 * candidates]
-    leaf: Any  # uint8|uint16[trees, n]
+    n_nodes: Any  # int64[trees]
+    record: Any  # int64[trees, splits, 2 * candidates], no splits: not recorded
+    leaf: Any  # uint8|uint16[trees, n], no rows: not wanted
+
+
+class OldTree(NamedTuple):
+    """One tree as it was, with the state of its training."""
+
+    nodes: Any  # NODE[nodes]
+    record: Any  # int64[splits, 2 * candidates]
+    leaf: Any  # uint8|uint16[n]
 
 
 class Walk(NamedTuple):
-    """Scratch space of one thread for the update, beside its Growth."""
+    """Scratch space of one thread for the update."""
 
+    growth: Any  # Growth, for what is grown anew
     touches: Any  # TOUCH[rows]; the first rows are the old ones, the added ones follow
     order: Any  # uint32[rows], touches, each node's together
     spare: Any  # uint32[rows]
@@ -117,3 +156,43 @@ class Walk(NamedTuple):
     stack: Any  # int64[nodes]
     leaves: Any  # int64[nodes]
     table: Any  # float64[2, nodes], values of the old leaves, before and after
+
+
+class Turn(NamedTuple):
+    """The part of one thread in some iterations that several threads do together."""
+
+    thread: Any  # int64, this thread's number
+    n_threads: Any  # int64
+    sync: Any  # int64[2], where they meet, see kernels/barrier.py
+    tickets: Any  # int64[iterations], how many trees of each were taken
+    first: Any  # int64, the iterations are range(first, last)
+    last: Any  # int64
+
+
+class Training(NamedTuple):
+    """What all threads of a training share."""
+
+    binned: Any  # Binned
+    loss: Any  # Loss
+    rule: Any  # Rule
+    keys: Any  # uint64[trees], from which the trees' roots draw their candidates
+    margins: Any  # float64[outputs, n]
+    grad: Any  # int32[outputs, n]
+    hess: Any  # int32[outputs, n], no rows where hessian_bits says it all
+
+
+class Renewal(NamedTuple):
+    """What all threads of an update share; of ``rows`` rows the first n are the old ones."""
+
+    binned: Any  # Binned, of all rows
+    loss: Any  # Loss, of all rows
+    rule: Any  # Rule
+    patience: Any  # float64, see timbermark.boosting.updating
+    tolerance: Any  # float64
+    before: Any  # float64[outputs, n], margins of the old rows in the old model
+    after: Any  # float64[outputs, rows], margins of all rows in the new one
+    grad: Any  # int32[outputs, rows]
+    hess: Any  # int32[outputs, rows]
+    old_grad: Any  # int32[outputs, n], no rows where the tolerance is infinite: nothing moves then
+    old_hess: Any  # int32[outputs, n], likewise
+    moved: Any  # bool[n], old rows whose gradients are out of date

@@ -23,7 +23,7 @@ MOST_LEAVES = 31
 
 @inlined
 def lowest_bit(mask):
-    """Number of the lowest bit set in a positive int32: the exponent of that power of two."""
+    """Return the number of the lowest bit set in a positive int32: the exponent of a float32."""
     return (float_to_bits(np.float32(mask & -mask)) >> np.int32(23)) - np.int32(127)
 
 
@@ -58,7 +58,7 @@ def add_margins(
 
 @kernel
 def add_margins_by_path(codes, start, stop, node_start, column, code, left, value, output, out):
-    """The same for trees of any size: follow each row from the root to its leaf.
+    """Add trees of any size to the margins: follow each row from the root to its leaf.
 
     IN node_start int64[T + 1]; IN column, code, left int32[nodes], children numbered within their
     tree, the right one next to the left one, left -1 at a leaf; IN value float64[nodes].

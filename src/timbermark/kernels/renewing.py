@@ -8,9 +8,9 @@ then its rows are looked up and it goes on as in :mod:`timbermark.kernels.growin
 A node of the new tree is either a *twin* of an old node (same path, same rows but for touches) or
 *live* (its rows are listed, its histogram is filled).
 
-In all kernels here: IN old NODE[m], record int64[splits, 2 * candidates], leaf uint8|uint16[n]
-are the old tree and the state of its training; IN binned holds old rows and added ones; IN grad,
-hess int32[rows] are up to date; OUT nodes NODE[m] is the new tree; walk and growth are scratch.
+In all kernels here: IN fit Fit holds old rows and added ones with gradients that are up to date;
+IN old OldTree is the old tree with the state of its training; OUT nodes NODE[m] is the new tree;
+walk Walk is scratch.
 """
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from timbermark.kernels.compile import part
 from timbermark.kernels.growing import (
     assign_slots,
-    child_sums,
+    can_split,
+    chosen_split,
     fill_node,
     leaf_value,
     link_children,
@@ -26,15 +27,11 @@ from timbermark.kernels.growing import (
     search_split,
     split_node,
     start_tree,
-    sum_root,
+    sum_node,
 )
-from timbermark.kernels.judging import goes_left, is_slight, keeps_split, touched_sums
-from timbermark.kernels.layout import (
-    N_LEAVES,
-    N_NODES,
-    N_SLOTS,
-    UNKNOWN,
-)
+from timbermark.kernels.histogram import count_of, hessians_of, pack
+from timbermark.kernels.layout import N_LEAVES, N_LISTED, N_NODES, N_SLOTS, UNKNOWN, Split
+from timbermark.kernels.split_checks import goes_left, is_slight, keeps_split, touched_sums
 from timbermark.kernels.splitting import best_candidate
 
 _FIRST = 1e300
@@ -64,7 +61,7 @@ def sort_by_leaf(leaf, walk):
 
 @part
 def leaves_under(top, old, stack, out):
-    """Write the leaves of the old tree under ``top`` to ``out``; returns how many there are."""
+    """Write the leaves of the old tree under ``top`` to ``out``; return how many there are."""
     stack[0] = top
     size = 1
     found = 0
@@ -83,47 +80,45 @@ def leaves_under(top, old, stack, out):
 
 
 @part
-def make_live(node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, walk, growth):
-    """List the rows of a twin behind the ``n_live`` listed so far, and search its best split.
-
-    Returns how many rows are listed now.
-    """
+def make_live(node, nodes, fit, old, walk):
+    """List the rows of a twin behind those listed so far, and search its best split."""
+    growth = walk.growth
     if walk.leaf_start[0] < 0:
-        sort_by_leaf(leaf, walk)
+        sort_by_leaf(old.leaf, walk)
     place = growth.places[node]
-    place["start"] = n_live
-    found = leaves_under(place["twin"], old, walk.stack, walk.leaves)
-    for j in range(found):
+    listed = growth.control[N_LISTED]
+    place["start"] = listed
+    for j in range(leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)):
         o = walk.leaves[j]
         for i in range(walk.leaf_start[o], walk.leaf_start[o + 1]):
-            growth.rows[n_live] = walk.by_leaf[i]
-            n_live += 1
+            growth.rows[listed] = walk.by_leaf[i]
+            listed += 1
     for i in range(place["first"], place["last"]):
         row = walk.touches[walk.order[i]]["row"]
-        if row >= leaf.shape[0]:
-            growth.rows[n_live] = row
-            n_live += 1
-    place["stop"] = n_live
+        if row >= old.leaf.shape[0]:
+            growth.rows[listed] = row
+            listed += 1
+    growth.control[N_LISTED] = listed
+    place["stop"] = listed
     place["slot"] = growth.control[N_SLOTS]
     place["twin"] = -1
     growth.histograms[growth.control[N_SLOTS], :] = 0
     growth.control[N_SLOTS] += 1
-    fill_node(node, binned, grad, hess, shift, growth)
-    sum_root(node, nodes, binned, growth, shift)
-    search_split(node, nodes, binned, growth, shift, rule)
+    fill_node(node, fit, growth)
+    sum_node(node, nodes, fit.binned, growth)
+    search_split(node, nodes, fit, growth)
     place["priority"] = nodes[node]["gain"]
-    return n_live
 
 
 @part
-def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth):
-    """Decide what becomes of a fresh twin; returns True where it must be regrown.
+def assess(node, nodes, fit, old, patience, walk):
+    """Decide what becomes of a fresh twin; return True where it must be regrown.
 
     ``patience`` is the share of the candidates that may beat the old split before it is given up;
     at 0 every decision is the one that growing from nothing would take.
     """
-    new, place = nodes[node], growth.places[node]
-    was = old[place["twin"]]
+    new, place = nodes[node], walk.growth.places[node]
+    was = old.nodes[place["twin"]]
     touched = place["last"] > place["first"]
     new["choice"] = was["choice"]
     new["gain"] = was["gain"]
@@ -132,53 +127,49 @@ def assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth
         if patience > 0.0:
             place["priority"] = -1.0
             return False
-        return (touched or was["choice"] == UNKNOWN) and new["c"] >= 2 * rule[2]
+        return (touched or was["choice"] == UNKNOWN) and can_split(node, nodes, fit.rule)
     new["feature"] = was["feature"]
     new["code"] = was["code"]
     new["missing_left"] = was["missing_left"]
-    place["priority"] = new["gain"] if patience == 0.0 else _FIRST / (1.0 + was["split"])
+    if patience > 0.0:
+        place["priority"] = _FIRST / (1.0 + was["split"])
     # Infinite patience: splits stay and leaves alone learn.
     if not touched or patience == np.inf:
         return False
-    if patience > 0.0 and is_slight(was, place, shift, patience, walk):
+    if patience > 0.0 and is_slight(was, place, fit.binned, patience, walk):
         return False
-    touched_sums(new["key"], place, record[was["split"]], binned, walk)
+    touched_sums(new["key"], place, old.record[was["split"]], fit.binned, walk)
     if patience > 0.0:
         share = new["c"] / nodes[0]["c"]
-        kept, gain = keeps_split(
-            new, place, old, binned, shift, rule, patience * (1.0 + _LARGE * share), walk
-        )
+        enough = patience * (1.0 + _LARGE * share)
+        kept, gain = keeps_split(new, place, old.nodes, fit, enough, walk)
         new["gain"] = gain
-    else:
-        found = best_candidate(
-            walk.sums, binned.n_strata, binned.firsts, new["g"], new["h"], new["c"], shift,
-            rule, growth.gain,
-        )  # fmt: skip
-        new["gain"] = growth.gain[0]
-        kept = found == new["choice"]
-    if not kept:
+        return not kept
+    found = best_candidate(new, walk.sums, fit.binned, fit.rule, walk.growth.gain)
+    new["gain"] = walk.growth.gain[0]
+    place["priority"] = new["gain"]
+    if found != new["choice"]:
         return True
-    if patience == 0.0:
-        # The majority may lie on the other side by now. With patience the split stays as it is.
-        if new["choice"] >= 0:
-            new["missing_left"] = child_sums(new, binned, walk.sums, shift)[2]
-        place["priority"] = new["gain"]
+    # The majority may lie on the other side by now. With patience the split stays as it is.
+    if found >= 0:
+        new["missing_left"] = chosen_split(new, fit.binned, walk.sums)[0].missing_left
     return False
 
 
 @part
-def split_twin(node, nodes, old, binned, shift, walk, growth):
+def split_twin(node, nodes, binned, old, walk):
     """Carry out the kept split of a twin: its children are twins, its touches are divided.
 
     Returns the left child.
     """
-    place = growth.places[node]
-    f, code = np.int64(nodes[node]["feature"]), np.int64(nodes[node]["code"])
-    missing_left = np.int64(nodes[node]["missing_left"])
-    order, spare = walk.order, walk.spare
-    was = old[old[place["twin"]]["left"]]
+    places, order, spare = walk.growth.places, walk.order, walk.spare
+    place = places[node]
+    f = np.int64(nodes[node]["feature"])
+    split = Split(f, np.int64(nodes[node]["code"]), np.int64(nodes[node]["missing_left"]))
+    old_left = old.nodes[place["twin"]]["left"]
+    was = old.nodes[old_left]
     g = was["g"]
-    packed = (was["h"] << shift) + was["c"]
+    packed = pack(was["h"], was["c"], binned)
     middle = place["first"]
     right = np.int64(0)
     for i in range(place["first"], place["last"]):
@@ -194,118 +185,125 @@ def split_twin(node, nodes, old, binned, shift, walk, growth):
             right += 1
     for i in range(right):
         order[middle + i] = spare[i]
-    mask = (np.int64(1) << shift) - np.int64(1)
-    left = link_children(
-        node, f, code, missing_left, g, packed >> shift, packed & mask, nodes, growth
-    )
+    left = link_children(node, split, g, packed, nodes, binned, walk.growth)
     for child in range(2):
-        growth.places[left + child]["twin"] = old[place["twin"]]["left"] + child
-        growth.places[left + child]["priority"] = -1.0
-    growth.places[left]["first"] = place["first"]
-    growth.places[left]["last"] = middle
-    growth.places[left + 1]["first"] = middle
-    growth.places[left + 1]["last"] = place["last"]
+        places[left + child]["twin"] = old_left + child
+        places[left + child]["priority"] = -1.0
+    places[left]["first"] = place["first"]
+    places[left]["last"] = middle
+    places[left + 1]["first"] = middle
+    places[left + 1]["last"] = place["last"]
     return left
 
 
 @part
-def renew_root(n_touches, nodes, old, shift, walk, growth):
+def split_live(node, nodes, fit, walk):
+    """Carry out the best split of a live node and, where they may be split, search its children."""
+    growth = walk.growth
+    slot = growth.places[node]["slot"]
+    no_record = growth.sums[:0]
+    left = split_node(node, nodes, fit.binned, growth, no_record)
+    for child in range(left, left + 2):
+        growth.places[child]["twin"] = -1
+        growth.places[child]["priority"] = -1.0
+    if growth.control[N_LEAVES] >= fit.rule.max_leaves:
+        return
+    if not can_split(left, nodes, fit.rule) and not can_split(left + 1, nodes, fit.rule):
+        return
+    small = assign_slots(left, slot, growth)
+    fill_node(small, fit, growth)
+    search_children(small, nodes, fit, growth)
+    for child in range(left, left + 2):
+        growth.places[child]["priority"] = nodes[child]["gain"]
+
+
+@part
+def renew_root(n_touches, nodes, binned, old, walk):
     """Start the new tree: its root is the twin of the old one, with all touches."""
-    start_tree(old[0]["key"], nodes, growth)
-    mask = (np.int64(1) << shift) - np.int64(1)
-    g = old[0]["g"]
-    packed = (old[0]["h"] << shift) + old[0]["c"]
+    root = old.nodes[0]
+    start_tree(root["key"], nodes, walk.growth)
+    walk.growth.control[N_LISTED] = 0
+    g = root["g"]
+    packed = pack(root["h"], root["c"], binned)
     for i in range(n_touches):
         walk.order[i] = i
         g += walk.touches[i]["g"]
         packed += walk.touches[i]["packed"]
     nodes[0]["g"] = g
-    nodes[0]["h"] = packed >> shift
-    nodes[0]["c"] = packed & mask
-    growth.places[0]["twin"] = 0
-    growth.places[0]["first"] = 0
-    growth.places[0]["last"] = n_touches
+    nodes[0]["h"] = hessians_of(packed, binned)
+    nodes[0]["c"] = count_of(packed, binned)
+    place = walk.growth.places[0]
+    place["twin"] = 0
+    place["first"] = 0
+    place["last"] = n_touches
     walk.leaf_start[0] = -1
 
 
 @part
-def renew_tree(
-    n_touches, old, record, leaf, binned, grad, hess, shift, rule, patience, max_leaves,
-    max_depth, nodes, walk, growth,
-):  # fmt: skip
-    """The old tree, updated; no tree gets more than ``max_leaves`` leaves.
+def next_leaf(nodes, growth):
+    """Return the leaf with the highest priority, the first of equals; -1 where none has any."""
+    found = np.int64(-1)
+    highest = 0.0
+    for node in range(growth.control[N_NODES]):
+        if nodes[node]["split"] < 0 and growth.places[node]["priority"] > highest:
+            highest = growth.places[node]["priority"]
+            found = node
+    return found
 
-    No new split is made at ``max_depth``; old ones that are kept may be.
-    """
-    control, places = growth.control, growth.places
-    renew_root(n_touches, nodes, old, shift, walk, growth)
-    no_record = record[:0]
-    n_live = np.int64(0)
+
+@part
+def renew_tree(n_touches, nodes, fit, old, patience, walk):
+    """Update the old tree to the first ``n_touches`` of ``walk.touches``."""
+    control, places = walk.growth.control, walk.growth.places
+    renew_root(n_touches, nodes, fit.binned, old, walk)
     fresh = np.int64(0)
     n_fresh = 1
     while True:
         for node in range(fresh, fresh + n_fresh):
-            if assess(node, nodes, old, record, binned, shift, rule, patience, walk, growth):
-                n_live = make_live(
-                    node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, walk, growth
-                )
-                if places[node]["depth"] >= max_depth:
-                    places[node]["priority"] = -1.0
+            if assess(node, nodes, fit, old, patience, walk):
+                make_live(node, nodes, fit, old, walk)
         n_fresh = 0
-        node = np.int64(-1)
-        highest = 0.0
-        for other in range(control[N_NODES]):
-            if nodes[other]["split"] < 0 and places[other]["priority"] > highest:
-                highest = places[other]["priority"]
-                node = other
-        if node < 0 or control[N_LEAVES] >= max_leaves:
+        node = next_leaf(nodes, walk.growth)
+        if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
             return
-        if places[node]["twin"] >= 0 and old[places[node]["twin"]]["split"] >= 0:
-            fresh = split_twin(node, nodes, old, binned, shift, walk, growth)
-            n_fresh = 2 if control[N_LEAVES] < max_leaves else 0
-            continue
-        if places[node]["twin"] >= 0:
-            n_live = make_live(
-                node, n_live, nodes, old, leaf, binned, grad, hess, shift, rule, walk, growth
-            )
-        slot = places[node]["slot"]
-        left = split_node(node, nodes, binned, growth, shift, no_record)
-        for child in range(left, left + 2):
-            places[child]["twin"] = -1
-            places[child]["priority"] = -1.0
-        if (
-            control[N_LEAVES] < max_leaves
-            and places[left]["depth"] < max_depth
-            and max(nodes[left]["c"], nodes[left + 1]["c"]) >= 2 * rule[2]
-        ):
-            small = assign_slots(left, slot, growth)
-            fill_node(small, binned, grad, hess, shift, growth)
-            search_children(small, nodes, binned, growth, shift, rule)
-            for child in range(left, left + 2):
-                places[child]["priority"] = nodes[child]["gain"]
+        twin = places[node]["twin"]
+        if twin >= 0 and old.nodes[twin]["split"] >= 0:
+            fresh = split_twin(node, nodes, fit.binned, old, walk)
+            n_fresh = 2 if control[N_LEAVES] < fit.rule.max_leaves else 0
+        else:
+            if twin >= 0:
+                make_live(node, nodes, fit, old, walk)
+            split_live(node, nodes, fit, walk)
 
 
 @part
-def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, after, compare):
-    """Leaf values of the renewed tree, and both margins with the tree added.
+def renewed_value(node, place, rule, old):
+    """Return the value of a node of the renewed tree."""
+    v = leaf_value(node["g"], node["h"], rule)
+    if place["twin"] >= 0:
+        was = old.nodes[place["twin"]]
+        due = leaf_value(was["g"], was["h"], rule)
+        if due != was["value"]:
+            # Not a leaf of our own training: it moves by as much as one of ours would.
+            v = was["value"] + (v - due)
+    return v
+
+
+@part
+def finish_renewal(nodes, rule, old, walk, before, after, compare):
+    """Set the values of the renewed tree's leaves and add the tree to both margins.
 
     INOUT before float64[n], the margins of the old rows in the old model, kept up only where they
     are to ``compare`` with; INOUT after float64[rows], all rows in the new one.
     """
     n = before.shape[0]
-    table = walk.table
-    for node in range(old.shape[0]):
-        table[0, node] = old[node]["value"]
+    growth, table = walk.growth, walk.table
+    for node in range(old.nodes.shape[0]):
+        table[0, node] = old.nodes[node]["value"]
         table[1, node] = 0.0
     for node in range(growth.control[N_NODES]):
-        v = leaf_value(nodes[node]["g"], nodes[node]["h"], scale, l2, limit)
         place = growth.places[node]
-        if place["twin"] >= 0:
-            was = old[place["twin"]]
-            due = leaf_value(was["g"], was["h"], scale, l2, limit)
-            if due != was["value"]:
-                # Not a leaf of our own training: it moves by as much as one of ours would.
-                v = was["value"] + (v - due)
+        v = renewed_value(nodes[node], place, rule, old)
         nodes[node]["value"] = v
         if nodes[node]["split"] >= 0:
             continue
@@ -317,7 +315,7 @@ def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, aft
             for i in range(place["start"], place["stop"]):
                 after[growth.rows[i]] += v
             continue
-        found = leaves_under(place["twin"], old, walk.stack, walk.leaves)
+        found = leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)
         for j in range(found):
             table[1, walk.leaves[j]] = v
         for i in range(place["first"], place["last"]):
@@ -325,7 +323,7 @@ def finish_renewal(old, leaf, nodes, scale, l2, limit, walk, growth, before, aft
             if row >= n:
                 after[row] += v
     for i in range(n):
-        after[i] += table[1, leaf[i]]
+        after[i] += table[1, old.leaf[i]]
     if compare:
         for i in range(n):
-            before[i] += table[0, leaf[i]]
+            before[i] += table[0, old.leaf[i]]

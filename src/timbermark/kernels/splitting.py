@@ -12,12 +12,12 @@ import numpy as np
 
 from timbermark.kernels.compile import inlined, part
 from timbermark.kernels.hashing import mix
-from timbermark.kernels.histogram import unpack
+from timbermark.kernels.histogram import count_of, hessians_of, unpack
 
 
 @inlined
 def candidate(key, feature, stratum, n_thresholds, n_strata):
-    """The threshold that stands for ``stratum`` of ``feature`` in the node with ``key``."""
+    """Return the threshold that stands for ``stratum`` of ``feature`` in the node with ``key``."""
     low = stratum * n_thresholds // n_strata
     high = (stratum + 1) * n_thresholds // n_strata
     if high - low == 1:
@@ -28,19 +28,18 @@ def candidate(key, feature, stratum, n_thresholds, n_strata):
 
 @inlined
 def score(g, h, l2):
-    """How much of the loss a leaf with these sums takes away (twice that, in gradient units)."""
+    """Return twice what a leaf with these sums takes away from the loss, in gradient units."""
     return np.float64(g) * np.float64(g) / (np.float64(h) + l2) if h > 0 else 0.0
 
 
 @part
-def collect_candidates(histogram, binned, shift, key, out):
-    """Sums to the left of every split candidate of a node.
+def collect_candidates(histogram, binned, key, out):
+    """Collect the sums to the left of every split candidate of a node.
 
     IN histogram int64[words * slots]; IN binned Binned; IN key uint64; OUT out int64[2 * c]: for
     each feature its strata in order, without the missing values, then the missing values alone.
     """
-    bits = binned.hessian_bits
-    words = 1 if bits >= 0 else 2
+    words = 1 if binned.hessian_bits >= 0 else 2
     for f in range(binned.n_thresholds.shape[0]):
         thresholds = binned.n_thresholds[f]
         strata = binned.n_strata[f]
@@ -55,51 +54,51 @@ def collect_candidates(histogram, binned, shift, key, out):
                 g += histogram[base + words * b]
                 h += histogram[base + words * (b + 1) - 1]
                 b += 1
-            out[place], out[place + 1] = unpack(g, h, bits, shift)
+            out[place], out[place + 1] = unpack(g, h, binned)
             place += 2
         missing = base + words * (thresholds + 1)
         out[place], out[place + 1] = unpack(
-            histogram[missing], histogram[missing + words - 1], bits, shift
+            histogram[missing], histogram[missing + words - 1], binned
         )
 
 
 @inlined
 def split_score(left_g, left_h, left_c, g, h, c, rule):
-    """Both children's scores added up, or -1 where a child would be too small."""
+    """Return both children's scores added up, or -1 where a child would be too small."""
     if (
-        left_c < rule[2]
-        or c - left_c < rule[2]
-        or left_h < rule[1]
-        or h - left_h < rule[1]
+        left_c < rule.least_rows
+        or c - left_c < rule.least_rows
+        or left_h < rule.least_hessian
+        or h - left_h < rule.least_hessian
         or left_c == 0
         or left_c == c
     ):
         return -1.0
-    return score(left_g, left_h, rule[0]) + score(g - left_g, h - left_h, rule[0])
+    return score(left_g, left_h, rule.l2) + score(g - left_g, h - left_h, rule.l2)
 
 
 @part
-def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):
-    """Name of the best split among the collected candidates, or -1; its gain goes to ``out[0]``.
+def best_candidate(node, sums, binned, rule, out):
+    """Return the name of the best split among the collected candidates, or -1.
 
-    IN sums int64[2 * c] of :func:`collect_candidates`; IN g, h, c: the node's sums; IN rule
-    float64[4]: l2, least hessian, least rows, least gain; OUT out float64[1]. A split's name is
-    twice the candidate's place, plus 1 where missing values go left. Of equals the first wins.
+    IN node: a record of NODE, of which the sums are read; IN sums int64[2 * c] of
+    :func:`collect_candidates`; IN rule Rule; OUT out float64[1]: the gain. A split's name is twice
+    the candidate's place, plus 1 where missing values go left. Of equals the first wins.
     """
-    mask = (np.int64(1) << shift) - np.int64(1)
-    parent = score(g, h, rule[0])
-    best = rule[3] + parent
+    g, h, c = node["g"], node["h"], node["c"]
+    parent = score(g, h, rule.l2)
+    best = rule.least_gain + parent
     found = np.int64(-1)
-    for f in range(n_strata.shape[0]):
-        first = firsts[f]
-        last = first + n_strata[f]
+    for f in range(binned.n_strata.shape[0]):
+        first = binned.firsts[f]
+        last = first + binned.n_strata[f]
         missing_g = sums[2 * last]
-        missing_h = sums[2 * last + 1] >> shift
-        missing_c = sums[2 * last + 1] & mask
+        missing_h = hessians_of(sums[2 * last + 1], binned)
+        missing_c = count_of(sums[2 * last + 1], binned)
         for j in range(first, last):
             left_g = sums[2 * j]
-            left_h = sums[2 * j + 1] >> shift
-            left_c = sums[2 * j + 1] & mask
+            left_h = hessians_of(sums[2 * j + 1], binned)
+            left_c = count_of(sums[2 * j + 1], binned)
             value = split_score(left_g, left_h, left_c, g, h, c, rule)
             if value > best:
                 best = value
@@ -121,23 +120,26 @@ def best_candidate(sums, n_strata, firsts, g, h, c, shift, rule, out):
 
 
 @part
-def rank_split(sums, n_strata, firsts, g, h, c, shift, rule, value):
-    """How many valid candidates score above ``value``, and how many valid ones there are."""
-    mask = (np.int64(1) << shift) - np.int64(1)
+def rank_split(node, sums, binned, rule, value):
+    """Return how many valid candidates score above ``value``, and how many valid ones there are.
+
+    The arguments are those of :func:`best_candidate`.
+    """
+    g, h, c = node["g"], node["h"], node["c"]
     above = 0
     valid = 0
-    for f in range(n_strata.shape[0]):
-        first = firsts[f]
-        last = first + n_strata[f]
+    for f in range(binned.n_strata.shape[0]):
+        first = binned.firsts[f]
+        last = first + binned.n_strata[f]
         missing_g = sums[2 * last]
-        missing_h = sums[2 * last + 1] >> shift
-        missing_c = sums[2 * last + 1] & mask
+        missing_h = hessians_of(sums[2 * last + 1], binned)
+        missing_c = count_of(sums[2 * last + 1], binned)
         for j in range(first, last + 1):
             if j == last and missing_c == 0:
                 continue
             left_g = sums[2 * j]
-            left_h = sums[2 * j + 1] >> shift
-            left_c = sums[2 * j + 1] & mask
+            left_h = hessians_of(sums[2 * j + 1], binned)
+            left_c = count_of(sums[2 * j + 1], binned)
             other = split_score(left_g, left_h, left_c, g, h, c, rule)
             if missing_c > 0 and j < last:
                 turned = split_score(

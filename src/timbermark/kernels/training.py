@@ -4,43 +4,34 @@ Each thread runs the same kernel. In an iteration it derives the gradients of it
 meets the others, and takes trees to grow until none is left.
 """
 
+from timbermark.kernels.barrier import meet, own_rows, take
 from timbermark.kernels.compile import kernel
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.growing import finish_tree, grow
-from timbermark.kernels.layout import N_NODES, PHASE, START
-from timbermark.kernels.waiting import meet, take
+from timbermark.kernels.layout import N_NODES, PHASE, START, Fit
 
 
 @kernel
-def train_trees(
-    thread, n_threads, sync, tickets, first, last, binned, loss, shift, rule,
-    max_leaves, step, limit, keys, margins, grad, hess, nodes, n_nodes, leaf, record, growth,
-):  # fmt: skip
-    """Iterations ``first`` to ``last`` as thread number ``thread`` of ``n_threads``.
+def train_trees(turn, training, trees, growth):
+    """Do one thread's part of some iterations.
 
-    IN binned Binned; IN loss Loss; IN keys uint64[trees]; INOUT margins float64[outputs, n]; OUT
-    grad, hess int32[outputs, n]; OUT nodes NODE[trees, m]; OUT n_nodes int64[trees]; OUT leaf
-    uint8|uint16[trees, n]; OUT record int64[trees, splits, 2 * candidates]; growth belongs to this
-    thread, sync and tickets int64[iterations] to all.
+    IN turn Turn; INOUT training Training; OUT trees Trees; growth Growth, this thread's own.
     """
+    margins, grad, hess = training.margins, training.grad, training.hess
     n_outputs, n = margins.shape
-    part = (n + n_threads - 1) // n_threads
-    start, stop = min(thread * part, n), min((thread + 1) * part, n)
-    for iteration in range(first, last):
-        derive_gradients(margins, loss, start, stop, grad, hess)
-        if not meet(sync, 2 * (iteration - first) + 1, n_threads):
+    start, stop = own_rows(turn, n)
+    for iteration in range(turn.first, turn.last):
+        derive_gradients(margins, training.loss, start, stop, grad, hess)
+        if not meet(turn.sync, 2 * (iteration - turn.first) + 1, turn.n_threads):
             return
-        while True:
-            output = take(tickets, iteration)
-            if output >= n_outputs:
-                break
+        output = take(turn.tickets, iteration)
+        while output < n_outputs:
             t = iteration * n_outputs + output
+            fit = Fit(training.binned, grad[output], hess[output], training.rule)
             growth.control[PHASE] = START
-            grow(
-                binned, grad[output], hess[output], shift, rule, max_leaves, keys[t], n,
-                nodes[t], growth, record[t],
-            )  # fmt: skip
-            n_nodes[t] = growth.control[N_NODES]
-            finish_tree(nodes[t], growth, step, rule[0], limit, leaf[t], margins[output])
-        if not meet(sync, 2 * (iteration - first) + 2, n_threads):
+            grow(fit, training.keys[t], n, trees.nodes[t], growth, trees.record[t])
+            trees.n_nodes[t] = growth.control[N_NODES]
+            finish_tree(trees.nodes[t], training.rule, growth, trees.leaf[t], margins[output])
+            output = take(turn.tickets, iteration)
+        if not meet(turn.sync, 2 * (iteration - turn.first) + 2, turn.n_threads):
             return

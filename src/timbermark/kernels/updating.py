@@ -2,26 +2,27 @@
 
 import numpy as np
 
+from timbermark.kernels.barrier import meet, own_rows, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import derive_gradients
-from timbermark.kernels.layout import N_NODES
+from timbermark.kernels.histogram import pack
+from timbermark.kernels.layout import N_NODES, Fit, OldTree
 from timbermark.kernels.renewing import finish_renewal, renew_tree
-from timbermark.kernels.waiting import meet, take
 
 
 @part
-def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):
-    """Touches of one tree: added rows enter, moved rows change. Returns how many there are.
+def list_touches(fit, moved, old_grad, old_hess, out):
+    """List the touches of one tree: added rows enter, moved rows change. Returns how many.
 
-    IN moved bool[n], old rows; IN old_grad, old_hess int32[n], what the moved rows' part in the
-    old sums was; OUT out TOUCH[rows].
+    IN fit Fit; IN moved bool[n], old rows; IN old_grad, old_hess int32[n], what the moved rows'
+    part in the old sums was (empty: no row has moved); OUT out TOUCH[rows].
     """
+    grad, hess, binned = fit.grad, fit.hess, fit.binned
     n = 0
-    n_old = moved.shape[0]
-    for row in range(n_old, grad.shape[0]):
+    for row in range(moved.shape[0], grad.shape[0]):
         out[n]["row"] = row
         out[n]["g"] = np.int64(grad[row])
-        out[n]["packed"] = (np.int64(hess[row]) << shift) + np.int64(count[row])
+        out[n]["packed"] = pack(np.int64(hess[row]), np.int64(binned.count[row]), binned)
         n += 1
     for row in range(old_grad.shape[0]):
         if moved[row]:
@@ -30,7 +31,7 @@ def list_touches(moved, grad, hess, old_grad, old_hess, count, shift, out):
             if g != 0 or h != 0:
                 out[n]["row"] = row
                 out[n]["g"] = g
-                out[n]["packed"] = h << shift
+                out[n]["packed"] = pack(h, np.int64(0), binned)
                 n += 1
     return n
 
@@ -51,50 +52,35 @@ def find_moved(before, after, tolerance, start, stop, out):
 
 
 @kernel
-def renew_trees(
-    thread, n_threads, sync, tickets, first, last, old, binned, loss, shift, rule,
-    patience, tolerance, max_leaves, max_depth, step, limit, before, after, grad, hess, old_grad,
-    old_hess, moved, nodes, n_nodes, walk, growth,
-):  # fmt: skip
-    """Renew the trees of the iterations ``first`` to ``last``, as one thread of ``n_threads``.
+def renew_trees(turn, renewal, trees, nodes, n_nodes, walk):
+    """Do one thread's part of renewing the trees of some iterations.
 
-    IN old Old, the forest and its training on the first n rows; IN loss Loss of all rows;
-    INOUT before float64[outputs, n]; INOUT after float64[outputs, rows]; OUT grad, hess
-    int32[outputs, rows]; OUT old_grad, old_hess int32[outputs, n] (no rows where the tolerance is
-    infinite: nothing moves then); IN max_leaves int64[trees]; IN max_depth int64;
-    OUT moved bool[n]; OUT nodes NODE[trees, m]; the rest as in
-    :func:`timbermark.kernels.training.train_trees`.
+    IN turn Turn; INOUT renewal Renewal; IN trees Trees, the forest and the state of its training on
+    the old rows; OUT nodes NODE[trees, m], n_nodes int64[trees]: the renewed forest; walk Walk,
+    this thread's own.
     """
-    n_outputs, n = before.shape
-    n_all = after.shape[1]
-    part = (n_all + n_threads - 1) // n_threads
-    start, stop = min(thread * part, n_all), min((thread + 1) * part, n_all)
-    old_stop = min(stop, n)
-    for iteration in range(first, last):
-        derive_gradients(after, loss, start, stop, grad, hess)
-        if old_grad.shape[1] > 0 and start < old_stop:
-            find_moved(before, after, tolerance, start, old_stop, moved)
-            derive_gradients(before, loss, start, old_stop, old_grad, old_hess)
-        if not meet(sync, 2 * (iteration - first) + 1, n_threads):
+    before, after, grad, hess = renewal.before, renewal.after, renewal.grad, renewal.hess
+    moved, old_grad, old_hess = renewal.moved, renewal.old_grad, renewal.old_hess
+    n_outputs, n_rows = after.shape
+    compare = old_grad.shape[1] > 0
+    start, stop = own_rows(turn, n_rows)
+    old_stop = min(stop, before.shape[1])
+    for iteration in range(turn.first, turn.last):
+        derive_gradients(after, renewal.loss, start, stop, grad, hess)
+        if compare and start < old_stop:
+            find_moved(before, after, renewal.tolerance, start, old_stop, moved)
+            derive_gradients(before, renewal.loss, start, old_stop, old_grad, old_hess)
+        if not meet(turn.sync, 2 * (iteration - turn.first) + 1, turn.n_threads):
             return
-        while True:
-            output = take(tickets, iteration)
-            if output >= n_outputs:
-                break
+        output = take(turn.tickets, iteration)
+        while output < n_outputs:
             t = iteration * n_outputs + output
-            n_touches = list_touches(
-                moved, grad[output], hess[output], old_grad[output], old_hess[output],
-                binned.count, shift, walk.touches,
-            )  # fmt: skip
-            renew_tree(
-                n_touches, old.nodes[t], old.record[t], old.leaf[t], binned, grad[output],
-                hess[output], shift, rule, patience, max_leaves[t], max_depth, nodes[t], walk,
-                growth,
-            )  # fmt: skip
-            n_nodes[t] = growth.control[N_NODES]
-            finish_renewal(
-                old.nodes[t], old.leaf[t], nodes[t], step, rule[0], limit, walk, growth,
-                before[output], after[output], old_grad.shape[1] > 0,
-            )  # fmt: skip
-        if not meet(sync, 2 * (iteration - first) + 2, n_threads):
+            old = OldTree(trees.nodes[t], trees.record[t], trees.leaf[t])
+            fit = Fit(renewal.binned, grad[output], hess[output], renewal.rule)
+            n_touches = list_touches(fit, moved, old_grad[output], old_hess[output], walk.touches)
+            renew_tree(n_touches, nodes[t], fit, old, renewal.patience, walk)
+            finish_renewal(nodes[t], fit.rule, old, walk, before[output], after[output], compare)
+            n_nodes[t] = walk.growth.control[N_NODES]
+            output = take(turn.tickets, iteration)
+        if not meet(turn.sync, 2 * (iteration - turn.first) + 2, turn.n_threads):
             return

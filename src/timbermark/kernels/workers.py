@@ -15,14 +15,14 @@ from typing import TypeVar
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.kernels.waiting import STOPPED
+from timbermark.kernels.barrier import STOPPED
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """scikit-learn's convention: None is all cores here, -1 all, -2 all but one.
+    """Return the number of threads, by scikit-learn's convention; None is all cores.
 
     >>> count_threads(3)
     3
@@ -114,7 +114,7 @@ class Workers:
         self.each(lambda i: task(i, min(i * size, n), min((i + 1) * size, n)))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """The results of ``task`` for every item, in order."""
+        """Return the results of ``task`` for every item, in order."""
         todo = list(items)
         results: dict[int, Result] = {}
 

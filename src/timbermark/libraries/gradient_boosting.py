@@ -37,8 +37,8 @@ from timbermark.libraries.scikit_learn import (
     task_of,
 )
 from timbermark.libraries.skops_files import is_file
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 
 __all__ = [
     "KINDS",

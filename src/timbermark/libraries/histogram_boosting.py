@@ -47,8 +47,8 @@ from timbermark.libraries.scikit_learn import (
     without_scorer,
 )
 from timbermark.libraries.skops_files import is_file
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import find_children, sum_leaves
 
 __all__ = [

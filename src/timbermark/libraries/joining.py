@@ -27,7 +27,7 @@ def join(parts: Sequence[Ensemble]) -> Ensemble:
 
     A single one is given back as it is. Raises InputError if they compare or add up differently.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> join([constant_ensemble(n_features=2, value=v) for v in (1.0, 2.0)]).n_outputs
     2
     """
@@ -66,7 +66,7 @@ def join(parts: Sequence[Ensemble]) -> Ensemble:
 def split(joined: Ensemble, parts: Sequence[Ensemble]) -> tuple[Ensemble, ...]:
     """Return the parts that were joined, with the leaf values of the joined ensemble.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> parts = [constant_ensemble(n_features=2, value=v) for v in (1.0, 2.0)]
     >>> split(join(parts), parts) == tuple(parts)
     True

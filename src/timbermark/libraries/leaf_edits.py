@@ -48,7 +48,7 @@ def check_edit(foreign: ForeignModel, ensemble: Ensemble) -> None:
 def changed_leaves(old: Ensemble, new: Ensemble) -> AnyArray:
     """Return which nodes are leaves with another value, bool [N].
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> one, two = (constant_ensemble(n_features=1, value=v) for v in (1.0, 2.0))
     >>> changed_leaves(one, one), changed_leaves(one, two)
     (array([False]), array([ True]))
@@ -60,7 +60,7 @@ def changed_leaves(old: Ensemble, new: Ensemble) -> AnyArray:
 def leaf_values(ensemble: Ensemble) -> Reals:
     """Return the values of leaves and 0 at inner nodes, [N], of trees with one output each.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> leaf_values(constant_ensemble(n_features=1, value=1.0))
     array([1.])
     """
@@ -70,7 +70,7 @@ def leaf_values(ensemble: Ensemble) -> Reals:
 def first_trees(ensemble: Ensemble, n_trees: int) -> Ensemble:
     """Return the ensemble of the first trees, which is the whole one if it has no more.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> first_trees(constant_ensemble(n_features=1, value=1.0), 1).n_trees
     1
     """

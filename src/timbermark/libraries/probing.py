@@ -22,7 +22,7 @@ def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> Reals:
 
     Values of category features are categories that occur in its sets, and some that do not.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> probe_rows(constant_ensemble(n_features=2, value=1.0), n_rows=3).shape
     (3, 2)
     """

@@ -128,29 +128,29 @@ class Ensemble:
 
     @property
     def n_trees(self) -> int:
-        """T."""
+        """Return the number of trees, T."""
         return len(self.tree_start) - 1
 
     @property
     def n_nodes(self) -> int:
-        """N, over all trees."""
+        """Return the number of nodes over all trees, N."""
         return len(self.feature)
 
     @property
     def n_leaves(self) -> int:
-        """The number of leaves over all trees."""
+        """Return the number of leaves over all trees."""
         return int(np.count_nonzero(self.left < 0))
 
     @property
     def n_classes(self) -> int:
-        """The number of classes that labels come from: 2 for one logistic margin, 0 for numbers."""
+        """Return the number of classes: 2 for one logistic margin, 0 for numbers."""
         if self.gives_numbers:
             return 0
         return 2 if self.objective == "logistic" else self.n_outputs
 
     @property
     def gives_numbers(self) -> bool:
-        """Whether it answers with numbers rather than with labels."""
+        """Return whether it answers with numbers rather than with labels."""
         return self.objective in NUMBERS
 
     def __eq__(self, other: object) -> bool:
@@ -187,7 +187,7 @@ def equal(first: Ensemble, second: Ensemble) -> bool:
     """Return whether two ensembles are the same bit for bit, statistics and zeros' signs included.
 
     >>> from dataclasses import replace
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> two = constant_ensemble(n_features=1, value=2.0)
     >>> equal(two, replace(two)), equal(two, replace(two, init=np.array([-0.0])))
     (True, False)
@@ -198,7 +198,7 @@ def equal(first: Ensemble, second: Ensemble) -> bool:
 def digest(ensemble: Ensemble) -> str:
     """Return the SHA-256 of the content, as 64 hexadecimal digits; equal if `equal`.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> len(digest(constant_ensemble(n_features=1, value=2.0)))
     64
     """
@@ -212,7 +212,7 @@ def digest(ensemble: Ensemble) -> str:
 def scalars(ensemble: Ensemble) -> dict[str, int | float | bool | str]:
     """Return the fields that are not arrays, by name.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> scalars(constant_ensemble(n_features=1, value=2.0))["objective"]
     'logistic'
     """

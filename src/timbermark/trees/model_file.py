@@ -44,7 +44,7 @@ def save_ensemble(path: str | os.PathLike[str], ensemble: Ensemble) -> None:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_ensemble(Path(folder) / "trees", constant_ensemble(n_features=1, value=2.0))
     ...     load_ensemble(Path(folder) / "trees").n_leaves
@@ -75,7 +75,7 @@ def ensemble_to_arrays(ensemble: Ensemble, prefix: str = "") -> tuple[Meta, Arra
     The names of the arrays begin with ``prefix``, so that a larger file can hold an ensemble among
     other things. The law: ``ensemble_from_arrays(*ensemble_to_arrays(e, p), p) == e``.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> meta, arrays = ensemble_to_arrays(constant_ensemble(n_features=1, value=2.0), "trees.")
     >>> meta["objective"], arrays["trees.value"]
     ('logistic', array([[2.]]))
@@ -93,7 +93,7 @@ def ensemble_from_arrays(
 
     Raises FileFormatError if anything is missing, foreign, of another type or not sound.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> meta, arrays = ensemble_to_arrays(constant_ensemble(n_features=1, value=2.0))
     >>> ensemble_from_arrays(meta, arrays).n_trees
     1

@@ -43,7 +43,7 @@ def leaf_indices(ensemble: Ensemble, X: ArrayLike) -> NodeIndices:
 
     Raises InputError if ``X`` has another shape or is not numeric. The ensemble must be sound.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> leaf_indices(constant_ensemble(n_features=1, value=2.0), [[0.5], [7.0]])
     array([[0],
            [0]], dtype=int32)
@@ -63,7 +63,7 @@ def margins(ensemble: Ensemble, X: ArrayLike) -> NDArray[np.floating[Any]]:
 
     Raises InputError as `leaf_indices` does.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> margins(constant_ensemble(n_features=1, value=2.0), [[0.5], [7.0]])
     array([[2.],
            [2.]])
@@ -127,7 +127,7 @@ def labels(margins: AnyArray, ensemble: Ensemble) -> NDArray[np.int64]:
 
     Raises InputError for regression, where there are no classes.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> labels(np.array([[-1.0], [0.0], [1.0]]), constant_ensemble(n_features=1, value=2.0))
     array([0, 0, 1])
     """

@@ -30,7 +30,7 @@ def find_children(ensemble: Ensemble) -> tuple[Offsets, Offsets]:
 
     The entries of leaves have no meaning.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> [len(side) for side in find_children(constant_ensemble(n_features=1, value=1.0))]
     [1, 1]
     """
@@ -41,7 +41,7 @@ def find_children(ensemble: Ensemble) -> tuple[Offsets, Offsets]:
 def inner_levels(ensemble: Ensemble) -> list[Offsets]:
     """Return the inner nodes of all trees by their distance from the root, roots first.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> inner_levels(constant_ensemble(n_features=1, value=1.0))
     []
     """
@@ -57,7 +57,7 @@ def inner_levels(ensemble: Ensemble) -> list[Offsets]:
 def sum_leaves(ensemble: Ensemble, at_leaves: Reals) -> Reals:
     """Return the sum over the leaves below each node, leaves as they are, [N] as ``at_leaves``.
 
-    >>> from timbermark.trees.making import make_ensemble
+    >>> from timbermark.trees.construction import make_ensemble
     >>> stump = make_ensemble(
     ...     n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
     ...     left=[1, -1, -1], right=[2, -1, -1], value=[0, -1, 1],
@@ -90,7 +90,7 @@ def node_statistics(
     is what each node's own weight was regularized with, ``l2`` everywhere if it is None. ``l1``
     takes that much off every G; of a weight of 0 it hides G, which then counts as 0.
 
-    >>> from timbermark.trees.making import make_ensemble
+    >>> from timbermark.trees.construction import make_ensemble
     >>> stump = make_ensemble(
     ...     n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
     ...     left=[1, -1, -1], right=[2, -1, -1], value=[0, -1, 1],

@@ -31,7 +31,7 @@ def validate_ensemble(ensemble: Ensemble) -> None:
     Raises InputError that names the first thing found wrong, with tree and node.
 
     >>> from dataclasses import replace
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> leaf = constant_ensemble(n_features=1, value=2.0)
     >>> validate_ensemble(leaf)
     >>> validate_ensemble(replace(leaf, feature=np.array([3], dtype=np.int32)))

@@ -25,8 +25,8 @@ from timbermark.libraries.catboost.nesting import Nodes, read_nodes
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.splits import derived_names, list_splits
 from timbermark.libraries.contract import ForeignModel
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import sum_leaves
 
 name = "CatBoost"

@@ -13,8 +13,8 @@ from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
 from timbermark.libraries.lightgbm.blocks import BY_CATEGORY, Blocks, damaged, starts
 from timbermark.libraries.lightgbm.text import RANKING, REGRESSION, Frame
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.statistics import inner_levels, sum_leaves
 
 _OBJECTIVES: dict[str, Objective] = {

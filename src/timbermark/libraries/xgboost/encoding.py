@@ -52,7 +52,7 @@ def encode_trees(e: Ensemble, base_weights: Reals | None = None) -> list[bytes]:
 def has_empty_sets(e: Ensemble) -> bool:
     """Return whether a node asks for a category in an empty set, which XGBoost cannot express.
 
-    >>> from timbermark.trees.making import constant_ensemble
+    >>> from timbermark.trees.construction import constant_ensemble
     >>> has_empty_sets(constant_ensemble(n_features=1, value=1.0))
     False
     """

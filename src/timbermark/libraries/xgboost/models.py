@@ -29,8 +29,8 @@ from timbermark.libraries.xgboost.encoding import encode_trees, has_empty_sets
 from timbermark.libraries.xgboost.forest import Forest, to_forest
 from timbermark.libraries.xgboost.statistics import Steps, edited_trees, find_steps
 from timbermark.libraries.xgboost.tables import as_matrix, refused, to_rows
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 
 name = "XGBoost"
 _ENDINGS = (".json", ".ubj")

@@ -12,8 +12,8 @@ from timbermark.dtypes import AnyArray, Rows
 from timbermark.errors import InputError
 from timbermark.libraries.xgboost.document import Outline, equal_rounds, with_trees
 from timbermark.libraries.xgboost.encoding import encode_trees
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.making import make_ensemble
 
 _MANY_ROWS = 4096
 _PREFIX = re.compile(r"^\[[0-9:]+\] \S+: (Check failed: )?")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import config
 
-from timbermark.kernels.waiting import ARRIVED, STOPPED, meet, take
+from timbermark.kernels.barrier import ARRIVED, STOPPED, meet, take
 
 threads = pytest.mark.skipif(
     bool(config.DISABLE_JIT), reason="without compilation there is one thread"

@@ -15,8 +15,8 @@ _PATIENCE = 4096
 def meet(sync, meeting, n_threads):
     """Wait until all threads are at the ``meeting``-th meeting (counted from 1).
 
-    False: somebody failed, all must return. More threads than cores only cost time: a thread that
-    waits for long gives up its core.
+    Returns False where somebody failed: all must return. More threads than cores only cost time: a
+    thread that waits for long gives up its core.
     """
     if n_threads == 1:
         return True
@@ -33,5 +33,12 @@ def meet(sync, meeting, n_threads):
 
 @part
 def take(tickets, counter):
-    """The next number of a counter that all threads draw from."""
+    """Return the next number of a counter that all threads draw from."""
     return add_shared(tickets, counter, 1)
+
+
+@part
+def own_rows(turn, n):
+    """Return where the rows of a thread begin and end, of ``n`` rows that all share."""
+    size = (n + turn.n_threads - 1) // turn.n_threads
+    return min(turn.thread * size, n), min((turn.thread + 1) * size, n)

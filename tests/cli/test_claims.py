@@ -13,7 +13,7 @@ from timbermark.ownership import Claim, symbols
 from timbermark.ownership.ledger import ledger_path
 from timbermark.ownership.stamps import make_query
 
-FIXTURE = Path(__file__).parent / "verification" / "fixtures" / "evidence-v1.zip"
+FIXTURE = Path(__file__).parents[1] / "verification" / "fixtures" / "evidence-v1.zip"
 
 
 @pytest.fixture(scope="module", autouse=True)

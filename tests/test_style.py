@@ -1,0 +1,56 @@
+"""How the source is written, as far as a machine can tell."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import timbermark
+
+SOURCE = Path(timbermark.__file__).parent
+ROOMS = ("attacks", "boosting", "editing", "experiments", "files", "kernels", "trees")
+MODULES = sorted(
+    [*SOURCE.glob("*.py"), *(f for room in ROOMS for f in (SOURCE / room).glob("*.py"))]
+)
+
+# A verb that is missing here is added; a noun, an article or a question word is not.
+VERBS = frozenset(
+    """
+    Add Answer Ask Attack Average Call Carry Check Close Collect Compile Compute Count Decide
+    Derive Do Draw Drop Edit Encode Fill Find Flip Give Go Grow Hash Import Keep Learn Let
+    List Make Mark Measure Move Number Open Prefetch Prepare Put Raise Read Rebuild Refit
+    Replace Return Round Route Run Search Set Show Split Start Sum Take Tell Tie Train Update
+    Wait Write Yield
+    """.split()  # noqa: SIM905 - words read better than a column of strings
+)
+
+
+def list_docstrings(module):
+    """Every function of a module that has a docstring, with its line."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield f"{module.relative_to(SOURCE)}:{node.lineno} {node.name}", text
+
+
+def begins_with_a_verb(text):
+    return text.split()[0].rstrip(".,:;") in VERBS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("Return the sum.", True), ("The sum.", False), ("Whether it is.", False), ("K.", False)],
+)
+def test_what_counts_as_a_verb(text, expected):
+    assert begins_with_a_verb(text) == expected
+
+
+def test_docstrings_of_functions_begin_with_a_verb():
+    found = [place for m in MODULES for place, text in list_docstrings(m)]
+    wrong = [
+        f"{place}: {text.splitlines()[0]}"
+        for module in MODULES
+        for place, text in list_docstrings(module)
+        if not begins_with_a_verb(text)
+    ]
+    assert len(found) > 300
+    assert not wrong, "\n".join(wrong)
