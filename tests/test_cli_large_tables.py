@@ -70,14 +70,35 @@ def test_files_give_the_plan_of_one_table(house, capsys):
         assert found == expected
 
 
-def test_a_cluster_gives_the_plan_of_one_table(house, capsys):
+@pytest.fixture
+def cluster():
+    """A scheduler with one worker, threads of this process, that an address reaches."""
     from distributed import LocalCluster
 
-    quiet = {"dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **quiet) as cluster:
-        address = cluster.scheduler_address
-        if address.startswith("inproc"):
-            assert plan(house, "rows", "--scheduler", address, "--json") == 0
+    quiet = {"dashboard_address": ":0", "silence_logs": 50, "protocol": "tcp://"}
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **quiet) as made:
+        yield made
+
+
+@pytest.fixture
+def clients(monkeypatch):
+    """Where every pass runs: the address of a scheduler, or None for threads."""
+    from timbermark.partitions import running
+
+    original, found = running._find_client, []
+
+    def find():
+        client = original()
+        found.append(None if client is None else client.scheduler.address)
+        return client
+
+    monkeypatch.setattr(running, "_find_client", find)
+    return found
+
+
+def test_a_cluster_gives_the_plan_of_one_table(house, capsys, cluster, clients):
+    assert plan(house, "rows", "--scheduler", cluster.scheduler_address, "--json") == 0
+    assert set(clients) == {cluster.scheduler_address}
     found = json.loads(capsys.readouterr().out)
     assert plan(house, "rows.csv", "--json") == 0
     assert found == json.loads(capsys.readouterr().out)
