@@ -104,6 +104,15 @@ def test_a_cluster_gives_the_plan_of_one_table(house, capsys, cluster, clients):
     assert found == json.loads(capsys.readouterr().out)
 
 
+def test_attacks_on_a_new_mark_run_on_the_cluster(house, tmp_path, cluster, clients):
+    words = ["embed", str(house / "model.txt"), "--train", str(house / "rows"), "--label", "y"]
+    words += ["--validation", str(house / "thief"), "--key", str(house / "key"), "--owner", "Ann"]
+    words += ["--out", str(tmp_path / "o.txt"), "--mark", str(tmp_path / "mark"), *LIMITS]
+    words += ["--attacks", "round-answers:2", "--scheduler", cluster.scheduler_address]
+    assert main(words) == 0
+    assert set(clients) == {cluster.scheduler_address}
+
+
 def refused(capsys, code):
     assert code == 2
     said = capsys.readouterr().err
