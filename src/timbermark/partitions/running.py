@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
@@ -142,11 +143,11 @@ def _run_in_memory(parts: Sequence[Part], step: Pass[Result], count: _Counter) -
 
 def _plan(parts: Sequence[Part], step: Pass[Any]) -> tuple[Any, list[Any], dict[str, int]]:
     """Return a pass as a delayed result, its tasks that look at parts, and their rows."""
-    from dask.base import tokenize
     from dask.delayed import delayed
 
-    # One node for what all tasks need: a worker that comes later gets it from the graph.
-    shared = delayed(step, name=f"timbermark-pass-{tokenize(id(step))}", traverse=False)
+    # One node for what all tasks need: a worker that comes later gets it from the graph. Its key
+    # is its own: other drivers may use the same scheduler at the same time.
+    shared = delayed(step, name=f"timbermark-pass-{uuid4().hex}", traverse=False)
     look, merge = delayed(_look, pure=False), delayed(_merge, pure=False)
     looks = [
         look(shared, delayed(_without_pieces(part), traverse=False), list(part.pieces))
