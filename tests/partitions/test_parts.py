@@ -121,6 +121,45 @@ def test_files_with_other_columns_or_types_are_named(tmp_path):
     assert "p1.parquet" in refused(tmp_path, "y")
 
 
+def frame_of(pieces):
+    """A frame of Dask whose partitions are what they are, whatever the first one is."""
+    made = [delayed(piece) for piece in pieces]
+    return dd.from_delayed(made, meta=FRAME.iloc[:0], verify_meta=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda piece: piece.assign(more=1.0), "has a column 'more'"),
+        (lambda piece: piece.drop(columns="b"), "lacks the column 'b'"),
+        (lambda piece: piece.assign(b=piece["b"].astype(str)), "column 'b' holds"),
+        (lambda piece: piece.assign(b=piece["b"].astype(str).astype(object)), "column 'b' holds"),
+        (lambda piece: piece.assign(b=pd.Timestamp(0)), "column 'b' holds"),
+        (lambda piece: piece[["a", "b", "b", "c"]], "has a column twice"),
+    ],
+)
+def test_partitions_with_other_columns_or_types_are_named(change, said):
+    table = frame_of([FRAME.iloc[:4], change(FRAME.iloc[4:])])
+    message = refused(table, Y)
+    assert message.startswith("partition 1 of the rows: ")
+    assert said in message
+
+
+def test_arrays_with_other_columns_or_types_are_named():
+    for piece in (X[4:, :2], X[4:].astype(str), X[4:].astype(str).astype(object)):
+        pieces = [da.from_array(X[:4]), da.from_delayed(delayed(piece), (6, 3), float)]
+        assert "partition 1 of the rows" in refused(da.concatenate(pieces))
+
+
+def test_what_stands_beside_the_features_may_be_anything():
+    extra = FRAME.assign(name="text")
+    beside = open_parts(dd.from_pandas(extra, npartitions=2), None, ("a", "b", "c"), "rows")
+    assert run_pass(beside, Counting())[0] == 10
+    # Another order is no other table, and other numbers are numbers.
+    other = FRAME.iloc[4:].astype({"a": "Int64", "b": "float32", "c": object})[["c", "a", "b"]]
+    assert collect(frame_of([FRAME.iloc[:4], other]), Y) == EXPECTED
+
+
 def test_nothing_there_is_said(tmp_path):
     assert "No file matches" in refused(str(tmp_path / "*.parquet"))
     assert "no .parquet files" in refused(tmp_path)
