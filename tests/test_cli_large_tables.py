@@ -83,16 +83,16 @@ def cluster():
 @pytest.fixture
 def clients(monkeypatch):
     """Where every pass runs: the address of a scheduler, or None for threads."""
-    from timbermark.partitions import running
+    from timbermark.partitions import computing
 
-    original, found = running._find_client, []
+    original, found = computing.find_client, []
 
     def find():
         client = original()
         found.append(None if client is None else client.scheduler.address)
         return client
 
-    monkeypatch.setattr(running, "_find_client", find)
+    monkeypatch.setattr(computing, "find_client", find)
     return found
 
 

@@ -4,6 +4,7 @@ What counts as large is far less here than by default, so that tests take second
 """
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -168,7 +169,8 @@ def test_workers_that_die_of_a_part_are_said(small, files, cluster, tmp_path, mo
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     with connect(cluster.scheduler_address):
         said = refused(str(files), "y")
-    assert "died again and again" in said
+    assert "died again and again of" in said
+    assert re.search(r"part-\d\.parquet \(tcp://", said)
 
 
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):

@@ -2,9 +2,12 @@
 
 import logging
 import time
+from contextlib import nullcontext
 
 import dask.array as da
+import numpy as np
 import pytest
+from dask.delayed import delayed
 from distributed import LocalCluster
 
 from tests.partitions.killing import Counting
@@ -20,6 +23,11 @@ class Slow(Counting):
         return super().look(block)
 
 
+class Broken(Counting):
+    def look(self, block):
+        raise ZeroDivisionError("in the pass")
+
+
 class Refusing(Counting):
     def look(self, block):
         if block.start == 6:
@@ -29,6 +37,43 @@ class Refusing(Counting):
 
 def table():
     return open_parts(da.zeros((60, 2), chunks=(2, 2)), None, None, "rows")
+
+
+def failing(error):
+    """A table whose partition 1 fails when its rows are computed."""
+
+    def fail(rows):
+        raise error
+
+    pieces = [delayed(np.zeros)((2, 2)) for _ in range(4)]
+    pieces[1] = delayed(fail)(pieces[1])
+    return da.concatenate([da.from_delayed(piece, (2, 2), float) for piece in pieces])
+
+
+def counted(X):
+    """The same as a frame, whose rows Dask has to count."""
+    return X.to_dask_dataframe(columns=["a", "b"])
+
+
+@pytest.mark.parametrize("as_given", [lambda X: X, counted])
+@pytest.mark.parametrize("where", ["threads", "a cluster"])
+def test_a_partition_that_cannot_be_computed_is_named(where, as_given):
+    cluster = nullcontext()
+    if where == "a cluster":
+        cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **QUIET)
+    with cluster, connect(getattr(cluster, "scheduler_address", "local")):
+        for error in (ZeroDivisionError("by zero"), OSError("no such file")):
+            with pytest.raises(InputError) as caught:
+                run_pass(open_parts(as_given(failing(error)), None, None, "rows"), Counting())
+            said = f"partition 1 of the rows cannot be computed ({type(error).__name__}: {error})."
+            assert caught.value.message == said
+            assert caught.value.hint
+        with pytest.raises(InputError, match="partition 1 of the rows does not fit in memory"):
+            run_pass(open_parts(as_given(failing(MemoryError())), None, None, "rows"), Counting())
+        # An error of the pass is no error of the table.
+        with pytest.raises(ZeroDivisionError, match="in the pass") as own:
+            run_pass(table(), Broken())
+        assert "of the rows" in own.value.__notes__[0]
 
 
 def test_counts_progress_and_refusals_of_a_cluster():

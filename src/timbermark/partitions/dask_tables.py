@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
+from timbermark.partitions.computing import compute_parts
 from timbermark.partitions.parts import BLOCK_ROWS, Block, Parts
 
 
@@ -31,7 +32,8 @@ def open_collection(X: Any, y: Any, features: Sequence[str] | None, what: str) -
     if not hasattr(X, "columns") and len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
     pieces = np.ravel(np.asarray(X.to_delayed(), dtype=object)).tolist()
-    lengths = _lengths(X, what)
+    names = [f"partition {i} of the {what}" for i in range(len(pieces))]
+    lengths = _lengths(X, pieces, names)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(int).tolist()
     labels: list[Any]
     if y is None:
@@ -48,7 +50,7 @@ def open_collection(X: Any, y: Any, features: Sequence[str] | None, what: str) -
         labels = [given[a:b] for a, b in pairwise(starts)]
     columns = _Columns.of(X, features)
     parts = tuple(
-        _DaskPart(f"partition {i} of the {what}", starts[i], lengths[i], columns, (piece, own))
+        _DaskPart(names[i], starts[i], lengths[i], columns, (piece, own))
         for i, (piece, own) in enumerate(zip(pieces, labels, strict=True))
     )
     return Parts(parts, in_memory=False, labelled=y is not None)
@@ -147,13 +149,17 @@ class _DaskPart:
             yield Block(block, own, self.start + first)
 
 
-def _lengths(X: Any, what: str) -> list[int]:
+def _lengths(X: Any, pieces: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Return the number of rows of each partition, computed where Dask does not know it."""
     if not hasattr(X, "columns"):
         known = [float(size) for size in X.chunks[0]]
         if not np.isnan(known).any():
             return [int(size) for size in known]
-        X = X.to_dask_dataframe()
-    return [int(n) for n in X.map_partitions(len, meta=(None, "i8")).compute()]
+    from dask.delayed import delayed
+
+    counts = [delayed(len, pure=False)(piece) for piece in pieces]
+    found = compute_parts(delayed(list, pure=False)(counts), counts, names)
+    return [int(n) for n in found]
 
 
 def _label_pieces(X: Any, y: Any, n: int, what: str) -> list[Any]:
