@@ -121,6 +121,35 @@ def test_files_with_other_columns_or_types_are_named(tmp_path):
     assert "p1.parquet" in refused(tmp_path, "y")
 
 
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+    write(tmp_path, [FRAME])
+    gone = str(tmp_path / "p1.parquet")
+    for given in ([str(tmp_path / "p0.parquet"), gone], gone, tmp_path / "p1.parquet"):
+        assert refused(given) == f"The file {gone} does not exist."
+    with pytest.raises(InputError) as caught:
+        collect(["s3://rows/p0.parquet"])
+    assert "dask.dataframe.read_parquet" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("label", "columns", "features", "hint"),
+    [
+        ("Y", ["a", "b", "c", "y"], ("a", "b", "c"), "it may be 'y'."),
+        ("target", ["a", "b", "c", "y", "id"], ("a", "b", "c"), "it may be 'y' or 'id'."),
+        ("lable", ["a", "label", "b", "c"], None, "it may be 'label'."),
+        ("y", ["a", "b", "c"], ("a", "b", "c"), "all of its columns are features"),
+    ],
+)
+def test_a_label_that_no_file_has_comes_with_likely_columns(
+    tmp_path, label, columns, features, hint
+):
+    write(tmp_path, [pd.DataFrame(np.zeros((3, len(columns))), columns=columns)])
+    with pytest.raises(InputError) as caught:
+        collect(tmp_path, label, features)
+    assert caught.value.message.endswith(f"p0.parquet has no column '{label}' to take labels from.")
+    assert hint in caught.value.hint
+
+
 def frame_of(pieces):
     """A frame of Dask whose partitions are what they are, whatever the first one is."""
     made = [delayed(piece) for piece in pieces]
