@@ -211,22 +211,49 @@ def test_samples_weigh_as_much_as_all_rows(small, in_memory):
     assert abs(found - whole.mean()) < 4 * error
 
 
-def test_samples_leave_out_the_rows_that_judge(small):
-    X, y = data()
-    made = make(X, y)
-    held = made.prepared.large.held
+def test_samples_leave_out_the_rows_that_judge(small, in_memory):
+    X, _ = data()
+    prepared = in_memory.prepared
+    held, table = prepared.large.held, prepared.large.holding
     assert len(held) == 0.3 * N
     judged = {row.tobytes() for row in X[held]}
-    table = made.prepared.large.holding
-    with Workers(1) as workers:
-        step = sampling._Sampling(
-            table.bare(), made.prepared.router, tuple(np.ones(f[-1]) for f in
-            made.prepared.router.first), 1.0, held, 7, N, np.inf,
-        )  # fmt: skip
-        rows = step.look(next(iter(table.parts.parts[0].read()))).rows
-        assert workers.n_threads == 1
+    step = sampling._Sampling(
+        table.bare(), prepared.router, tuple(np.ones(f[-1]) for f in prepared.router.first), 1.0,
+        held, 7, N, np.inf,
+    )  # fmt: skip
+    rows = step.look(next(iter(table.parts.parts[0].read()))).rows
     assert len(rows) == N - len(held)
     assert not any(row.tobytes() in judged for row in rows)
+    # As many as there are, and none of those that judge, where all that are left are asked for.
+    with Workers(1) as workers:
+        most = sampling.hold_by_sample(
+            prepared, in_memory.found.triggers, N, workers, lambda said: None
+        )
+    assert most.holding.n_rows == N - len(held)
+
+
+def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memory, monkeypatch):
+    original, asked, densities = sampling.add_leaves, [], []
+
+    def add(router, pressure, routes, workers):
+        asked.append(routes)
+        return original(router, pressure, routes, workers)
+
+    def merge(self, results):
+        densities.extend(result.density for result in results)
+        return sampling_merge(self, results)
+
+    sampling_merge = sampling._Sampling.merge
+    monkeypatch.setattr(sampling, "add_leaves", add)
+    monkeypatch.setattr(sampling._Sampling, "merge", merge)
+    prepared = in_memory.prepared
+    with Workers(1) as workers:
+        sampling.hold_by_sample(
+            prepared, in_memory.found.triggers, 3000, workers, lambda said: None
+        )
+    assert sum(routes is prepared.holding for routes in asked) == 1
+    found = np.concatenate(densities)
+    assert 0.5 <= found.min() < found.max() <= 10.5
 
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):
