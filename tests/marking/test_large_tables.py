@@ -4,9 +4,11 @@ What counts as large is far less here than by default, so that tests take second
 """
 
 import json
+import random
 import re
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import dask.array as da
@@ -28,6 +30,7 @@ from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Strength, rehearse
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting import set_symbols
+from timbermark.ownership import mark
 from timbermark.partitions import connect, running
 
 N, D = 12_000, 6
@@ -134,6 +137,21 @@ def arrays(n_parts):
 @pytest.mark.parametrize("n_parts", [1, 7, 64])
 def test_partitions_change_nothing(small, in_memory, n_parts):
     assert make(*arrays(n_parts)).same(in_memory)
+
+
+def test_the_same_seed_gives_the_same_mark_and_model_whatever_the_parts(small, monkeypatch):
+    def marked(X, y):
+        # The mark's random id, from the same seed each time; the clock stands still in tests.
+        drawn = SimpleNamespace(token_bytes=random.Random(1).randbytes)
+        monkeypatch.setattr(mark, "secrets", drawn)
+        options = {"key": KEY, "owner": "Ann Ltd", "budget": WIDE, "n_triggers": 72, "lead": 0.1}
+        result = tm.embed(model(), X, y, **options)
+        return result.mark.to_bytes(), result.model.booster_.model_to_string(), result.cost
+
+    expected = marked(*data())
+    assert expected[1] != model().booster_.model_to_string()
+    for n_parts in (1, 7, 64):
+        assert marked(*arrays(n_parts)) == expected
 
 
 def test_frames_and_files_change_nothing(small, in_memory, files):
