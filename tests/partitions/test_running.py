@@ -81,6 +81,8 @@ def test_counts_progress_and_refusals_of_a_cluster():
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **QUIET)
     with cluster, connect(cluster.scheduler_address):
         assert run_pass(table(), Counting(), said.append)[0] == 60
+        single = open_parts(da.zeros((60, 2), chunks=(60, 2)), None, None, "rows")
+        assert run_pass(single, Counting())[0] == 60
         with pytest.raises(InputError) as caught:
             run_pass(table(), Refusing())
     assert len(said) == 31

@@ -152,7 +152,8 @@ def _plan(parts: Sequence[Part], step: Pass[Any]) -> tuple[Any, list[Any]]:
         for part in parts
     ]
     level = looks
-    while len(level) > 1:
+    # Once at least: the result must not be the task of a part, which is released when it is done.
+    while level is looks or len(level) > 1:
         groups = [level[i : i + _MERGED_AT_ONCE] for i in range(0, len(level), _MERGED_AT_ONCE)]
         level = [merge(shared, group) for group in groups]
     return level[0], looks
