@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.ownership.making import make_mark
+from tests.verification.endpoints.models import learnt
+from tests.verification.servers import ModelServer
 from timbermark.cli import main
+from timbermark.ownership import symbols
 from timbermark.ownership.keys import OwnerKey
 
 NAMES = [f"x{i}" for i in range(6)]
@@ -111,6 +115,28 @@ def test_attacks_on_a_new_mark_run_on_the_cluster(house, tmp_path, cluster, clie
     words += ["--attacks", "round-answers:2", "--scheduler", cluster.scheduler_address]
     assert main(words) == 0
     assert set(clients) == {cluster.scheduler_address}
+
+
+def test_decoys_of_verify_are_read_on_the_cluster(tmp_path, capsys, cluster, clients, monkeypatch):
+    monkeypatch.setattr(symbols, "SCRYPT_N", 2)
+    mark = make_mark(k=128)
+    mark.save(tmp_path / "mark")
+    (tmp_path / "rows").mkdir()
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["f0", "f1", "f2"])
+    rows.to_parquet(tmp_path / "rows" / "p0.parquet")
+    address = cluster.scheduler_address
+    with ModelServer(learnt(mark)) as server:
+        words = ["verify", server.url(), str(tmp_path / "mark"), "--stop-at", "20"]
+        for given in ("rows", "rows/*.parquet", "rows/p0.parquet"):
+            clients.clear()
+            flags = ["--decoys-from", str(tmp_path / given), "--scheduler", address]
+            assert main([*words, *flags]) == 3
+            assert set(clients) == {address}
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        for flags in ([], ["--decoys-from", str(tmp_path / "rows.csv")]):
+            capsys.readouterr()
+            said = refused(capsys, main([*words, *flags, "--scheduler", address]))
+            assert "--scheduler is for Parquet" in said
 
 
 def refused(capsys, code):
