@@ -1,5 +1,6 @@
 import csv
 import json
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -55,6 +56,30 @@ def test_labels_alone_cost_no_price():
     model = made.model
     alone = tm.verify(lambda X: model.predict(X), made.mark).bits
     assert run(["round-answers:2"]).untouched.label_bits == pytest.approx(alone)
+
+
+def test_reading_tables_in_parts_is_shown(monkeypatch):
+    import dask.array as da
+
+    X, y = data()
+    said = []
+
+    @contextmanager
+    def collecting(wanted):
+        yield said.append if wanted else lambda told: None
+
+    monkeypatch.setattr(lab, "step_bar", collecting)
+    made = marked()
+    thief = da.from_array(X[600:1200], chunks=(300, -1)), da.from_array(y[600:1200], chunks=300)
+    evaluation = da.from_array(X[1200:], chunks=(300, -1)), da.from_array(y[1200:], chunks=300)
+    options = {"attacks": ["round-answers:2"], "evaluation": evaluation}
+    tm.attack(made.model, made.mark, *thief, **options, verbose=1)
+    read = [told for told in said if "reading the rows" in told]
+    assert "600 of 600 rows" in read[2]
+    assert f"{len(X) - 1200:,} of {len(X) - 1200:,} rows" in read[-1]
+    said.clear()
+    tm.attack(made.model, made.mark, *thief, **options)
+    assert said == []
 
 
 def test_the_same_seed_gives_the_same_rows():

@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.ownership.making import make_mark
+from tests.verification.endpoints.models import learnt
+from tests.verification.servers import ModelServer
 from timbermark.cli import main
+from timbermark.ownership import symbols
 from timbermark.ownership.keys import OwnerKey
 
 NAMES = [f"x{i}" for i in range(6)]
@@ -70,17 +74,69 @@ def test_files_give_the_plan_of_one_table(house, capsys):
         assert found == expected
 
 
-def test_a_cluster_gives_the_plan_of_one_table(house, capsys):
+@pytest.fixture
+def cluster():
+    """A scheduler with one worker, threads of this process, that an address reaches."""
     from distributed import LocalCluster
 
-    quiet = {"dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **quiet) as cluster:
-        address = cluster.scheduler_address
-        if address.startswith("inproc"):
-            assert plan(house, "rows", "--scheduler", address, "--json") == 0
+    quiet = {"dashboard_address": ":0", "silence_logs": 50, "protocol": "tcp://"}
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **quiet) as made:
+        yield made
+
+
+@pytest.fixture
+def clients(monkeypatch):
+    """Where every pass runs: the address of a scheduler, or None for threads."""
+    from timbermark.partitions import computing
+
+    original, found = computing.find_client, []
+
+    def find():
+        client = original()
+        found.append(None if client is None else client.scheduler.address)
+        return client
+
+    monkeypatch.setattr(computing, "find_client", find)
+    return found
+
+
+def test_a_cluster_gives_the_plan_of_one_table(house, capsys, cluster, clients):
+    assert plan(house, "rows", "--scheduler", cluster.scheduler_address, "--json") == 0
+    assert set(clients) == {cluster.scheduler_address}
     found = json.loads(capsys.readouterr().out)
     assert plan(house, "rows.csv", "--json") == 0
     assert found == json.loads(capsys.readouterr().out)
+
+
+def test_attacks_on_a_new_mark_run_on_the_cluster(house, tmp_path, cluster, clients):
+    words = ["embed", str(house / "model.txt"), "--train", str(house / "rows"), "--label", "y"]
+    words += ["--validation", str(house / "thief"), "--key", str(house / "key"), "--owner", "Ann"]
+    words += ["--out", str(tmp_path / "o.txt"), "--mark", str(tmp_path / "mark"), *LIMITS]
+    words += ["--attacks", "round-answers:2", "--scheduler", cluster.scheduler_address]
+    assert main(words) == 0
+    assert set(clients) == {cluster.scheduler_address}
+
+
+def test_decoys_of_verify_are_read_on_the_cluster(tmp_path, capsys, cluster, clients, monkeypatch):
+    monkeypatch.setattr(symbols, "SCRYPT_N", 2)
+    mark = make_mark(k=128)
+    mark.save(tmp_path / "mark")
+    (tmp_path / "rows").mkdir()
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["f0", "f1", "f2"])
+    rows.to_parquet(tmp_path / "rows" / "p0.parquet")
+    address = cluster.scheduler_address
+    with ModelServer(learnt(mark)) as server:
+        words = ["verify", server.url(), str(tmp_path / "mark"), "--stop-at", "20"]
+        for given in ("rows", "rows/*.parquet", "rows/p0.parquet"):
+            clients.clear()
+            flags = ["--decoys-from", str(tmp_path / given), "--scheduler", address]
+            assert main([*words, *flags]) == 3
+            assert set(clients) == {address}
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        for flags in ([], ["--decoys-from", str(tmp_path / "rows.csv")]):
+            capsys.readouterr()
+            said = refused(capsys, main([*words, *flags, "--scheduler", address]))
+            assert "--scheduler is for Parquet" in said
 
 
 def refused(capsys, code):

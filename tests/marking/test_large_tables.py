@@ -4,8 +4,11 @@ What counts as large is far less here than by default, so that tests take second
 """
 
 import json
+import random
+import re
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import dask.array as da
@@ -28,6 +31,7 @@ from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting import set_symbols
 from timbermark.marking.strengths import Strength
+from timbermark.ownership import mark
 from timbermark.partitions import connect, running
 
 N, D = 12_000, 6
@@ -136,6 +140,21 @@ def test_partitions_change_nothing(small, in_memory, n_parts):
     assert make(*arrays(n_parts)).same(in_memory)
 
 
+def test_the_same_seed_gives_the_same_mark_and_model_whatever_the_parts(small, monkeypatch):
+    def marked(X, y):
+        # The mark's random id, from the same seed each time; the clock stands still in tests.
+        drawn = SimpleNamespace(token_bytes=random.Random(1).randbytes)
+        monkeypatch.setattr(mark, "secrets", drawn)
+        options = {"key": KEY, "owner": "Ann Ltd", "budget": WIDE, "n_triggers": 72, "lead": 0.1}
+        result = tm.embed(model(), X, y, **options)
+        return result.mark.to_bytes(), result.model.booster_.model_to_string(), result.cost
+
+    expected = marked(*data())
+    assert expected[1] != model().booster_.model_to_string()
+    for n_parts in (1, 7, 64):
+        assert marked(*arrays(n_parts)) == expected
+
+
 def test_frames_and_files_change_nothing(small, in_memory, files):
     X, y = data()
     frame = dd.from_pandas(pd.DataFrame(X, columns=NAMES)[NAMES[::-1]], npartitions=5)
@@ -169,7 +188,8 @@ def test_workers_that_die_of_a_part_are_said(small, files, cluster, tmp_path, mo
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     with connect(cluster.scheduler_address):
         said = refused(str(files), "y")
-    assert "died again and again" in said
+    assert "died again and again of" in said
+    assert re.search(r"part-\d\.parquet \(tcp://", said)
 
 
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
@@ -210,22 +230,49 @@ def test_samples_weigh_as_much_as_all_rows(small, in_memory):
     assert abs(found - whole.mean()) < 4 * error
 
 
-def test_samples_leave_out_the_rows_that_judge(small):
-    X, y = data()
-    made = make(X, y)
-    held = made.prepared.large.held
+def test_samples_leave_out_the_rows_that_judge(small, in_memory):
+    X, _ = data()
+    prepared = in_memory.prepared
+    held, table = prepared.large.held, prepared.large.holding
     assert len(held) == 0.3 * N
     judged = {row.tobytes() for row in X[held]}
-    table = made.prepared.large.holding
-    with Workers(1) as workers:
-        step = sampling._Sampling(
-            table.bare(), made.prepared.router, tuple(np.ones(f[-1]) for f in
-            made.prepared.router.first), 1.0, held, 7, N, np.inf,
-        )  # fmt: skip
-        rows = step.look(next(iter(table.parts.parts[0].read()))).rows
-        assert workers.n_threads == 1
+    step = sampling._Sampling(
+        table.bare(), prepared.router, tuple(np.ones(f[-1]) for f in prepared.router.first), 1.0,
+        held, 7, N, np.inf,
+    )  # fmt: skip
+    rows = step.look(next(iter(table.parts.parts[0].read()))).rows
     assert len(rows) == N - len(held)
     assert not any(row.tobytes() in judged for row in rows)
+    # As many as there are, and none of those that judge, where all that are left are asked for.
+    with Workers(1) as workers:
+        most = sampling.hold_by_sample(
+            prepared, in_memory.found.triggers, N, workers, lambda said: None
+        )
+    assert most.holding.n_rows == N - len(held)
+
+
+def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memory, monkeypatch):
+    original, asked, densities = sampling.add_leaves, [], []
+
+    def add(router, pressure, routes, workers):
+        asked.append(routes)
+        return original(router, pressure, routes, workers)
+
+    def merge(self, results):
+        densities.extend(result.density for result in results)
+        return sampling_merge(self, results)
+
+    sampling_merge = sampling._Sampling.merge
+    monkeypatch.setattr(sampling, "add_leaves", add)
+    monkeypatch.setattr(sampling._Sampling, "merge", merge)
+    prepared = in_memory.prepared
+    with Workers(1) as workers:
+        sampling.hold_by_sample(
+            prepared, in_memory.found.triggers, 3000, workers, lambda said: None
+        )
+    assert sum(routes is prepared.holding for routes in asked) == 1
+    found = np.concatenate(densities)
+    assert 0.5 <= found.min() < found.max() <= 10.5
 
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):

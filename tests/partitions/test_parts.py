@@ -121,6 +121,74 @@ def test_files_with_other_columns_or_types_are_named(tmp_path):
     assert "p1.parquet" in refused(tmp_path, "y")
 
 
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+    write(tmp_path, [FRAME])
+    gone = str(tmp_path / "p1.parquet")
+    for given in ([str(tmp_path / "p0.parquet"), gone], gone, tmp_path / "p1.parquet"):
+        assert refused(given) == f"The file {gone} does not exist."
+    with pytest.raises(InputError) as caught:
+        collect(["s3://rows/p0.parquet"])
+    assert "dask.dataframe.read_parquet" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("label", "columns", "features", "hint"),
+    [
+        ("Y", ["a", "b", "c", "y"], ("a", "b", "c"), "it may be 'y'."),
+        ("target", ["a", "b", "c", "y", "id"], ("a", "b", "c"), "it may be 'y' or 'id'."),
+        ("lable", ["a", "label", "b", "c"], None, "it may be 'label'."),
+        ("y", ["a", "b", "c"], ("a", "b", "c"), "all of its columns are features"),
+    ],
+)
+def test_a_label_that_no_file_has_comes_with_likely_columns(
+    tmp_path, label, columns, features, hint
+):
+    write(tmp_path, [pd.DataFrame(np.zeros((3, len(columns))), columns=columns)])
+    with pytest.raises(InputError) as caught:
+        collect(tmp_path, label, features)
+    assert caught.value.message.endswith(f"p0.parquet has no column '{label}' to take labels from.")
+    assert hint in caught.value.hint
+
+
+def frame_of(pieces):
+    """A frame of Dask whose partitions are what they are, whatever the first one is."""
+    made = [delayed(piece) for piece in pieces]
+    return dd.from_delayed(made, meta=FRAME.iloc[:0], verify_meta=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda piece: piece.assign(more=1.0), "has a column 'more'"),
+        (lambda piece: piece.drop(columns="b"), "lacks the column 'b'"),
+        (lambda piece: piece.assign(b=piece["b"].astype(str)), "column 'b' holds"),
+        (lambda piece: piece.assign(b=piece["b"].astype(str).astype(object)), "column 'b' holds"),
+        (lambda piece: piece.assign(b=pd.Timestamp(0)), "column 'b' holds"),
+        (lambda piece: piece[["a", "b", "b", "c"]], "has a column twice"),
+    ],
+)
+def test_partitions_with_other_columns_or_types_are_named(change, said):
+    table = frame_of([FRAME.iloc[:4], change(FRAME.iloc[4:])])
+    message = refused(table, Y)
+    assert message.startswith("partition 1 of the rows: ")
+    assert said in message
+
+
+def test_arrays_with_other_columns_or_types_are_named():
+    for piece in (X[4:, :2], X[4:].astype(str), X[4:].astype(str).astype(object)):
+        pieces = [da.from_array(X[:4]), da.from_delayed(delayed(piece), (6, 3), float)]
+        assert "partition 1 of the rows" in refused(da.concatenate(pieces))
+
+
+def test_what_stands_beside_the_features_may_be_anything():
+    extra = FRAME.assign(name="text")
+    beside = open_parts(dd.from_pandas(extra, npartitions=2), None, ("a", "b", "c"), "rows")
+    assert run_pass(beside, Counting())[0] == 10
+    # Another order is no other table, and other numbers are numbers.
+    other = FRAME.iloc[4:].astype({"a": "Int64", "b": "float32", "c": object})[["c", "a", "b"]]
+    assert collect(frame_of([FRAME.iloc[:4], other]), Y) == EXPECTED
+
+
 def test_nothing_there_is_said(tmp_path):
     assert "No file matches" in refused(str(tmp_path / "*.parquet"))
     assert "no .parquet files" in refused(tmp_path)

@@ -5,6 +5,7 @@ import pytest
 from tests.ownership.making import make_mark, make_mixed_mark
 from timbermark.errors import InputError
 from timbermark.ownership.columns import split_columns
+from timbermark.verification import decoys as decoys_module
 from timbermark.verification.decoys import list_rows, make_decoys
 
 
@@ -93,6 +94,46 @@ def test_from_a_table_every_new_value_occurs_in_it():
         assert all(row[j] in table[:, j] or row[j] == trigger[j] for j in range(3))
     frame = pd.DataFrame(table[:, ::-1], columns=["f2", "f1", "f0"])
     assert make_decoys(mark, 2, frame) == decoys
+
+
+def test_from_tables_in_parts_some_rows_are_taken_whatever_the_parts(tmp_path, monkeypatch):
+    import dask.array as da
+    import dask.dataframe as dd
+
+    monkeypatch.setattr(decoys_module, "_SAMPLED", 20)
+    mark = make_mark(k=30, d=3)
+    table = np.random.default_rng(5).normal(size=(90, 3))
+    frame = pd.DataFrame(table, columns=["f0", "f1", "f2"]).assign(name="Ann")
+    for number, rows in enumerate(np.array_split(np.arange(90), 4)):
+        frame.iloc[rows].drop(columns="name").to_parquet(tmp_path / f"p{number}.parquet")
+    decoys = make_decoys(mark, 2, str(tmp_path / "*.parquet"))
+    files = sorted(str(path) for path in tmp_path.iterdir())
+    mixed = dd.from_pandas(frame[["name", "f2", "f0", "f1"]], npartitions=3)
+    for same in (tmp_path, files, mixed, da.from_array(table, chunks=(40, 2))):
+        assert make_decoys(mark, 2, same) == decoys
+    triggers = list_rows(mark.columns)
+    for j in range(3):
+        new = {row[j] for row in decoys} - {row[j] for row in triggers}
+        assert new <= set(table[:, j])
+        assert 1 < len(new) <= 20
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda frame: frame.drop(columns="f1"), "lacks the feature 'f1'"),
+        (lambda frame: frame.assign(f1="1.5"), "partition 0 of the rows for decoys"),
+        (lambda frame: frame.assign(f1=pd.Categorical(["red"] * 9)), "no number"),
+        (lambda frame: frame.iloc[:0], "no rows"),
+    ],
+)
+def test_a_table_of_dask_that_does_not_fit_is_refused(change, said):
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame(np.ones((9, 3)), columns=["f0", "f1", "f2"])
+    with pytest.raises(InputError, match=said) as caught:
+        make_decoys(make_mark(), 1, dd.from_pandas(change(frame), npartitions=1))
+    assert caught.value.hint
 
 
 def test_where_there_are_too_few_rows_there_are_fewer_decoys():

@@ -11,9 +11,11 @@ from timbermark.attacks.lab import FEWEST_ROWS, attack, take_labelled
 from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.results import AttackResult
 from timbermark.attacks.stolen import refuse_numbers
+from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
 from timbermark.marking.embedding import embed
 from timbermark.marking.inputs import take_pair
+from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.models import open_model
 from timbermark.ownership.keys import OwnerKey
@@ -50,7 +52,8 @@ def forecast(
     """
     find_attacks(attacks)
     foreign = open_model(model)
-    rows, label = take_validation(foreign, validation)
+    with step_bar(verbose) as say:
+        rows, label = take_validation(foreign, validation, say)
     made = embed(
         foreign, X, y, key=OwnerKey.generate(), owner="rehearsal", validation=validation,
         random_state=random_state, verbose=verbose, **choices,
@@ -65,8 +68,13 @@ def forecast(
     )  # fmt: skip
 
 
-def take_validation(model: Any, validation: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return validation rows and class numbers. Raises InputError if attacks need more of them."""
+def take_validation(
+    model: Any, validation: Any, say: Say = lambda said: None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return validation rows and class numbers. Raises InputError if attacks need more of them.
+
+    ``say``: told how many rows of a table in parts have been read.
+    """
     foreign = open_model(model)
     refuse_numbers(foreign)
     given, labels = (None, None) if validation is None else take_pair(validation, "validation")
@@ -75,7 +83,7 @@ def take_validation(model: Any, validation: Any) -> tuple[np.ndarray, np.ndarray
             "Attacks are measured on validation rows with labels.",
             hint="give some that the model was not trained on.",
         )
-    rows, label = take_labelled(foreign, given, labels, "validation rows", 0)
+    rows, label = take_labelled(foreign, given, labels, "validation rows", 0, say)
     if len(rows) < 2 * FEWEST_ROWS:
         raise InputError(
             f"{len(rows)} validation rows are too few for attacks.",

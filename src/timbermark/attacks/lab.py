@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from timbermark.files import atomic_write
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.classification import Classification
 from timbermark.marking.inputs import take_labels, take_pair, take_rows
-from timbermark.marking.large_tables import take_some
+from timbermark.marking.large_tables import Say, take_some
 from timbermark.marking.mixing import row_keys
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.suspects import Suspect
@@ -88,18 +88,19 @@ def attack(
     if y is None:
         raise InputError("The thief's rows have no labels.", hint="give one label per row as y.")
     known = replace(foreign, classes=known_labels(foreign, mark))
-    rows, label = take_labelled(known, X, y, "thief's rows", random_state)
-    tested = _take_evaluation(known, evaluation, random_state)
-    if len(rows) < FEWEST_ROWS:
-        raise InputError(
-            f"{len(rows)} rows are too few to attack with.", hint=f"give {FEWEST_ROWS} at least."
-        )
-    if tested is None:
-        order = np.argsort(row_keys(rows, random_state), kind="stable")
-        n = int(_EVALUATION_SHARE * len(rows))
-        tested = rows[order[:n]], label[order[:n]]
-        rows, label = rows[order[n:]], label[order[n:]]
     with step_bar(verbose) as say:
+        rows, label = take_labelled(known, X, y, "thief's rows", random_state, say)
+        tested = _take_evaluation(known, evaluation, random_state, say)
+        if len(rows) < FEWEST_ROWS:
+            raise InputError(
+                f"{len(rows)} rows are too few to attack with.",
+                hint=f"give {FEWEST_ROWS} at least.",
+            )
+        if tested is None:
+            order = np.argsort(row_keys(rows, random_state), kind="stable")
+            n = int(_EVALUATION_SHARE * len(rows))
+            tested = rows[order[:n]], label[order[:n]]
+            rows, label = rows[order[n:]], label[order[n:]]
         say("asking the marked model")
         bits = _measure(stolen, mark, tested, _is_counted(stolen))[0]
         if bits < _INDICATIVE:
@@ -119,7 +120,7 @@ def run_attacks(
     tested: tuple[np.ndarray, np.ndarray],
     wanted: Sequence[tuple[Attack, float]],
     folder: _Folder | None = None,
-    say: Callable[[str], None] = lambda said: None,
+    say: Say = lambda said: None,
 ) -> AttackResult:
     """Run attacks on a stolen model, marked or not, and measure each.
 
@@ -206,15 +207,16 @@ def _own_accuracy(stolen: Stolen, thief: Thief, tested: tuple[np.ndarray, np.nda
 
 
 def take_labelled(
-    foreign: ForeignModel, X: Any, y: Any, what: str, seed: int
+    foreign: ForeignModel, X: Any, y: Any, what: str, seed: int, say: Say
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and class numbers; of a table in parts some of them, by the hashes of numbers.
 
-    Raises InputError if they do not fit the model.
+    ``say``: told how many rows of such a table have been read. Raises InputError if they do not fit
+    the model.
     """
     if is_in_parts(X):
         task = Classification(foreign)
-        rows, label, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, lambda said: None)
+        rows, label, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, say)
         assert label is not None
         return rows, label
     rows = take_rows(foreign, X, what)
@@ -223,14 +225,14 @@ def take_labelled(
 
 
 def _take_evaluation(
-    foreign: ForeignModel, given: Any, seed: int
+    foreign: ForeignModel, given: Any, seed: int, say: Say
 ) -> tuple[np.ndarray, np.ndarray] | None:
     if given is None:
         return None
     rows, labels = take_pair(given, "evaluation")
     if labels is None:
         raise InputError("The evaluation rows have no labels.", hint="evaluation=(X, y).")
-    return take_labelled(foreign, rows, labels, "evaluation rows", seed)
+    return take_labelled(foreign, rows, labels, "evaluation rows", seed, say)
 
 
 class _Folder:

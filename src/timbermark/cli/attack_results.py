@@ -59,8 +59,10 @@ def check_attacks(given: list[str] | None, validation: Path | None) -> str | lis
 def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
     """Raise InputError if the validation rows are too few for attacks or have no labels."""
     from timbermark.attacks.forecasting import take_validation
+    from timbermark.boosting.progress import step_bar
 
-    take_validation(model, rows["validation"])
+    with step_bar(1) as say:
+        take_validation(model, rows["validation"], say)
 
 
 def try_attacks(

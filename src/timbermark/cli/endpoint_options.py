@@ -19,10 +19,11 @@ from timbermark.cli.endpoints import (
     read_token,
     split_words,
 )
+from timbermark.cli.large_tables import LOCAL
 from timbermark.cli.questions import read_rows
 from timbermark.errors import InputError
 
-_ASKING_NAMES = ("journal", "decoys", "decoys_from", "stop_at", "in_doubt")
+_ASKING_NAMES = ("journal", "decoys", "decoys_from", "scheduler", "stop_at", "in_doubt")
 
 
 class Protocol(StrEnum):
@@ -99,6 +100,13 @@ def _declare(
     decoys_from: Annotated[
         Path | None, _asking(help="Rows whose values decoys take; many/*.parquet will do.")
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        _asking(
+            help="Where many files of --decoys-from are read: local, or a Dask scheduler's "
+            "address.  [local]"
+        ),
+    ] = None,
     stop_at: Annotated[
         str | None, _asking(help="Bits that are enough; off asks everything.  [64]")
     ] = None,
@@ -144,7 +152,9 @@ class EndpointFlags:
         return {
             "journal": given["journal"],
             "decoys": given["decoys"],
-            "decoys_from": read_rows(feature_names, given["decoys_from"]),
+            "decoys_from": read_rows(
+                feature_names, given["decoys_from"], given["scheduler"] or LOCAL
+            ),
             "stop_at": read_stop(given["stop_at"]),
             "in_doubt": given["in_doubt"] and given["in_doubt"].value,
         }

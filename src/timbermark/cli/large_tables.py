@@ -58,13 +58,16 @@ def is_pattern(path: Path) -> bool:
 @contextmanager
 def on_scheduler(scheduler: str, tables: Iterable[object]) -> Iterator[None]:
     """Run passes where --scheduler says. Raises InputError if that is nowhere, or for no table."""
-    from timbermark.partitions.running import connect
-
-    if scheduler != LOCAL and not any(isinstance(table, str) for table in tables):
+    if scheduler == LOCAL:
+        yield
+        return
+    if not any(isinstance(table, str) for table in tables):
         raise InputError(
             "--scheduler is for Parquet files, and there are none.",
             hint="leave it out, or give the rows as Parquet.",
         )
+    from timbermark.partitions.running import connect
+
     with connect(scheduler):
         yield
 

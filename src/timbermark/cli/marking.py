@@ -97,11 +97,11 @@ def plan(
     choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
     opened = _open(model, choices)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
-    if wanted is not None:
-        check_forecast(opened, rows)
     from timbermark.marking import planning
 
     with on_scheduler(scheduler, _tables(rows)):
+        if wanted is not None:
+            check_forecast(opened, rows)
         found = planning.plan(opened, **rows, **choices, verbose=1)
         tell(found.notes)
         survived = None if wanted is None else forecast(opened, rows, choices, wanted)
@@ -182,14 +182,14 @@ def embed(
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
-    if wanted is not None:
-        check_forecast(opened, rows)
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
+        if wanted is not None:
+            check_forecast(opened, rows)
         result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
-    kept = write_both(result, out, mark, protection, force)
-    survived = None if wanted is None else try_attacks(result, rows, wanted, seed)
+        kept = write_both(result, out, mark, protection, force)
+        survived = None if wanted is None else try_attacks(result, rows, wanted, seed)
     if report is not None:
         result.report(report, attacks=survived, force=force)
     tell(result.notes)

@@ -10,12 +10,10 @@ import typer
 
 from timbermark.cli.app import app
 from timbermark.cli.endpoints import split_words
+from timbermark.cli.large_tables import LOCAL, is_pattern, on_scheduler
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
-
-_DECOY_ROWS = 20_000
-"""Rows of many files that decoys take their values from."""
 
 
 @app.command()
@@ -60,18 +58,28 @@ def questions(
     show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
 
 
-def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
+def read_rows(
+    feature_names: Sequence[str] | None, path: Path | None, scheduler: str = LOCAL
+) -> object:
     """Return rows to make decoys from, in the mark's columns; None without a file.
 
-    Of many files some rows are enough.
+    Of many files, and of Parquet where there is a cluster, some rows are enough.
     """
+    if path is not None and _is_sampled(path, scheduler):
+        from timbermark.verification.decoys import sample_rows
+
+        with on_scheduler(scheduler, [str(path)]):
+            return sample_rows(path, feature_names)
+    with on_scheduler(scheduler, []):
+        pass  # which refuses one that has nothing to do
     if path is None:
         return None
-    from timbermark.cli.large_tables import is_pattern
     from timbermark.cli.tables import read_table
 
-    if is_pattern(path):
-        from timbermark.partitions import open_parts, pick_rows
-
-        return pick_rows(open_parts(path, None, feature_names, "rows"), _DECOY_ROWS, seed=0)
     return read_table(path, feature_names, None).X
+
+
+def _is_sampled(path: Path, scheduler: str) -> bool:
+    from timbermark.files.tables import is_parquet
+
+    return is_pattern(path) or (scheduler != LOCAL and is_parquet(path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
+from timbermark.partitions.computing import compute_parts
 from timbermark.partitions.parts import BLOCK_ROWS, Block, Parts
 
 
@@ -20,17 +21,19 @@ def is_dask(table: Any) -> bool:
     return dask is not None and bool(dask.is_dask_collection(table))
 
 
-def open_collection(X: Any, y: Any, what: str) -> Parts:
+def open_collection(X: Any, y: Any, features: Sequence[str] | None, what: str) -> Parts:
     """Return a data frame or an array of Dask, with labels of Dask or in memory, in parts.
 
-    Raises InputError if it has not two dimensions, or if labels do not go with it.
+    ``features``: the columns of a data frame that must hold numbers, None for all. Raises
+    InputError if it has not two dimensions, or if labels do not go with it.
     """
     if len(getattr(X, "shape", ())) != 2:
         raise InputError(f"The {what} are no table of Dask.", hint="give a data frame or a matrix.")
     if not hasattr(X, "columns") and len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
     pieces = np.ravel(np.asarray(X.to_delayed(), dtype=object)).tolist()
-    lengths = _lengths(X, what)
+    names = [f"partition {i} of the {what}" for i in range(len(pieces))]
+    lengths = _lengths(X, pieces, names)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(int).tolist()
     labels: list[Any]
     if y is None:
@@ -45,11 +48,74 @@ def open_collection(X: Any, y: Any, what: str) -> Parts:
                 hint="give one label per row.",
             )
         labels = [given[a:b] for a, b in pairwise(starts)]
+    columns = _Columns.of(X, features)
     parts = tuple(
-        _DaskPart(f"partition {i} of the {what}", starts[i], lengths[i], (piece, own))
+        _DaskPart(names[i], starts[i], lengths[i], columns, (piece, own))
         for i, (piece, own) in enumerate(zip(pieces, labels, strict=True))
     )
     return Parts(parts, in_memory=False, labelled=y is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the columns of every partition have to be, which Dask does not check.
+
+    ``names``: None in arrays; ``numbers``: those that must hold numbers.
+    """
+
+    width: int
+    names: tuple[Any, ...] | None
+    numbers: frozenset[Any]
+
+    @classmethod
+    def of(cls, X: Any, features: Sequence[str] | None) -> _Columns:
+        """Return the columns that a table of Dask says it has."""
+        if not hasattr(X, "columns"):
+            return cls(int(X.shape[1]), None, frozenset())
+        names = tuple(X.columns)
+        # LightGBM knows a column by its name without blanks.
+        wanted = None if features is None else {name.replace(" ", "_") for name in features}
+        used = (n for n in names if wanted is None or str(n).replace(" ", "_") in wanted)
+        return cls(len(names), names, frozenset(used))
+
+    def take(self, rows: Any) -> Any:
+        """Return a partition with its columns in order. Raises InputError if they are others."""
+        if self.names is None:
+            if np.shape(rows)[1:] != (self.width,):
+                raise InputError(
+                    f"It has the shape {np.shape(rows)}, and the table {self.width} columns.",
+                    hint=_SAME,
+                )
+            if _holds_texts(rows):
+                raise InputError(f"It holds {rows.dtype}, and not numbers.", hint=_CODES)
+            return rows
+        found = list(rows.columns)
+        missing = [name for name in self.names if name not in found]
+        more = [name for name in found if name not in self.names]
+        if missing or more or len(found) != self.width:
+            said = f"lacks the column '{missing[0]}'" if missing else "has a column twice"
+            said = f"has a column '{more[0]}'" if more and not missing else said
+            raise InputError(f"It {said}, other than the table.", hint=_SAME)
+        for name in self.names:
+            if name in self.numbers and _holds_texts(rows[name]):
+                raise InputError(
+                    f"Its column '{name}' holds {rows[name].dtype}, and not numbers.", hint=_CODES
+                )
+        return rows if tuple(found) == self.names else rows[list(self.names)]
+
+
+_SAME = "give the same columns in every partition."
+_CODES = "give the codes that the model was trained on, as numbers, in every partition."
+
+
+def _holds_texts(cells: Any) -> bool:
+    """Return whether an array or a column is of a type that is no number, or has texts in it."""
+    if str(cells.dtype) == "category":
+        return False
+    kind = getattr(cells.dtype, "kind", "O")
+    if kind != "O":
+        return kind not in "biuf"
+    return any(isinstance(cell, str | bytes) for cell in np.ravel(np.asarray(cells, object)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +125,7 @@ class _DaskPart:
     name: str
     start: int
     n_rows: int
+    columns: _Columns
     pieces: tuple[Any, ...] = ()
 
     def read(self, *pieces: Any) -> Iterator[Block]:
@@ -74,6 +141,7 @@ class _DaskPart:
                 f"There are {len(rows)} rows and {len(labels)} labels.",
                 hint="give rows and labels in the same partitions.",
             )
+        rows = self.columns.take(rows)
         for first in range(0, len(rows), BLOCK_ROWS):
             last = first + BLOCK_ROWS
             own = None if labels is None else np.asarray(labels[first:last])
@@ -81,13 +149,17 @@ class _DaskPart:
             yield Block(block, own, self.start + first)
 
 
-def _lengths(X: Any, what: str) -> list[int]:
+def _lengths(X: Any, pieces: Sequence[Any], names: Sequence[str]) -> list[int]:
+    """Return the number of rows of each partition, computed where Dask does not know it."""
     if not hasattr(X, "columns"):
         known = [float(size) for size in X.chunks[0]]
         if not np.isnan(known).any():
             return [int(size) for size in known]
-        X = X.to_dask_dataframe()
-    return [int(n) for n in X.map_partitions(len, meta=(None, "i8")).compute()]
+    from dask.delayed import delayed
+
+    counts = [delayed(len, pure=False)(piece) for piece in pieces]
+    found = compute_parts(delayed(list, pure=False)(counts), counts, names)
+    return [int(n) for n in found]
 
 
 def _label_pieces(X: Any, y: Any, n: int, what: str) -> list[Any]:

@@ -36,7 +36,7 @@ def open_parts(table: Any, y: Any, features: Sequence[str] | None, what: str) ->
         return table
     need_dask("to read tables that do not fit in memory")
     if is_dask(table):
-        return open_collection(table, y, what)
+        return open_collection(table, y, features, what)
     if y is not None and not isinstance(y, str):
         raise InputError(
             f"The labels of {what} in files are not a column of these.",

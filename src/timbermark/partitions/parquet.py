@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from timbermark.errors import InputError
 from timbermark.files.tables import check_names, open_parquet
 from timbermark.partitions.parts import BLOCK_ROWS, Block, Part, Parts
 
+_LISTED = 3
 _PART_ROWS = 500_000
 """Files with more rows are read in several parts, as far as their row groups allow."""
 
@@ -22,10 +24,12 @@ _PART_ROWS = 500_000
 def find_files(given: Any) -> list[str]:
     """Return the files that a pattern, a folder, a path or a list of paths stands for, in order.
 
-    Raises InputError if there are none.
+    Raises InputError if there are none, or if one that is named is not there.
     """
     if not isinstance(given, str | os.PathLike):
-        return [os.fspath(path) for path in given]
+        named = [os.fspath(path) for path in given]
+        _check_there(named)
+        return named
     name = os.fspath(given)
     if os.path.isdir(name):
         found = sorted(str(path) for path in Path(name).rglob("*.parquet"))
@@ -34,6 +38,7 @@ def find_files(given: Any) -> list[str]:
             raise InputError(f"The folder {name} holds no .parquet files.", hint="check its name.")
         return found
     if os.path.exists(name) or not glob.has_magic(name):
+        _check_there([name])
         return [name]
     found = sorted(glob.glob(name, recursive=True))
     if not found:
@@ -41,6 +46,15 @@ def find_files(given: Any) -> list[str]:
             f"No file matches {name}.", hint="put the pattern in quotes and check the folder."
         )
     return found
+
+
+def _check_there(names: list[str]) -> None:
+    for name in names:
+        if not os.path.exists(name):
+            hint = "check its name."
+            if "://" in name:
+                hint = "give a data frame of dask.dataframe.read_parquet, which reads addresses."
+            raise InputError(f"The file {name} does not exist.", hint=hint)
 
 
 def open_files(
@@ -59,6 +73,8 @@ def open_files(
             check_names(path, names)
             if not first:
                 first = path
+                if label is not None and label not in names:
+                    raise _no_label(path, names, features, label)
                 chosen = _choose(path, names, features, label)
             _check_columns(path, first, file.schema_arrow, names, chosen, features, label)
             groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
@@ -129,6 +145,22 @@ def _choose(
     if not chosen:
         raise InputError(f"{path} has no feature columns.", hint="check the file and the label.")
     return chosen
+
+
+def _no_label(
+    path: str, names: list[str], features: Sequence[str] | None, label: str
+) -> InputError:
+    """Return the error for a label column that is not there: which one may have been meant."""
+    known = {name.replace(" ", "_") for name in features or ()}
+    beside = [name for name in names if name.replace(" ", "_") not in known]
+    by_case = {name.casefold(): name for name in beside}
+    near = get_close_matches(label.casefold(), by_case, n=_LISTED, cutoff=0.6)
+    # The label often stands last.
+    listed = [by_case[name] for name in near] or beside[-_LISTED:]
+    hint = "all of its columns are features of the model: label its rows first."
+    if listed:
+        hint = f"name the label column; it may be {' or '.join(map(repr, listed))}."
+    return InputError(f"{path} has no column '{label}' to take labels from.", hint=hint)
 
 
 def _check_columns(

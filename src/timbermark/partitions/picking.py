@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from timbermark.errors import InputError
 from timbermark.kernels.hashing import hash_rows
 from timbermark.partitions.parts import Block, Parts
 from timbermark.partitions.running import run_pass
@@ -42,7 +43,10 @@ def hash_limit(k: int, n: int) -> int | None:
 
 
 def pick_rows(table: Parts, k: int, seed: int) -> Any:
-    """Return at most ``k`` rows, float64 [k, d], of a table of numbers, in the order of hashes."""
+    """Return at most ``k`` rows, float64 [k, d], of a table of numbers, in the order of hashes.
+
+    Raises InputError, which names the part, for what is no number.
+    """
     return run_pass(table, _Picking(k, seed, hash_limit(k, table.n_rows)))[0]
 
 
@@ -57,7 +61,7 @@ class _Picking:
 
     def look(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         keys = place_keys(block.start, len(block.rows), self.seed)
-        rows = np.asarray(block.rows, np.float64)
+        rows = _numbers(block.rows)
         if self.limit is not None:
             kept = keys <= np.uint64(self.limit)
             rows, keys = rows[kept], keys[kept]
@@ -69,3 +73,15 @@ class _Picking:
         rows, keys = (np.concatenate(part) for part in zip(*results, strict=True))
         order = np.argsort(keys, kind="stable")[: self.k]
         return rows[order], keys[order]
+
+
+def _numbers(rows: Any) -> np.ndarray:
+    try:
+        if hasattr(rows, "iloc"):
+            return np.asarray(rows.to_numpy(np.float64, na_value=np.nan))
+        return np.asarray(rows, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"There is something that is no number ({error}).",
+            hint="give the codes that the model was trained on.",
+        ) from None

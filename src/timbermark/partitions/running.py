@@ -7,16 +7,15 @@ runs its tasks again elsewhere.
 
 from __future__ import annotations
 
-import sys
 import warnings
-from asyncio import CancelledError as AsyncCancelledError
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
+from timbermark.partitions.computing import OWN_FAULT, SMALLER, compute_parts
 from timbermark.partitions.opening import need_dask
 from timbermark.partitions.parts import Block, Part, Parts
 
@@ -57,10 +56,10 @@ def run_pass(table: Parts, step: Pass[Result], say: Say = lambda said: None) -> 
         warnings.simplefilter("ignore")
         if table.in_memory:
             return _run_in_memory(parts, step, count)
-        client = _find_client()
-        if client is None:
-            return _run_on_threads(parts, step, count)
-        return _run_on_cluster(client, parts, step, count)
+        root, looks = _plan(parts, step)
+        names = [part.name for part in parts]
+        found: Result = compute_parts(root, looks, names, lambda i: count.add(parts[i].n_rows))
+        return found
 
 
 @contextmanager
@@ -117,11 +116,11 @@ def _look(step: Pass[Any], part: Part, pieces: Sequence[Any] = ()) -> Any:
             raise
         raise InputError(f"{part.name}: {error.message}", hint=error.hint) from None
     except MemoryError:
-        raise InputError(f"{part.name} does not fit in memory.", hint=_SMALLER) from None
+        raise InputError(f"{part.name} does not fit in memory.", hint=SMALLER) from None
+    except Exception as error:
+        error.add_note(f"{OWN_FAULT}{part.name}.")
+        raise
     return found
-
-
-_SMALLER = "give more and smaller partitions, or workers with more memory."
 
 
 def _merge(step: Pass[Any], results: Sequence[Any]) -> Any:
@@ -140,23 +139,24 @@ def _run_in_memory(parts: Sequence[Part], step: Pass[Result], count: _Counter) -
     return merged
 
 
-def _plan(parts: Sequence[Part], step: Pass[Any]) -> tuple[Any, list[Any], dict[str, int]]:
-    """Return a pass as a delayed result, its tasks that look at parts, and their rows."""
-    from dask.base import tokenize
+def _plan(parts: Sequence[Part], step: Pass[Any]) -> tuple[Any, list[Any]]:
+    """Return a pass as a delayed result, and its tasks that look at parts."""
     from dask.delayed import delayed
 
-    # One node for what all tasks need: a worker that comes later gets it from the graph.
-    shared = delayed(step, name=f"timbermark-pass-{tokenize(id(step))}", traverse=False)
+    # One node for what all tasks need: a worker that comes later gets it from the graph. Its key
+    # is its own: other drivers may use the same scheduler at the same time.
+    shared = delayed(step, name=f"timbermark-pass-{uuid4().hex}", traverse=False)
     look, merge = delayed(_look, pure=False), delayed(_merge, pure=False)
     looks = [
         look(shared, delayed(_without_pieces(part), traverse=False), list(part.pieces))
         for part in parts
     ]
     level = looks
-    while len(level) > 1:
+    # Once at least: the result must not be the task of a part, which is released when it is done.
+    while level is looks or len(level) > 1:
         groups = [level[i : i + _MERGED_AT_ONCE] for i in range(0, len(level), _MERGED_AT_ONCE)]
         level = [merge(shared, group) for group in groups]
-    return level[0], looks, {task.key: part.n_rows for task, part in zip(looks, parts, strict=True)}
+    return level[0], looks
 
 
 def _without_pieces(part: Part) -> Part:
@@ -165,67 +165,3 @@ def _without_pieces(part: Part) -> Part:
     from dataclasses import replace
 
     return replace(part, pieces=())  # type: ignore[type-var]
-
-
-def _run_on_threads(parts: Sequence[Part], step: Pass[Result], count: _Counter) -> Result:
-    from dask.base import compute
-    from dask.callbacks import Callback
-
-    root, _, rows = _plan(parts, step)
-
-    def done(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        if key in rows:
-            count.add(rows[key])
-
-    with Callback(posttask=done):
-        (merged,) = compute(
-            root, scheduler="threads", optimize_graph=False, num_workers=count_threads(None)
-        )
-    found: Result = merged
-    return found
-
-
-def _run_on_cluster(
-    client: Any, parts: Sequence[Part], step: Pass[Result], count: _Counter
-) -> Result:
-    from distributed import as_completed
-    from distributed.scheduler import KilledWorker
-
-    root, looks, rows = _plan(parts, step)
-    try:
-        merged, *looked = client.compute([root, *looks], optimize_graph=False)
-        waiting = as_completed(looked)
-        del looked  # a result that was merged need not be kept
-        for future in waiting:
-            if future.status != "finished":
-                break  # the merged result says why
-            count.add(rows[future.key])
-            future.release()
-        found: Result = merged.result()
-    except KilledWorker as error:
-        raise InputError(
-            f"Workers died again and again of one part ({error.last_worker.address}), which most "
-            "likely needs more memory than they have.",
-            hint=_SMALLER,
-        ) from None
-    except MemoryError:
-        raise InputError("A worker is out of memory.", hint=_SMALLER) from None
-    except (OSError, TimeoutError, CancelledError, AsyncCancelledError) as error:
-        raise InputError(
-            f"The scheduler or its workers are gone ({type(error).__name__}).",
-            hint="see whether they run, and try again; nothing was written.",
-        ) from None
-    return found
-
-
-def _find_client() -> Any:
-    """Return the client of Dask that is in use, None if there is none."""
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import Client
-
-    try:
-        client = Client.current()
-    except ValueError:
-        return None
-    return client if client.status == "running" else None

@@ -14,6 +14,8 @@ the mark.
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +28,8 @@ from timbermark.ownership.mark import Mark
 
 _DOMAIN = b"timbermark/decoys/1"
 _TRIES = 20
+_SAMPLED = 20_000
+"""Rows of a table in parts that values are taken from."""
 _FEW_VALUES = 16
 _MOST_DECIMALS = 8
 _WHOLE = 2.0**64
@@ -40,9 +44,10 @@ def make_decoys(mark: Mark, each: int, table: Any = None) -> list[list[Any] | No
     """Return ``each`` decoys for every trigger: first one for each, then a second one, and so on.
 
     ``table``: rows [m, d] to take values from instead of the triggers, a matrix in the mark's order
-    of features or a data frame with their names. Values are Python numbers, texts, or None if
-    missing. All decoys are distinct, and none is a trigger; None stands for a decoy that could not
-    be made because there are too few such rows.
+    of features or a data frame with their names; of a table of Dask, and of Parquet files that are
+    named, 20,000 rows are taken. Values are Python numbers, texts, or None if missing. All decoys
+    are distinct, and none is a trigger; None stands for a decoy that could not be made because
+    there are too few such rows.
 
     Raises InputError if the table has other columns than the mark.
 
@@ -91,6 +96,31 @@ def list_rows(columns: Sequence[Column]) -> list[list[Any]]:
         for column in columns
     ]
     return [list(row) for row in zip(*plain, strict=True)]
+
+
+def sample_rows(table: Any, feature_names: Sequence[str] | None) -> Any:
+    """Return some rows of a table in parts, float64 [m, d]; any other table as it is.
+
+    ``feature_names``: the columns to take of files. Which rows they are does not depend on the
+    parts. Raises InputError for a table that cannot be read.
+
+    >>> sample_rows([[1.0, 2.0]], None)
+    [[1.0, 2.0]]
+    """
+    if not _is_in_parts(table):
+        return table
+    from timbermark.partitions import open_parts, pick_rows
+
+    return pick_rows(open_parts(table, None, feature_names, "rows for decoys"), _SAMPLED, seed=0)
+
+
+def _is_in_parts(table: Any) -> bool:
+    """Return whether rows are in files or of Dask, without what only these need: Numba."""
+    names = table if isinstance(table, list) else [table]
+    if names and all(isinstance(name, str | os.PathLike) for name in names):
+        return True
+    dask = sys.modules.get("dask")
+    return dask is not None and bool(dask.is_dask_collection(table))
 
 
 class _Source:
@@ -151,6 +181,7 @@ def _read_table(mark: Mark, table: Any) -> list[Column]:
                 hint="give rows with all features of the mark.",
             )
         table = table[list(mark.feature_names)]
+    table = sample_rows(table, mark.feature_names)
     cells = np.asarray(table) if hasattr(table, "__array__") else np.array(table, dtype=object)
     if cells.ndim != 2 or cells.shape[1] != mark.n_features or not len(cells):
         raise InputError(

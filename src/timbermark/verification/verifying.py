@@ -40,7 +40,8 @@ def verify(
 
     The rest is for endpoints, which are asked one question after the other. ``journal`` is a file
     that keeps every answer and resumes an interrupted run. ``decoys`` is the number of decoys for
-    each trigger (default 1), with values of other triggers or of the rows ``decoys_from``.
+    each trigger (default 1), with values of other triggers or of the rows ``decoys_from``: a
+    matrix, a data frame, a table of Dask or the names of Parquet files ("rows/*.parquet").
     ``stop_at`` is the evidence in bits at which asking stops (default 64, "off" asks everything);
     it also stops where that is hardly in reach. ``in_doubt`` says whether questions that were under
     way when a run crashed are asked again ("ask") or left out ("skip"). ``progress`` shows a bar on
