@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,12 +30,14 @@ from timbermark.verification.endpoints.columns import WireColumns, choose_column
 from timbermark.verification.endpoints.delivery import Delivery
 from timbermark.verification.endpoints.endpoint import Endpoint
 from timbermark.verification.endpoints.protocols import Batch, open_dialect
+from timbermark.verification.endpoints.rate_limit import RateLimit
 from timbermark.verification.endpoints.reading import (
     Reading,
     place_labels,
     place_scores,
     settle_reading,
 )
+from timbermark.verification.endpoints.retrying import try_repeatedly
 from timbermark.verification.endpoints.sending import Failure, FailureError
 from timbermark.verification.endpoints.stopping import is_hopeless
 from timbermark.verification.questions import DECOY, Questions, make_questions, wire_rows
@@ -46,15 +46,13 @@ InDoubt: TypeAlias = Literal["ask", "skip"]
 Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
 
 DEFAULT_DECOYS = 1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_LONGEST_WAIT = 900.0
 _FEW_REFUSALS = 8
 _ENOUGH_UNKNOWN = 8
 _FAREWELL = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class InquiryOptions:
     """How an endpoint is asked, beside what the endpoint itself says."""
 
     journal: str | os.PathLike[str] | None = None  # keeps every answer; an old one is resumed
@@ -71,7 +69,7 @@ class _Run:
 
     mark: Mark
     endpoint: Endpoint
-    asking: Asking
+    options: InquiryOptions
     questions: Questions
     columns: WireColumns
     reading: Reading | None = None
@@ -84,7 +82,7 @@ class _Run:
 def ask_endpoint(
     endpoint: Endpoint,
     mark: Mark,
-    asking: Asking,
+    options: InquiryOptions,
     *,
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
@@ -96,11 +94,11 @@ def ask_endpoint(
     another inquiry or cannot be written; MissingLibraryError without httpx. Answers that a journal
     holds by then stay there.
     """
-    _check(asking)
+    _check(options)
     columns = choose_columns(mark, endpoint.columns, feature_names)
     translation = check_label_map(label_map, mark)
-    questions = make_questions(mark, asking.decoys, asking.decoys_from)
-    run = _Run(mark, endpoint, asking, questions, columns)
+    questions = make_questions(mark, options.decoys, options.decoys_from)
+    run = _Run(mark, endpoint, options, questions, columns)
 
     def settle(given: Sequence[Any]) -> Reading | None:
         return settle_reading(
@@ -119,16 +117,16 @@ def ask_endpoint(
         # The first piece as it came then, because it settles how answers are read.
         for piece in (past["answers"][: past["first"]], past["answers"][past["first"] :]):
             _take(run, piece, settle)
-        if past["under_way"] is not None and asking.in_doubt == "skip":
+        if past["under_way"] is not None and options.in_doubt == "skip":
             count = past["under_way"][1]
             delivery.note({"skipped": [run.asked, count]})
             _take(run, [None] * count, settle)
         ending = _ending(run)
-        pace = _Pace(endpoint.rate)
+        limit = RateLimit(endpoint.rate)
         while ending is None:
             _tell(run)
             size = min(endpoint.batch, len(questions) - run.asked)
-            pace.wait(size)
+            limit.wait(size)
             _take(run, _ask(run, delivery, size), settle)
             ending = _ending(run)
         _tell(run)
@@ -138,16 +136,16 @@ def ask_endpoint(
     return verdict
 
 
-def _check(asking: Asking) -> None:
-    stop = asking.stop_at
+def _check(options: InquiryOptions) -> None:
+    stop = options.stop_at
     fits = stop in ("auto", "off") if isinstance(stop, str) else math.isfinite(stop) and stop > 0
     if not fits or isinstance(stop, bool):
         raise InputError(
             f"stop_at={stop!r} is neither a number of bits nor off.",
             hint="64 bits convince anyone, 20 convince you.",
         )
-    if asking.in_doubt not in ("ask", "skip"):
-        raise InputError(f"in_doubt={asking.in_doubt!r} is not known.", hint="use ask or skip.")
+    if options.in_doubt not in ("ask", "skip"):
+        raise InputError(f"in_doubt={options.in_doubt!r} is not known.", hint="use ask or skip.")
 
 
 def _setting(run: _Run) -> dict[str, Any]:
@@ -166,7 +164,7 @@ def _setting(run: _Run) -> dict[str, Any]:
         "run": secrets.token_hex(16),
         "timbermark": import_module("timbermark").__version__,
     }
-    journal = run.asking.journal
+    journal = run.options.journal
     return {
         "url": endpoint.url,
         "protocol": endpoint.protocol,
@@ -253,7 +251,7 @@ def _price(run: _Run) -> float:
 
 def _stop(run: _Run) -> float | None:
     """Return the bits, after prices, at which asking stops; None if all is asked."""
-    stop = run.asking.stop_at
+    stop = run.options.stop_at
     if not isinstance(stop, str):
         return float(stop)
     return CONCLUSIVE_BITS if stop == "auto" else None
@@ -282,7 +280,7 @@ def _ending(run: _Run) -> Ending | None:
         return None
     price = _price(run)
     if not _within_reach(run, stop + price):
-        if run.asking.stop_at == "auto":
+        if run.options.stop_at == "auto":
             return None
         raise InputError(
             f"stop_at={stop:g} is more than the {run.mark.n_triggers} triggers of this mark can "
@@ -318,26 +316,12 @@ def _try(run: _Run, delivery: Delivery, first: int, size: int) -> list[Any]:
     dialect = open_dialect(run.endpoint.protocol, run.endpoint.options)
     rows = wire_rows(run.questions, first, size, run.columns.places)
     body = json.dumps(dialect.make_body(Batch(rows, run.columns.names)), allow_nan=False)
-    pause = _FIRST_PAUSE
-    for attempt in range(run.endpoint.retries + 1):
-        try:
-            return delivery.ask(first, size, body)
-        except FailureError as error:
-            last = error.failure
-            if last.kind != "again" or attempt == run.endpoint.retries:
-                raise
-        if last.wait is not None and last.wait > _LONGEST_WAIT:
-            later = Failure("final", f"asks to wait for {last.wait:.0f} s.", "come back then.")
-            raise FailureError(later)
-        # Between a half and the whole, so that several clients do not come back together.
-        time.sleep(pause * random.uniform(0.5, 1.0) if last.wait is None else last.wait)
-        pause = min(2.0 * pause, _LONGEST_PAUSE)
-    raise AssertionError("the last attempt returns or raises")
+    return try_repeatedly(lambda: delivery.ask(first, size, body), run.endpoint.retries)
 
 
 def _complaint(run: _Run, failure: Failure) -> InputError:
     hint, message = failure.hint, failure.message
-    if run.asking.journal is not None and run.asked:
+    if run.options.journal is not None and run.asked:
         kept = f"the journal holds {run.asked} answers, and the same command goes on from there."
         hint = f"{hint} {kept[0].upper()}{kept[1:]}" if hint else kept
     if failure.kind == "again":
@@ -372,21 +356,6 @@ def _judge(run: _Run, ending: Ending) -> Verdict:
 
 
 def _tell(run: _Run) -> None:
-    if run.asking.progress is not None:
+    if run.options.progress is not None:
         price = 0.0 if run.reading is None else _price(run)
-        run.asking.progress(run.asked, len(run.questions), max(0.0, run.bits - price))
-
-
-class _Pace:
-    """Keeps questions to a number for each minute."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._seconds = 0.0 if rate is None else 60.0 / rate
-        self._next = time.monotonic()
-
-    def wait(self, n: int) -> None:
-        """Wait until n questions may be asked."""
-        now = time.monotonic()
-        if now < self._next:
-            time.sleep(self._next - now)
-        self._next = max(now, self._next) + n * self._seconds
+        run.options.progress(run.asked, len(run.questions), max(0.0, run.bits - price))

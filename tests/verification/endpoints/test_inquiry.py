@@ -12,7 +12,7 @@ from tests.ownership.making import make_mark, make_mixed_mark
 from tests.verification.endpoints.models import innocent, learnt, scored
 from tests.verification.servers import ModelServer
 from timbermark.errors import InputError
-from timbermark.verification.endpoints import asking
+from timbermark.verification.endpoints import rate_limit
 from timbermark.verification.journal import read_journal
 from timbermark.verification.questions import make_questions
 
@@ -361,7 +361,7 @@ class Clock:
 
 def test_the_rate_is_kept(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(asking, "time", clock)
+    monkeypatch.setattr(rate_limit, "time", clock)
     with ModelServer(learnt(MARK)) as server:
         tm.verify(tm.Endpoint(server.url(), rate=30, batch=2), MARK, stop_at=20)
     # Two questions at once, then four seconds for every further two.
