@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timbermark.cli import DONE, INDICATIVE, NONE
 from timbermark.cli.app import app
 from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
+from timbermark.cli.exit_codes import exit_code
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show, show_json
 from timbermark.cli.secrets import unlock
 
 if TYPE_CHECKING:
-    from timbermark.ownership.statistics import Level
     from timbermark.ownership.verdict import Verdict
-
-_CODES = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
 
 
 class Answers(StrEnum):
@@ -80,15 +77,6 @@ def verify(
         if report is not None:
             show(f"{report}: the page")
     raise typer.Exit(exit_code(verdict.level))
-
-
-def exit_code(level: Level) -> int:
-    """Return the exit code of a level of evidence.
-
-    >>> exit_code("conclusive"), exit_code("indicative"), exit_code("none")
-    (0, 3, 1)
-    """
-    return _CODES[level]
 
 
 def _table(verdict: Verdict) -> list[dict[str, Any]]:
