@@ -141,7 +141,7 @@ def test_everything_else_is_in_the_dictionary():
         "warnings": ["w"],
         "timbermark": "0.1.0",
     }
-    renamed = {"timbermark": "version"}
+    renamed = {"timbermark": "version", "condition": "conditions"}
     named = {renamed.get(name, name) for name in shown}
     assert {f.name for f in fields(Verdict)} - named == {"answers", "transcript", "curve"}
 

@@ -106,6 +106,15 @@ def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
     return frame
 
 
+def join_words(name: str) -> str:
+    """Return the name of a column as LightGBM writes it: blanks become underscores.
+
+    >>> join_words("petal width")
+    'petal_width'
+    """
+    return name.replace(" ", "_")
+
+
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return "numbers" or "texts" for each column.
 

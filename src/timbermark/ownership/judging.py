@@ -177,6 +177,7 @@ def _verdict(
         columns=inquiry.columns,
         reading=inquiry.reading,
         warnings=(*inquiry.warnings, *warnings),
+        conditions=tuple(map(printable, inquiry.conditions)),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=table,

@@ -140,6 +140,7 @@ class Verdict(Reportable):
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
     reading: str = ""  # how answers were read, where it is not obvious
     warnings: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()  # what was chosen by hand and has no price
     version: str  # of timbermark
     answers: tuple[Answer, ...] = field(default=(), repr=False)
     # What it was judged by; equal verdicts may rest on it in another way.
@@ -183,9 +184,15 @@ class Verdict(Reportable):
         """What the evidence depends on because of how the suspect was asked; may be empty.
 
         A suspect that is code can be an adapter, written after the secret was known. That has no
-        price in bits.
+        price in bits, nor has everything that can be chosen about requests to a server.
         """
-        return _ADAPTERS.get(self.asked_through, "")
+        return " ".join(self._provisos)
+
+    @property
+    def _provisos(self) -> tuple[str, ...]:
+        """The sentences of the condition."""
+        adapter = _ADAPTERS.get(self.asked_through)
+        return self.conditions if adapter is None else (adapter, *self.conditions)
 
     @property
     def unanswered(self) -> int:
@@ -254,8 +261,8 @@ class Verdict(Reportable):
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
         lines.append(f"  meaning:  {self.meaning}")
-        if self.condition and self.level != "none":
-            lines.append(f"  provided: {self.condition}")
+        if self.level != "none":
+            lines += [f"  provided: {proviso}" for proviso in self._provisos]
         lines += [
             f"  mark:     {self.mark_id} of {self.owner}, made {self.created}",
             f"            SHA-256 {self.mark_digest}",

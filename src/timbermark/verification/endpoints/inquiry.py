@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -24,7 +25,7 @@ from timbermark.ownership.evidence import (
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
-from timbermark.ownership.verdict import Verdict
+from timbermark.ownership.verdict import Price, Verdict
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
 from timbermark.verification.endpoints.columns import WireColumns, choose_columns
 from timbermark.verification.endpoints.delivery import Delivery
@@ -37,6 +38,7 @@ from timbermark.verification.endpoints.reading import (
     place_scores,
     settle_reading,
 )
+from timbermark.verification.endpoints.request_prices import list_conditions, price_request
 from timbermark.verification.endpoints.retrying import try_repeatedly
 from timbermark.verification.endpoints.sending import Failure, FailureError
 from timbermark.verification.endpoints.stopping import is_hopeless
@@ -95,7 +97,8 @@ def ask_endpoint(
     holds by then stay there.
     """
     _check(options)
-    columns = choose_columns(mark, endpoint.columns, feature_names)
+    sends_names = open_dialect(endpoint.protocol, endpoint.options).sends_names
+    columns = choose_columns(mark, endpoint.columns, feature_names, sends_names=sends_names)
     translation = check_label_map(label_map, mark)
     questions = make_questions(mark, options.decoys, options.decoys_from)
     run = _Run(mark, endpoint, options, questions, columns)
@@ -157,7 +160,7 @@ def _setting(run: _Run) -> dict[str, Any]:
         "model_digest": mark.model_digest,
         "suspect": endpoint.shown_url,
         "protocol": endpoint.protocol,
-        "questions": f"{run.questions.digest(mark)}/{_order(run.columns)}",
+        "questions": f"{run.questions.digest(mark)}/{_order(run)}",
         "n_questions": len(run.questions),
         "n_triggers": mark.n_triggers,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -181,9 +184,18 @@ def _setting(run: _Run) -> dict[str, Any]:
     }
 
 
-def _order(columns: WireColumns) -> str:
+def _order(run: _Run) -> str:
+    """Return what identifies the columns and all that was said by hand about requests."""
+    columns, options = run.columns, run.endpoint.options
     own = list(columns.places) == list(range(len(columns.places)))
-    return "own order" if own else ",".join(map(str, columns.places))
+    order = "own order" if own else ",".join(map(str, columns.places))
+    by_hand = {name: value for name, value in options.items() if value is not None}
+    if columns.names != run.mark.feature_names:
+        by_hand["columns"] = columns.names
+    if not by_hand:
+        return order
+    said = json.dumps(by_hand, sort_keys=True)
+    return f"{order}/{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
 
 def _take(
@@ -243,9 +255,15 @@ def _gains(run: _Run) -> np.ndarray:
     return np.repeat(gains, counts, axis=1) / math.log(2)
 
 
+def _prices(run: _Run) -> tuple[Price, ...]:
+    """Return the prices of what was chosen by hand."""
+    read = () if run.reading is None else run.reading.prices
+    return (*run.columns.prices, *price_request(run.endpoint), *read)
+
+
 def _price(run: _Run) -> float:
     assert run.reading is not None
-    prices = [*run.mark.prices, *run.columns.prices, *run.reading.prices]
+    prices = [*run.mark.prices, *_prices(run)]
     return math.fsum(price.bits for price in prices)
 
 
@@ -345,8 +363,9 @@ def _judge(run: _Run, ending: Ending) -> Verdict:
         asked_through=f"HTTP ({endpoint.protocol})",
         columns=run.columns.how,
         reading="" if reading is None else reading.words,
-        prices=(*run.columns.prices, *(() if reading is None else reading.prices)),
+        prices=_prices(run),
         warnings=tuple(warnings),
+        conditions=list_conditions(endpoint),
         asked=len(run.answers),
     )
     if reading is not None and reading.kind == "scores":
