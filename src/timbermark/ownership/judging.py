@@ -175,6 +175,7 @@ def _verdict(
         outside=counts.answered - counts.inside,
         unknown=counts.unknown,
         columns=inquiry.columns,
+        column_names=inquiry.column_names,
         reading=inquiry.reading,
         warnings=(*inquiry.warnings, *warnings),
         conditions=tuple(map(printable, inquiry.conditions)),

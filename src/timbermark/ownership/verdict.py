@@ -138,7 +138,9 @@ class Verdict(Reportable):
     outside: int = 0  # labels outside their alphabet, which do not count
     unknown: int = 0  # of these, answers that are no class of the mark at all
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
-    reading: str = ""  # how answers were read, where it is not obvious
+    # Of the suspect, in its order; empty if they have none, None if it was not written down.
+    column_names: tuple[str, ...] | None = None
+    reading: str = ""  # how answers were read
     warnings: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()  # what was chosen by hand and has no price
     version: str  # of timbermark
@@ -216,6 +218,8 @@ class Verdict(Reportable):
         ... ).to_dict()["level"]
         'conclusive'
         """
+        # A transcript that was written before names were gives the same dictionary as then.
+        names = {} if self.column_names is None else {"column_names": list(self.column_names)}
         return {
             "level": self.level,
             "meaning": self.meaning,
@@ -240,6 +244,7 @@ class Verdict(Reportable):
             "suspect_digest": self.suspect_digest,
             "asked_through": self.asked_through,
             "columns": self.columns,
+            **names,
             "reading": self.reading,
             "warnings": list(self.warnings),
             "timbermark": self.version,

@@ -20,7 +20,7 @@ from timbermark.files.tables import check_names, is_parquet, open_csv, open_parq
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.labels import UNANSWERED, read_answers
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.scores import read_scores
+from timbermark.ownership.scores import read_scores, settle_scale
 from timbermark.ownership.verdict import Price, Verdict, price_of_kind
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
 from timbermark.verification.endpoints.reading import Reading, place_labels, settle_reading
@@ -159,6 +159,7 @@ def _judge_labels(
     stopped = len(answered) < mark.n_triggers and _are_first(answered, mark)
     inquiry = _inquiry(
         table,
+        mark,
         reading=reading.words,
         prices=(*chosen, *reading.prices),
         asked=len(answered) if stopped else None,
@@ -174,7 +175,7 @@ def _judge_scores(
         [[_number(table, table.columns[c][row]) for c in columns] for row in triggers.values()]
     ).reshape(len(places), len(columns))
     classes: tuple[Any, ...] | None = tuple(columns)
-    reading = ""
+    reading = f"scores as {settle_scale(matrix, 'auto')}, classes matched by name"
     if len(columns) == 1:
         second = matrix[:, 0]
         are_shares = np.isnan(second) | ((second >= 0.0) & (second <= 1.0))
@@ -194,17 +195,18 @@ def _judge_scores(
         ways = math.log2(math.comb(last, left_out))
         prices += (Price(f"{left_out} of {last} answers left out", ways),)
     inquiry = _inquiry(
-        table, reading=reading, prices=prices, asked=len(answered) if stopped else None
+        table, mark, reading=reading, prices=prices, asked=len(answered) if stopped else None
     )
     return judge(mark, inquiry, scores=placed)
 
 
-def _inquiry(table: AnswerTable, **more: Any) -> Inquiry:
+def _inquiry(table: AnswerTable, mark: Mark, **more: Any) -> Inquiry:
     return Inquiry(
         suspect=table.name,
         asked_through="a table of answers",
         suspect_digest=table.digest,
         columns="by name",
+        column_names=mark.feature_names or (),
         **more,
     )
 

@@ -80,7 +80,7 @@ def test_scores_in_batches_over_version_2_and_stop_at_20():
     assert verdict.kind == "scores"
     assert verdict.level == "indicative"
     assert 20 <= verdict.bits < 45
-    assert verdict.reading == "scores as probabilities"
+    assert verdict.reading == "scores as probabilities, in the order of the mark's classes"
     assert server.requests == -(-len(server.asked) // 10)
 
 
@@ -104,7 +104,8 @@ def test_raw_scores_and_single_scores_are_read():
 
     with ModelServer(margins) as server:
         verdict = tm.verify(tm.Endpoint(server.url(), batch=20), two, stop_at="off")
-        assert (verdict.reading, verdict.columns) == ("scores as margins", "by place")
+        assert verdict.reading == "scores as margins, in the order of the mark's classes"
+        assert verdict.columns == "by place"
         assert "columns" not in json.loads(server.bodies[0])["dataframe_split"]
         assert verdict.level == "conclusive"
         chosen = tm.Endpoint(server.url(), batch=20, scale="margins")

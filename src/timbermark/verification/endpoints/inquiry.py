@@ -362,6 +362,7 @@ def _judge(run: _Run, ending: Ending) -> Verdict:
         suspect=f"endpoint {endpoint.shown_url}",
         asked_through=f"HTTP ({endpoint.protocol})",
         columns=run.columns.how,
+        column_names=run.columns.names or (),
         reading="" if reading is None else reading.words,
         prices=_prices(run),
         warnings=tuple(warnings),

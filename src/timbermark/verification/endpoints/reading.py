@@ -40,10 +40,15 @@ class Reading:
         """What stands in the verdict."""
         if self.kind == "scores":
             one = ", one number each: that of the second class" if self.one_score else ""
-            return f"scores as {self.scale}{one}"
+            order = "" if one else ", in the order of the mark's classes"
+            if self.classes is not None:
+                order = ", classes matched by name"
+            return f"scores as {self.scale}{one}{order}"
         if self.label_map is not None:
             return "labels through a map given by hand"
-        return "class numbers in the order of the mark's classes" if self.by_number else ""
+        if self.by_number:
+            return "class numbers in the order of the mark's classes"
+        return "labels, matched by value"
 
 
 def settle_reading(
