@@ -56,6 +56,24 @@ def test_an_innocent_suspect_is_given_up_early():
         assert tm.verify(server.url(), MARK, decoys=0, stop_at="off").answered == 128
 
 
+@pytest.mark.parametrize("kind", ["labels", "scores"])
+def test_a_misread_model_is_not_given_up_before_the_warning(kind):
+    """Labels one too high, or scores in reverse, ended as hopeless after 24 triggers, silently."""
+    right = {"labels": learnt, "scores": scored}[kind](MARK)
+
+    def misread(rows):
+        if kind == "scores":
+            return right(rows)[:, ::-1]
+        return [MARK.classes[(MARK.classes.index(label) + 1) % 6] for label in right(rows)]
+
+    with ModelServer(misread) as server:
+        verdict = tm.verify(server.url(), MARK, decoys=0)
+    assert verdict.level == "none"
+    assert verdict.answered < 128
+    assert any("probably misread" in warning for warning in verdict.warnings)
+    assert any("would hardly reach" in warning for warning in verdict.warnings)
+
+
 def test_labels_outside_their_alphabets_neither_count_nor_make_it_give_up():
     """Half the answers say nothing about symbols: the others are enough, as for the judge."""
     said = [

@@ -22,7 +22,7 @@ from timbermark.ownership.evidence import (
     scores_gains,
     sequential_evidence,
 )
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging import FEW_MATCHES_BITS, Inquiry, judge, lack_of_matches
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
 from timbermark.ownership.verdict import Price, Verdict
@@ -51,6 +51,8 @@ DEFAULT_DECOYS = 1
 _FEW_REFUSALS = 8
 _ENOUGH_UNKNOWN = 8
 _FAREWELL = 5.0
+_SUSPICIOUS_BITS = 7.0
+"""So few matches that the reading may be wrong; of innocent suspects one in 128 has so few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +236,18 @@ def _count(run: _Run) -> _Labels:
     )
 
 
+def _count_matches(run: _Run) -> tuple[int, int]:
+    """Return how many of the answers, or of the highest scores, match, and how many there are."""
+    assert run.reading is not None
+    if run.reading.kind == "labels":
+        labels = _count(run)
+        return labels.matched, labels.answered
+    scores = place_scores(_answered(run), run.reading, run.mark)
+    answered = ~np.isnan(scores).any(axis=1)
+    wanted = run.mark.expected_numbers[answered]
+    return int((scores[answered].argmax(axis=1) == wanted).sum()), int(answered.sum())
+
+
 def _evidence(run: _Run) -> float:
     assert run.reading is not None
     if run.reading.kind == "scores":
@@ -309,7 +323,12 @@ def _ending(run: _Run) -> Ending | None:
         return "enough"
     silent = len(run.answers) - len(_answered(run))
     open_to = run.mark.n_triggers - silent
-    return "hopeless" if is_hopeless(_gains(run), stop + price, open_to, run.mark.q) else None
+    if not is_hopeless(_gains(run), stop + price, open_to, run.mark.q):
+        return None
+    # A model whose labels or columns are misread is soon hopeless, too. Where that begins to show,
+    # a few more questions tell, and the verdict then warns.
+    lack = lack_of_matches(*_count_matches(run), run.mark.q)
+    return None if _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS else "hopeless"
 
 
 def _ask(run: _Run, delivery: Delivery, size: int) -> list[Any]:
