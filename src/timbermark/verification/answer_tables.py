@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.files.tables import check_names, is_parquet, open_csv, open_parquet
+from timbermark.files.small_tables import read_columns
+from timbermark.files.tables import is_parquet
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.labels import UNANSWERED, read_answers
 from timbermark.ownership.mark import Mark
@@ -42,27 +43,14 @@ class AnswerTable:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AnswerTable:
-        """Return the table of a CSV or Parquet file. Raises InputError if it is none."""
+        """Return the table of a CSV or Parquet file.
+
+        Raises InputError if it is none, or far larger than any table of answers.
+        """
         name = os.fspath(path)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if is_parquet(path):
-            with open_parquet(path) as (table, names):
-                read = table.read(columns=names)
-                cells = {n: read.column(n).to_pylist() for n in names}
-            return cls(f"answers {name}", cells, digest)
-        with open_csv(path) as lines:
-            header = [cell.strip() for cell in next(lines, [])]
-            check_names(path, header)
-            rows = list(lines)
-        for number, row in enumerate(rows, start=2):
-            if len(row) != len(header):
-                raise InputError(
-                    f"{name} has {len(row)} cells in row {number}, expected {len(header)}.",
-                    hint="cells are separated by commas.",
-                )
-        columns = zip(*rows, strict=True) if rows else ([] for _ in header)
-        return cls(f"answers {name}", dict(zip(header, columns, strict=True)), digest)
+        return cls(f"answers {name}", read_columns(path), digest)
 
     @classmethod
     def from_frame(cls, frame: Any) -> AnswerTable:
