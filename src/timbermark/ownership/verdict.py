@@ -75,6 +75,20 @@ def price_of_label_map(n_classes: int) -> Price:
     return Price(f"a map of {n_classes} labels given by hand", _log2_factorial(n_classes))
 
 
+def price_of_assignment(n_given: int, n_classes: int) -> Price:
+    """Return the price of saying by hand which of n scores or labels is which class, if any.
+
+    Each may be any class that no other is, or none: log₂ of the number of such assignments.
+
+    >>> price_of_assignment(2, 1).bits == math.log2(3)
+    True
+    """
+    most = min(n_given, n_classes)
+    ways = sum(math.comb(n_given, k) * math.perm(n_classes, k) for k in range(most + 1))
+    reason = f"saying by hand which of {n_given} are which of {n_classes} classes"
+    return Price(reason, math.log2(ways))
+
+
 def price_of_kind() -> Price:
     """Return the price of asking for another kind of answers than the rule says: 1 of 2 kinds.
 

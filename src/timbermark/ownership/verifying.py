@@ -1,5 +1,6 @@
 """Verification: ask a suspect the triggers of a mark and judge its answers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -9,6 +10,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.ownership.judging import judge
 from timbermark.ownership.labels import (
+    count_mapped,
     list_answers,
     read_answers,
     translate_answers,
@@ -51,8 +53,8 @@ def verify(
     If mark and suspect both name their features, columns are matched by name and nothing overrides
     that. ``feature_names``, the mark's names in the order of the suspect's columns, are for a
     suspect without names and cost log₂(d!) bits. ``label_map``, from the suspect's labels to the
-    mark's classes, costs log₂(K!) bits. All triggers are asked at once, in an order that only the
-    mark knows.
+    mark's classes, costs log₂(K!) bits, and more if it leaves out labels that the suspect gives.
+    All triggers are asked at once, in an order that only the mark knows.
 
     Raises InputError if the suspect raises anything, wants other columns, does not answer with
     labels or scores, or answers with no class of the mark; FileFormatError if the file is no model
@@ -181,7 +183,7 @@ def _judge_labels(
     read, reading = shown, "labels, matched by value"
     if translation is not None:
         read = translate_answers(shown, translation)
-        price = price_of_label_map(len(mark.classes))
+        price = price_label_map(translation, shown, mark)
         inquiry = replace(inquiry, prices=(*inquiry.prices, price))
         reading = "labels through a map given by hand"
     elif suspect.answers_class_numbers:
@@ -244,6 +246,20 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
             hint="map each of the suspect's labels to a different class.",
         )
     return dict(given)
+
+
+def price_label_map(label_map: Mapping[Any, Any], answers: Sequence[Any], mark: Mark) -> Price:
+    """Return what a map of labels costs, given the labels that a suspect has answered with so far.
+
+    If all of them are in the map, it is one of at most K! maps. Where some are left out, whoever
+    made the map also chose which answers count, and each label was one of K classes or none.
+    """
+    count = len(mark.classes)
+    seen, left_out = count_mapped(answers, label_map)
+    if not left_out:
+        return price_of_label_map(count)
+    bits = 1.0 + seen * math.log2(count + 1)
+    return Price(f"a map of {seen} labels given by hand, which leaves out {left_out}", bits)
 
 
 def _settle_classes(suspect: Suspect, mark: Mark) -> Suspect:

@@ -149,7 +149,7 @@ def _judge_labels(
         table,
         mark,
         reading=reading.words,
-        prices=(*chosen, *reading.prices),
+        prices=(*chosen, *reading.prices_for(there.values(), mark)),
         asked=len(answered) if stopped else None,
     )
     return judge(mark, inquiry, labels=placed, shown=shown, one_by_one=stopped)

@@ -271,7 +271,7 @@ def _gains(run: _Run) -> np.ndarray:
 
 def _prices(run: _Run) -> tuple[Price, ...]:
     """Return the prices of what was chosen by hand."""
-    read = () if run.reading is None else run.reading.prices
+    read = () if run.reading is None else run.reading.prices_for(run.answers.values(), run.mark)
     return (*run.columns.prices, *price_request(run.endpoint), *read)
 
 
