@@ -115,6 +115,20 @@ def join_words(name: str) -> str:
     return name.replace(" ", "_")
 
 
+def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+    """Return which of the mark's features each name is; None if they are not these features.
+
+    >>> match_names(["b 1", "a"], ["a", "b_1"])
+    [1, 0]
+    """
+    for spell in (str, join_words):
+        place = {spell(name): number for number, name in enumerate(known)}
+        said = [spell(name) for name in names]
+        if len(place) == len(known) == len(said) and set(said) == set(place):
+            return [place[name] for name in said]
+    return None
+
+
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return "numbers" or "texts" for each column.
 

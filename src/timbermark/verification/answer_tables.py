@@ -18,6 +18,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.files.small_tables import read_columns
 from timbermark.files.tables import is_parquet
+from timbermark.ownership.columns import join_words
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.labels import UNANSWERED, read_answers
 from timbermark.ownership.mark import Mark
@@ -230,7 +231,8 @@ def _find_triggers(table: AnswerTable, mark: Mark) -> dict[int, int]:
 def _answer_columns(table: AnswerTable, mark: Mark) -> tuple[list[str], list[str]]:
     """Return the columns that are not part of the questions, and those of scores among them."""
     asked = {id_column(mark), "", *column_names(mark)}
-    names = [name for name in table.columns if name not in asked]
+    # The suspect's names may have blanks where LightGBM wrote underscores.
+    names = [n for n in table.columns if n not in asked and join_words(n) not in asked]
     scored = []
     if names:
         numbers = read_answers(names, mark.classes)

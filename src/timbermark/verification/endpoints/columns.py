@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from timbermark.errors import InputError
-from timbermark.ownership.columns import join_words
+from timbermark.ownership.columns import match_names
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.verdict import Price, price_of_columns
 
@@ -89,24 +89,10 @@ def choose_columns(
             "The columns are called neither as in the mark nor with one word and the numbers from "
             "0 or 1 on: whoever may choose among a server's columns can make any model agree with "
             "the mark.",
-            hint="give names like x1, x2, …, x10, or ask through a function that renames the "
-            "columns; the verdict then says that code was asked.",
+            hint="give names like x1, x2, …, x10, or ask in Python through a function that "
+            "renames the columns; the verdict then says that code was asked.",
         )
     return WireColumns(range(mark.n_features), names, "by place")
-
-
-def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
-    """Return which of the mark's features each name is; None if they are not these features.
-
-    >>> match_names(["b 1", "a"], ["a", "b_1"])
-    [1, 0]
-    """
-    for spell in (str, join_words):
-        place = {spell(name): number for number, name in enumerate(known)}
-        said = [spell(name) for name in names]
-        if len(place) == len(known) == len(said) and set(said) == set(place):
-            return [place[name] for name in said]
-    return None
 
 
 def are_numbered(names: Sequence[str]) -> bool:
