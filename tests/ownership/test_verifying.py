@@ -716,7 +716,7 @@ def test_numbers_that_fit_no_reading_are_bad_input(n_classes):
     mark = make_mark(k=64, classes=(2, 4, 6, 8, 10, 30))
     with pytest.raises(InputError, match=f"has {n_classes} classes, counted from 0") as caught:
         verify(numbered(mark, n_classes), mark)
-    assert "label map" in caught.value.hint
+    assert "label_map" in caught.value.hint
     # A map says what they are, at its price.
     label_map = dict(enumerate(mark.classes))
     assert verify(numbered(mark, n_classes), mark, label_map=label_map).matched == 64

@@ -257,7 +257,7 @@ def _refuse_misread(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Ma
             "No answer of the suspect is a class of the mark"
             + (f": it says {', '.join(map(repr, list(examples)[:5]))}." if examples else "."),
             hint=f"the mark's classes are {known}{', …' if len(mark.classes) > 5 else ''}; "
-            "translate the suspect's answers to these.",
+            "give label_map={theirs: yours} to translate the suspect's labels to these.",
         )
 
 

@@ -71,7 +71,8 @@ def read_scores(
         raise InputError(
             f"No class of the suspect ({_show(score_classes)}) is one of the mark "
             f"({_show(mark_classes)}).",
-            hint="is it a model of the same task? Otherwise translate its labels.",
+            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+            'answers="labels".',
         )
     if len(set(numbers[known].tolist())) < known.sum():
         raise InputError(

@@ -287,7 +287,8 @@ def _settle_classes(suspect: Suspect, mark: Mark) -> Suspect:
         raise InputError(
             f"The suspect has {len(own)} classes, counted from 0, and the mark has {count} "
             f"({known}): nobody can tell which are the same.",
-            hint="is it a model of the same task? Otherwise give a label map.",
+            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+            'answers="labels".',
         )
     return suspect
 
@@ -315,7 +316,7 @@ def _match_columns(suspect: Suspect, mark: Mark, feature_names: Sequence[str] | 
         if n_wanted not in (None, mark.n_features):
             raise InputError(
                 f"The suspect takes {n_wanted} columns, the mark's rows have {mark.n_features}.",
-                hint="is it a model of the same data? A function can choose the columns.",
+                hint="is it a model of the same data? In Python a function can choose the columns.",
             )
         return _Columns(range(mark.n_features), "by place", own or known or ())
     assert own is not None
@@ -325,7 +326,7 @@ def _match_columns(suspect: Suspect, mark: Mark, feature_names: Sequence[str] | 
         shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
         raise InputError(
             f"The suspect wants columns that the mark does not have: {shown}.",
-            hint="is it a model of the same data? A function can compute columns.",
+            hint="is it a model of the same data? In Python a function can compute columns.",
         )
     place = {name: number for number, name in enumerate(known)}
     return _Columns([place[name] for name in own], "by name", own)
