@@ -77,7 +77,8 @@ def verify(
     given = {name: value for name, value in given.items() if value is not None}
     common: dict[str, Any] = {"answers": answers, "label_map": label_map}
     if isinstance(opened, Endpoint):
-        from timbermark.verification.endpoints.inquiry import InquiryOptions, ask_endpoint
+        from timbermark.verification.endpoints.inquiry import ask_endpoint
+        from timbermark.verification.endpoints.inquiry_progress import InquiryOptions
         from timbermark.verification.endpoints.progress import questions_bar
 
         with questions_bar(progress) as bar:

@@ -8,28 +8,29 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from timbermark.errors import InputError
-from timbermark.ownership.evidence import (
-    labels_gains,
-    scores_evidence,
-    scores_gains,
-    sequential_evidence,
-)
-from timbermark.ownership.judging import FEW_MATCHES_BITS, Inquiry, judge, lack_of_matches
+from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
-from timbermark.ownership.verdict import Price, Verdict
+from timbermark.ownership.verdict import Verdict
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
-from timbermark.verification.endpoints.columns import WireColumns, choose_columns
+from timbermark.verification.endpoints.columns import choose_columns
 from timbermark.verification.endpoints.delivery import Delivery
 from timbermark.verification.endpoints.endpoint import Endpoint
+from timbermark.verification.endpoints.inquiry_progress import (
+    Ending,
+    InquiryOptions,
+    Progress,
+    find_ending,
+    find_limit,
+    list_answered,
+    list_prices,
+    measure_evidence,
+    sum_prices,
+)
 from timbermark.verification.endpoints.protocols import Batch, open_dialect
 from timbermark.verification.endpoints.rate_limit import RateLimit
 from timbermark.verification.endpoints.reading import (
@@ -38,49 +39,13 @@ from timbermark.verification.endpoints.reading import (
     place_scores,
     settle_reading,
 )
-from timbermark.verification.endpoints.request_prices import list_conditions, price_request
+from timbermark.verification.endpoints.request_prices import list_conditions
 from timbermark.verification.endpoints.retrying import try_repeatedly
 from timbermark.verification.endpoints.sending import Failure, FailureError
-from timbermark.verification.endpoints.stopping import is_hopeless
-from timbermark.verification.questions import DECOY, Questions, make_questions, wire_rows
+from timbermark.verification.questions import DECOY, make_questions, wire_rows
 
-InDoubt: TypeAlias = Literal["ask", "skip"]
-Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
-
-DEFAULT_DECOYS = 1
 _FEW_REFUSALS = 8
-_ENOUGH_UNKNOWN = 8
 _FAREWELL = 5.0
-_SUSPICIOUS_BITS = 7.0
-"""So few matches that the reading may be wrong; of innocent suspects one in 128 has so few."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InquiryOptions:
-    """How an endpoint is asked, beside what the endpoint itself says."""
-
-    journal: str | os.PathLike[str] | None = None  # keeps every answer; an old one is resumed
-    decoys: int = DEFAULT_DECOYS  # for each trigger
-    decoys_from: Any = None  # rows whose values decoys take
-    stop_at: float | Literal["auto", "off"] = "auto"  # bits; auto: 64 if the mark can reach that
-    in_doubt: InDoubt = "ask"  # what becomes of questions that may have been asked before a crash
-    progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
-
-
-@dataclass(slots=True)
-class _Run:
-    """An inquiry under way."""
-
-    mark: Mark
-    endpoint: Endpoint
-    options: InquiryOptions
-    questions: Questions
-    columns: WireColumns
-    reading: Reading | None = None
-    asked: int = 0  # questions, answered or not
-    answers: dict[int, Any] = field(default_factory=dict)  # by trigger; None: asked, no answer
-    refused: int = 0
-    bits: float = 0.0  # the evidence so far, before prices
 
 
 def ask_endpoint(
@@ -103,7 +68,7 @@ def ask_endpoint(
     columns = choose_columns(mark, endpoint.columns, feature_names, sends_names=sends_names)
     translation = check_label_map(label_map, mark)
     questions = make_questions(mark, options.decoys, options.decoys_from)
-    run = _Run(mark, endpoint, options, questions, columns)
+    run = Progress(mark, endpoint, options, questions, columns)
 
     def settle(given: Sequence[Any]) -> Reading | None:
         return settle_reading(
@@ -126,14 +91,14 @@ def ask_endpoint(
             count = past["under_way"][1]
             delivery.note({"skipped": [run.asked, count]})
             _take(run, [None] * count, settle)
-        ending = _ending(run)
+        ending = find_ending(run)
         limit = RateLimit(endpoint.rate)
         while ending is None:
             _tell(run)
             size = min(endpoint.batch, len(questions) - run.asked)
             limit.wait(size)
             _take(run, _ask(run, delivery, size), settle)
-            ending = _ending(run)
+            ending = find_ending(run)
         _tell(run)
         verdict = _judge(run, ending)
         told = {"why": ending, "bits": verdict.bits, "level": verdict.level}
@@ -153,7 +118,7 @@ def _check(options: InquiryOptions) -> None:
         raise InputError(f"in_doubt={options.in_doubt!r} is not known.", hint="use ask or skip.")
 
 
-def _setting(run: _Run) -> dict[str, Any]:
+def _setting(run: Progress) -> dict[str, Any]:
     mark, endpoint = run.mark, run.endpoint
     start = {
         "owner": mark.owner,
@@ -186,7 +151,7 @@ def _setting(run: _Run) -> dict[str, Any]:
     }
 
 
-def _order(run: _Run) -> str:
+def _order(run: Progress) -> str:
     """Return what identifies the columns and all that was said by hand about requests."""
     columns, options = run.columns, run.endpoint.options
     own = list(columns.places) == list(range(len(columns.places)))
@@ -201,7 +166,7 @@ def _order(run: _Run) -> str:
 
 
 def _take(
-    run: _Run, given: Sequence[Any], settle: Callable[[Sequence[Any]], Reading | None]
+    run: Progress, given: Sequence[Any], settle: Callable[[Sequence[Any]], Reading | None]
 ) -> None:
     if run.reading is None:
         run.reading = settle(given)
@@ -210,128 +175,10 @@ def _take(
             run.answers[trigger] = answer
     run.asked += len(given)
     if run.reading is not None and run.answers:
-        run.bits = _evidence(run)
+        run.bits = measure_evidence(run)
 
 
-def _answered(run: _Run) -> dict[int, Any]:
-    return {trigger: answer for trigger, answer in run.answers.items() if answer is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    matched: int
-    inside: int  # of their alphabets: others say nothing about symbols
-    known: int  # classes of the mark
-    answered: int
-
-
-def _count(run: _Run) -> _Labels:
-    assert run.reading is not None
-    placed, _ = place_labels(_answered(run), run.reading, run.mark)
-    return _Labels(
-        matched=int((placed == run.mark.expected_numbers).sum()),
-        inside=int((placed[:, np.newaxis] == run.mark.alphabets).any(axis=1).sum()),
-        known=int((placed >= 0).sum()),
-        answered=int((placed >= -1).sum()),
-    )
-
-
-def _count_matches(run: _Run) -> tuple[int, int]:
-    """Return how many of the answers, or of the highest scores, match, and how many there are."""
-    assert run.reading is not None
-    if run.reading.kind == "labels":
-        labels = _count(run)
-        return labels.matched, labels.answered
-    scores = place_scores(_answered(run), run.reading, run.mark)
-    answered = ~np.isnan(scores).any(axis=1)
-    wanted = run.mark.expected_numbers[answered]
-    return int((scores[answered].argmax(axis=1) == wanted).sum()), int(answered.sum())
-
-
-def _evidence(run: _Run) -> float:
-    assert run.reading is not None
-    if run.reading.kind == "scores":
-        return scores_evidence(place_scores(_answered(run), run.reading, run.mark), run.mark)
-    labels = _count(run)
-    return sequential_evidence(labels.matched, labels.inside, run.mark.q)
-
-
-def _gains(run: _Run) -> np.ndarray:
-    """Return the bits that each form of evidence took from each answer, [m, n]."""
-    assert run.reading is not None
-    if run.reading.kind == "scores":
-        scores = place_scores(_answered(run), run.reading, run.mark)
-        return np.asarray(scores_gains(scores, run.mark)) / math.log(2)
-    labels = _count(run)
-    gain, loss = labels_gains(run.mark.q)
-    counts = [labels.matched, labels.inside - labels.matched, labels.answered - labels.inside]
-    gains = np.column_stack([gain, loss, np.zeros_like(gain)])
-    return np.repeat(gains, counts, axis=1) / math.log(2)
-
-
-def _prices(run: _Run) -> tuple[Price, ...]:
-    """Return the prices of what was chosen by hand."""
-    read = () if run.reading is None else run.reading.prices_for(run.answers.values(), run.mark)
-    return (*run.columns.prices, *price_request(run.endpoint), *read)
-
-
-def _price(run: _Run) -> float:
-    assert run.reading is not None
-    prices = [*run.mark.prices, *_prices(run)]
-    return math.fsum(price.bits for price in prices)
-
-
-def _stop(run: _Run) -> float | None:
-    """Return the bits, after prices, at which asking stops; None if all is asked."""
-    stop = run.options.stop_at
-    if not isinstance(stop, str):
-        return float(stop)
-    return CONCLUSIVE_BITS if stop == "auto" else None
-
-
-def _within_reach(run: _Run, target: float) -> bool:
-    mark = run.mark
-    assert run.reading is not None
-    if run.reading.kind == "labels":
-        return sequential_evidence(mark.n_triggers, mark.n_triggers, mark.q) >= target
-    return mark.n_triggers * math.log2(mark.q) >= target
-
-
-def _ending(run: _Run) -> Ending | None:
-    """Return why there is no further question, None if there is one."""
-    if run.asked == len(run.questions):
-        return "all"
-    if run.reading is None:
-        return None
-    if run.reading.kind == "labels":
-        labels = _count(run)
-        if labels.answered >= _ENOUGH_UNKNOWN and not labels.known:
-            return "misread"
-    stop = _stop(run)
-    if stop is None:
-        return None
-    price = _price(run)
-    if not _within_reach(run, stop + price):
-        if run.options.stop_at == "auto":
-            return None
-        raise InputError(
-            f"stop_at={stop:g} is more than the {run.mark.n_triggers} triggers of this mark can "
-            "reach" + (f", with {price:.1f} bits of prices." if price else "."),
-            hint='ask for less, or for everything with stop_at="off".',
-        )
-    if round_bits(run.bits - price) >= stop:
-        return "enough"
-    silent = len(run.answers) - len(_answered(run))
-    open_to = run.mark.n_triggers - silent
-    if not is_hopeless(_gains(run), stop + price, open_to, run.mark.q):
-        return None
-    # A model whose labels or columns are misread is soon hopeless, too. Where that begins to show,
-    # a few more questions tell, and the verdict then warns.
-    lack = lack_of_matches(*_count_matches(run), run.mark.q)
-    return None if _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS else "hopeless"
-
-
-def _ask(run: _Run, delivery: Delivery, size: int) -> list[Any]:
+def _ask(run: Progress, delivery: Delivery, size: int) -> list[Any]:
     """Return the answers to the next questions, however often that must be tried."""
     try:
         return _try(run, delivery, run.asked, size)
@@ -349,14 +196,14 @@ def _ask(run: _Run, delivery: Delivery, size: int) -> list[Any]:
     return [None]
 
 
-def _try(run: _Run, delivery: Delivery, first: int, size: int) -> list[Any]:
+def _try(run: Progress, delivery: Delivery, first: int, size: int) -> list[Any]:
     dialect = open_dialect(run.endpoint.protocol, run.endpoint.options)
     rows = wire_rows(run.questions, first, size, run.columns.places)
     body = json.dumps(dialect.make_body(Batch(rows, run.columns.names)), allow_nan=False)
     return try_repeatedly(lambda: delivery.ask(first, size, body), run.endpoint.retries)
 
 
-def _complaint(run: _Run, failure: Failure) -> InputError:
+def _complaint(run: Progress, failure: Failure) -> InputError:
     hint, message = failure.hint, failure.message
     if run.options.journal is not None and run.asked:
         kept = f"the journal holds {run.asked} answers, and the same command goes on from there."
@@ -366,14 +213,14 @@ def _complaint(run: _Run, failure: Failure) -> InputError:
     return InputError(f"The server at {run.endpoint.shown_url} {message}", hint)
 
 
-def _judge(run: _Run, ending: Ending) -> Verdict:
+def _judge(run: Progress, ending: Ending) -> Verdict:
     mark, endpoint = run.mark, run.endpoint
     reading = run.reading
     warnings = []
     if ending == "hopeless":
         warnings.append(
             f"Asking stopped after {len(run.answers)} of {mark.n_triggers} triggers: the evidence "
-            f"would hardly reach {_stop(run):g} bits. With a lower limit it would go on."
+            f"would hardly reach {find_limit(run):g} bits. With a lower limit it would go on."
         )
     if endpoint.exposes_credentials:
         warnings.append("Credentials were sent without encryption, over http.")
@@ -383,18 +230,18 @@ def _judge(run: _Run, ending: Ending) -> Verdict:
         columns=run.columns.how,
         column_names=run.columns.names or (),
         reading="" if reading is None else reading.words,
-        prices=_prices(run),
+        prices=list_prices(run),
         warnings=tuple(warnings),
         conditions=list_conditions(endpoint),
         asked=len(run.answers),
     )
     if reading is not None and reading.kind == "scores":
-        return judge(mark, inquiry, scores=place_scores(_answered(run), reading, mark))
-    placed, shown = place_labels(_answered(run), reading or Reading("labels"), mark)
+        return judge(mark, inquiry, scores=place_scores(list_answered(run), reading, mark))
+    placed, shown = place_labels(list_answered(run), reading or Reading("labels"), mark)
     return judge(mark, inquiry, labels=placed, shown=shown, one_by_one=True)
 
 
-def _tell(run: _Run) -> None:
+def _tell(run: Progress) -> None:
     if run.options.progress is not None:
-        price = 0.0 if run.reading is None else _price(run)
+        price = 0.0 if run.reading is None else sum_prices(run)
         run.options.progress(run.asked, len(run.questions), max(0.0, run.bits - price))
