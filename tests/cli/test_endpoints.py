@@ -115,6 +115,11 @@ def test_questions_and_answers_as_files(mark, tmp_path, capsys):
         ("http://host/invocations", ["--token-file", "nowhere"], "nowhere"),
         ("http://host/invocations", ["--body", "{"], "no JSON"),
         ("http://host/invocations", ["--columns", "a,b"], "2 columns are named"),
+        ("http://host/invocations", ["--columns", "a,b,c"], "ask in Python through a function"),
+        ("http://host/invocations", ["--output", "o"], "--output is no option of --protocol"),
+        ("http://host/invocations", ["--output", "o"], "it takes --answer."),
+        ("http://host/invocations", ["--label-map", "a"], "--label-map a does not say once"),
+        ("http://host/invocations", ["--label-map", "a=9"], "--label-map does not give"),
         ("http://me:pw@host/invocations", [], "name or a password"),
         ("{mark}", ["--batch", "3"], "--batch is for endpoints"),
         ("{mark}", ["--journal", "j"], "--journal is for endpoints"),
@@ -133,6 +138,34 @@ def test_bad_input_is_one_sentence_in_the_words_of_the_command_line(
     assert said in error
     assert "Hint: " in error
     assert "Traceback" not in error
+
+
+def test_labels_are_translated_by_a_map(mark, tmp_path, capsys):
+    """The hint said to translate labels, and the command line had nothing for it."""
+    table, labels = tmp_path / "answers.csv", "abcdef"
+    assert main(["questions", str(mark), "--out", str(tmp_path / "q.csv"), "--decoys", "0"]) == 0
+    asked = pd.read_csv(tmp_path / "q.csv")
+    said = learnt(MARK)(asked[["f0", "f1", "f2"]].to_numpy(dtype=object))
+    answers = asked[["question"]].assign(label=[labels[MARK.classes.index(one)] for one in said])
+    answers.to_csv(table, index=False)
+    assert verify(table, mark) == 2
+    assert "give --label-map THEIRS=YOURS,…" in capsys.readouterr().err
+    words = ",".join(f"{a}={b}" for a, b in zip(labels, MARK.classes, strict=True))
+    assert verify(table, mark, "--label-map", words) == 0
+    assert "9.5 bits for a map of 6 labels" in capsys.readouterr().out
+
+
+def test_names_with_blanks_are_those_that_lightgbm_wrote_with_underscores(tmp_path, capsys):
+    mark = make_mark(k=64, feature_names=("p_0", "p_1", "p_2"))
+    mark.save(tmp_path / "mark")
+    out, words = tmp_path / "q.csv", ["--columns", "p 2,p 0,p 1", "--decoys", "0"]
+    assert main(["questions", str(tmp_path / "mark"), "--out", str(out), *words]) == 0
+    asked = pd.read_csv(out)
+    assert list(asked.columns) == ["question", "p 2", "p 0", "p 1"]
+    said = learnt(mark)(asked[["p 0", "p 1", "p 2"]].to_numpy(dtype=object))
+    # Whatever the column of answers is called, those of the questions are not taken for it.
+    asked.assign(said=said).to_csv(tmp_path / "answers.csv", index=False)
+    assert verify(tmp_path / "answers.csv", tmp_path / "mark") == 0
 
 
 def test_secrets_that_are_not_sound_are_not_shown(mark, tmp_path, capsys):

@@ -102,6 +102,26 @@ def test_label_maps_are_paid_for(rng):
     check_share(best)
 
 
+def test_a_map_of_some_of_many_labels_is_paid_for(rng):
+    """Of a model with many labels a map could choose which answers count, for log₂ K! bits."""
+    best, gained = [], []
+    for seed in range(60):
+        mark = make_mark(k=64, q=2, n_classes=2, seed=seed, secret=rng.bytes(32))
+        answers = rng.permutation(np.arange(64) % 16)
+        wanted = mark.expected_numbers[mark.order]
+        share = np.array([wanted[answers == label].mean() for label in range(16)])
+        order = np.argsort(share)
+        label_map = {int(order[0]): mark.classes[0], int(order[-1]): mark.classes[1]}
+        found = verify(lambda X, said=answers: said.tolist(), mark, label_map=label_map)
+        best.append(found.net_bits)
+        gained.append(found.raw_bits)
+    assert np.mean(gained) > 4
+    check_share(best)
+    # A map of all labels that are given costs no more than the number of such maps.
+    whole = verify(obedient(mark), mark, label_map={c: c for c in mark.classes})
+    assert whole.prices[-1].bits == 1.0
+
+
 def test_redraws_are_paid_for(rng):
     best, gained = [], []
     for seed in range(150):

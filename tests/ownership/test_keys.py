@@ -370,7 +370,7 @@ def test_a_file_without_a_key_is_refused(tmp_path, meta):
 
 def test_other_kinds_are_refused(tmp_path):
     make_mark().save(tmp_path / "m")
-    with pytest.raises(FileFormatError, match="holds a mark, not a owner-key"):
+    with pytest.raises(FileFormatError, match="holds a mark, not an owner key"):
         OwnerKey.load(tmp_path / "m")
     write(tmp_path / "newer", container_bytes("owner-key", 2, {}, {}))
     with pytest.raises(FileFormatError, match="version 2"):

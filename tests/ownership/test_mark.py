@@ -510,7 +510,7 @@ def test_messages_name_the_file(tmp_path):
     with pytest.raises(PassphraseError, match=r"does not open .*oak\.mark"):
         Mark.load(tmp_path / "oak.mark", "wrong")
     KEY.save(tmp_path / "owner.key")
-    with pytest.raises(FileFormatError, match="holds a owner-key, not a mark"):
+    with pytest.raises(FileFormatError, match="holds an owner key, not a mark"):
         Mark.load(tmp_path / "owner.key")
     with pytest.raises(FileNotFoundError):
         Mark.load(tmp_path / "none")

@@ -111,7 +111,10 @@ def test_the_table_is_given_only_on_request():
 
 
 def test_everything_else_is_in_the_dictionary():
-    found = verdict(prices=(price_of_draws(4),), warnings=("w",), outside=3, unknown=2, answered=95)
+    found = verdict(
+        prices=(price_of_draws(4),), warnings=("w",), outside=3, unknown=2, answered=95,
+        column_names=("age", "town"),
+    )  # fmt: skip
     shown = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert shown == {
         "level": "conclusive",
@@ -137,11 +140,12 @@ def test_everything_else_is_in_the_dictionary():
         "suspect_digest": "33" * 32,
         "asked_through": "file",
         "columns": "by name",
+        "column_names": ["age", "town"],
         "reading": "",
         "warnings": ["w"],
         "timbermark": "0.1.0",
     }
-    renamed = {"timbermark": "version"}
+    renamed = {"timbermark": "version", "condition": "conditions"}
     named = {renamed.get(name, name) for name in shown}
     assert {f.name for f in fields(Verdict)} - named == {"answers", "transcript", "curve"}
 

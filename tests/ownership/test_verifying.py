@@ -670,3 +670,80 @@ def test_the_order_of_the_triggers_does_not_change_the_scores():
     answers = confident(MARK)
     direct = judge(MARK, Inquiry("x"), scores=answers(MARK.rows()))
     assert verify(answers, MARK).raw_bits == pytest.approx(direct.raw_bits)
+
+
+def numbered(mark, n_classes=None):
+    """Return a model of a library that forgets labels and counts classes from 0."""
+    count = len(mark.classes) if n_classes is None else n_classes
+    return Suspect(
+        "numbered",
+        answer_labels=lambda X: [mark.classes.index(label) for label in obedient(mark)(X)],
+        score_classes=tuple(range(count)),
+        stores_no_labels=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [(1, 2, 3, 4, 5, 6), ("1", "2", "3", "4", "5", "6"), tuple("abcdef"), (0, 2, 4, 6, 8, 10)],
+)
+def test_numbers_count_the_classes_where_a_library_stores_no_labels(classes):
+    mark = make_mark(k=64, classes=classes)
+    found = verify(numbered(mark), mark)
+    assert (found.matched, found.prices) == (64, ())
+    assert found.reading == "class numbers in the order of the mark's classes"
+
+
+@pytest.mark.parametrize("classes", [tuple(range(6)), tuple("012345"), (5, 4, 3, 2, 1, 0)])
+def test_numbers_are_labels_where_the_mark_has_the_same(classes):
+    mark = make_mark(k=64, classes=classes)
+    suspect = replace(numbered(mark), answer_labels=lambda X: list(map(int, obedient(mark)(X))))
+    found = verify(suspect, mark)
+    assert (found.matched, found.reading) == (64, "labels, matched by value")
+    # A class that nobody was trained on does not matter.
+    wider = replace(suspect, score_classes=tuple(range(8)))
+    assert verify(wider, mark).matched == 64
+
+
+def test_more_numbers_than_classes_are_labels_if_they_hold_all_classes():
+    mark = make_mark(k=64, classes=(1, 2, 3, 4, 5, 6))
+    suspect = replace(numbered(mark, 7), answer_labels=obedient(mark))
+    assert verify(suspect, mark).matched == 64
+
+
+@pytest.mark.parametrize("n_classes", [3, 5, 7, 20])
+def test_numbers_that_fit_no_reading_are_bad_input(n_classes):
+    mark = make_mark(k=64, classes=(2, 4, 6, 8, 10, 30))
+    with pytest.raises(InputError, match=f"has {n_classes} classes, counted from 0") as caught:
+        verify(numbered(mark, n_classes), mark)
+    assert "label_map" in caught.value.hint
+    # A map says what they are, at its price.
+    label_map = dict(enumerate(mark.classes))
+    assert verify(numbered(mark, n_classes), mark, label_map=label_map).matched == 64
+
+
+def test_labels_of_its_own_that_overlap_in_part_are_bad_input():
+    """A classifier without its encoder answers 0 to 5, which are not the mark's 1 to 6."""
+    mark = make_mark(k=64, classes=(1, 2, 3, 4, 5, 6))
+    suspect = replace(numbered(mark), stores_no_labels=False)
+    with pytest.raises(InputError, match="which are the same"):
+        verify(suspect, mark)
+    # Other labels are real ones: of them some may be new.
+    assert verify(replace(suspect, score_classes=(1, 2, 3, 4, 5, 7)), mark).level == "none"
+
+
+def test_the_reading_and_the_columns_are_always_told():
+    mark = make_mark(k=64)
+    assert verify(obedient(mark), mark).reading == "labels, matched by value"
+    by_scores = verify(confident(mark), mark)
+    assert by_scores.reading == "scores as probabilities, in the order of the mark's classes"
+    assert by_scores.to_dict()["column_names"] == ["f0", "f1", "f2"]
+    model = Suspect(
+        "a model",
+        answer_scores=lambda X: np.log(confident(mark)(X)),
+        score_classes=mark.classes,
+        feature_names=("f0", "f1", "f2"),
+    )
+    assert verify(model, mark).reading == "scores as margins, classes matched by name"
+    bare = make_mark(k=64, feature_names=None)
+    assert verify(obedient(bare), bare).to_dict()["column_names"] == []

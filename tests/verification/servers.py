@@ -68,7 +68,7 @@ class ModelServer:
             self.bodies.append(body)
         trouble = self.misbehave(number) if self.misbehave else None
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
-            return _reply(request, 401, b'{"error": "who are you?"}')
+            return reply(request, 401, b'{"error": "who are you?"}')
         if trouble in TROUBLES:
             return TROUBLES[trouble](request)
         rows, wrap = _read(request.path, json.loads(body))
@@ -83,7 +83,7 @@ class ModelServer:
             answers = [*answers, *answers[:1]]
         if trouble == "nan":
             answers = [float("nan") for _ in answers]
-        return _reply(request, 200, json.dumps(wrap(answers)).encode())
+        return reply(request, 200, json.dumps(wrap(answers)).encode())
 
 
 def _read(path, body):
@@ -112,7 +112,7 @@ def _tensor(answers):
     }
 
 
-def _reply(request, code, body, headers=()):
+def reply(request, code, body, headers=()):
     request.send_response(code)
     for name, value in headers:
         request.send_header(name, value)
@@ -150,16 +150,16 @@ def _drip(request):
 
 
 TROUBLES = {
-    "429": lambda request: _reply(request, 429, b"slow down", [("Retry-After", "0")]),
-    "429 tomorrow": lambda request: _reply(request, 429, b"", [("Retry-After", "86400")]),
-    "500": lambda request: _reply(request, 500, b"<h1>oops</h1>"),
-    "404": lambda request: _reply(request, 404, b"no such model"),
-    "422": lambda request: _reply(request, 422, b'{"detail": "age must be below 120"}'),
-    "html": lambda request: _reply(request, 200, b"<html>\x1b[31mPlease log in</html>"),
-    "torn json": lambda request: _reply(request, 200, b'{"predictions": [1, 2'),
-    "deep json": lambda request: _reply(request, 200, b"[" * 100_000),
-    "other json": lambda request: _reply(request, 200, b'{"error": "no"}'),
-    "redirect": lambda request: _reply(
+    "429": lambda request: reply(request, 429, b"slow down", [("Retry-After", "0")]),
+    "429 tomorrow": lambda request: reply(request, 429, b"", [("Retry-After", "86400")]),
+    "500": lambda request: reply(request, 500, b"<h1>oops</h1>"),
+    "404": lambda request: reply(request, 404, b"no such model"),
+    "422": lambda request: reply(request, 422, b'{"detail": "age must be below 120"}'),
+    "html": lambda request: reply(request, 200, b"<html>\x1b[31mPlease log in</html>"),
+    "torn json": lambda request: reply(request, 200, b'{"predictions": [1, 2'),
+    "deep json": lambda request: reply(request, 200, b"[" * 100_000),
+    "other json": lambda request: reply(request, 200, b'{"error": "no"}'),
+    "redirect": lambda request: reply(
         request, 302, b"", [("Location", "https://elsewhere.example/invocations?key=hidden")]
     ),
     "half": _half,

@@ -1,6 +1,6 @@
-"""The command line: commands, the one error handler, the exit codes.
+"""The command line: commands and the one error handler.
 
-Results go to stdout; notes, progress and errors go to stderr. `EXIT_CODES` is what scripts rely on.
+Results go to stdout; notes, progress and errors go to stderr.
 """
 
 import os
@@ -11,15 +11,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from timbermark.cli.exit_codes import BAD_INPUT, DONE, UNEXPECTED
 from timbermark.errors import TimbermarkError, explain_missing
 
 __all__ = ["main"]
 
-DONE, NONE, BAD_INPUT, INDICATIVE, UNEXPECTED = 0, 1, 2, 3, 4
-EXIT_CODES = (
-    "Exit codes: 0 done, for verify and judge: conclusive; 3 indicative; 1 none; "
-    "2 bad input; 4 anything unexpected; 130 interrupted."
-)
 DEBUG = "TIMBERMARK_DEBUG"
 
 

@@ -65,6 +65,24 @@ def split_words(given: str | None) -> list[str] | None:
     return None if given is None else [word.strip() for word in given.split(",")]
 
 
+def read_label_map(given: str | None) -> dict[str, str] | None:
+    """Return the labels of a suspect and the mark's classes for them, as in "a=1,b=2".
+
+    >>> read_label_map("no=0, yes=1")
+    {'no': '0', 'yes': '1'}
+    """
+    if given is None:
+        return None
+    pairs = [word.partition("=") for word in split_words(given) or ()]
+    label_map = {theirs.strip(): yours.strip() for theirs, _, yours in pairs}
+    if not all(sign for _, sign, _ in pairs) or len(label_map) < len(pairs):
+        raise InputError(
+            f"--label-map {given[:40]} does not say once for each label which class it is.",
+            hint="as in --label-map no=0,yes=1.",
+        )
+    return label_map
+
+
 def read_stop(given: str | None) -> float | str | None:
     """Return the bits at which asking stops: a number, auto or off."""
     if given is None or given in ("auto", "off"):

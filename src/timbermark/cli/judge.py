@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timbermark.cli import DONE, INDICATIVE, NONE
 from timbermark.cli.app import app
 from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
+from timbermark.cli.exit_codes import DONE, INDICATIVE, NONE, exit_code
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.verify import Answers, exit_code
+from timbermark.cli.verify import Answers
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:

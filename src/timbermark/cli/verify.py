@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from timbermark.cli import DONE, INDICATIVE, NONE
 from timbermark.cli.app import app
 from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
+from timbermark.cli.endpoints import read_label_map
+from timbermark.cli.exit_codes import exit_code
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show, show_json
 from timbermark.cli.secrets import unlock
 
 if TYPE_CHECKING:
-    from timbermark.ownership.statistics import Level
     from timbermark.ownership.verdict import Verdict
-
-_CODES = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
 
 
 class Answers(StrEnum):
@@ -43,6 +41,10 @@ def verify(
     answers: Annotated[
         Answers, typer.Option(help="What counts; another kind than auto takes costs a bit.")
     ] = Answers.auto,
+    label_map: Annotated[
+        str | None,
+        typer.Option(help="Its labels and the mark's, as no=0,yes=1, if they differ; costs bits."),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
     ] = None,
@@ -58,13 +60,19 @@ def verify(
     from timbermark.ownership.mark import Mark
     from timbermark.verification.verifying import verify as ask
 
+    labels = read_label_map(label_map)
     asked = endpoint.open(suspect)
     files = {"the suspect": Path(suspect), "the mark": mark, "--journal": endpoint.journal}
     check_report(report, files, force)
     opened = unlock(lambda secret: Mark.load(mark, secret))
     verdict = ask(
-        asked, opened, answers=answers.value, **endpoint.asking(opened.feature_names), progress=True
-    )  # fmt: skip
+        asked,
+        opened,
+        answers=answers.value,
+        label_map=labels,
+        **endpoint.asking(opened.feature_names),
+        progress=True,
+    )
     if report is not None:
         verdict.report(report, force=force)
     if as_json:
@@ -80,15 +88,6 @@ def verify(
         if report is not None:
             show(f"{report}: the page")
     raise typer.Exit(exit_code(verdict.level))
-
-
-def exit_code(level: Level) -> int:
-    """Return the exit code of a level of evidence.
-
-    >>> exit_code("conclusive"), exit_code("indicative"), exit_code("none")
-    (0, 3, 1)
-    """
-    return _CODES[level]
 
 
 def _table(verdict: Verdict) -> list[dict[str, Any]]:

@@ -52,6 +52,10 @@ def _as_flag(match: re.Match[str]) -> str:
     return f"--{match[1].replace('_', '-')} is for endpoints"
 
 
+def _list_flags(match: re.Match[str]) -> str:
+    return "it takes " + ", ".join(f"--{name}" for name in match[1].split(", ")) + "."
+
+
 _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"'auto'", "auto"),
     (r"allow a weak mark", "allow a weak mark with --weak"),
@@ -74,6 +78,10 @@ _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"A path to the answers can be given,", "A path to the answers can be given with --answer,"),
     (r"ask fewer questions at once", "ask fewer questions at once with --batch"),
     (r"give a body with", "give --body with"),
+    (r"label_map=\{theirs: yours\}", "--label-map THEIRS=YOURS,…"),
+    (r"\blabel_map (?=is |does )", "--label-map "),
+    (r"\b(body|answer|output) is no option of", r"--\1 is no option of"),
+    (r"^it takes ((?:body|answer|output)(?:, (?:body|answer|output))*)\.$", _list_flags),
     (r"give its passphrase\.", f"set {VARIABLE}, or answer the question on a terminal."),
 )
 

@@ -119,6 +119,11 @@ def _read(
     return version, meta, arrays
 
 
+def _with_article(kind: str) -> str:
+    words = kind.replace("-", " ")
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
 def _read_first_line(line: bytes, name: str, kind: str, max_version: int) -> int:
     if not line:
         _refuse(f"{name} is empty.", _AGAIN)
@@ -127,7 +132,11 @@ def _read_first_line(line: bytes, name: str, kind: str, max_version: int) -> int
         _refuse(f"{name} is not a timbermark file.", "was it written by another program?")
     found, version = match[1].decode(), int(match[2])
     if found != kind:
-        _refuse(f"{name} holds a {found}, not a {kind}.", f"give the file of the {kind}.")
+        wanted = kind.replace("-", " ")
+        _refuse(
+            f"{name} holds {_with_article(found)}, not {_with_article(kind)}.",
+            f"give the file of the {wanted}.",
+        )
     if version > max_version:
         _refuse(
             f"{name} has version {version} of the format, this timbermark reads up to "

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from timbermark.errors import InputError, MissingLibraryError
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 WORDS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 """Truth values as cells."""
+_LONGEST_LINE = 1 << 23
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -29,18 +30,24 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def open_csv(path: str | os.PathLike[str]) -> Iterator[Iterator[list[str]]]:
+def open_csv(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> Iterator[Iterator[list[str]]]:
     """Yield the rows of a CSV file, also of a compressed one, that are not empty.
 
-    Raises InputError, also while the rows are read, if it is no text or no sound file.
+    Raises InputError, also while the rows are read, if it is no text or no sound file, or larger
+    than ``max_bytes`` without compression.
     """
     try:
         with open(path, "rb") as raw:
             compressed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             plain: Any = gzip.GzipFile(fileobj=raw) if compressed else raw
+            if max_bytes is not None:
+                plain = io.BufferedReader(_Bounded(plain, os.fspath(path), max_bytes))
             with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
-                yield (line for line in csv.reader(text) if line)
+                lines = text if max_bytes is None else _bound_lines(text, os.fspath(path))
+                yield (line for line in csv.reader(lines) if line)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{path} is not a sound gzip file.", hint="write it again.") from None
     except UnicodeDecodeError:
@@ -51,9 +58,44 @@ def open_csv(path: str | os.PathLike[str]) -> Iterator[Iterator[list[str]]]:
         ) from (None)
 
 
+class _Bounded(io.RawIOBase):
+    """A file of bytes that refuses to give more than a number of them."""
+
+    def __init__(self, inner: Any, name: str, limit: int) -> None:
+        self._inner, self._name, self._limit, self._left = inner, name, limit, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._inner.read(len(buffer))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise InputError(
+                f"{self._name} holds more than {self._limit >> 20} MiB, which is too much.",
+                hint="leave out what is not needed.",
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _bound_lines(lines: Iterable[str], name: str) -> Iterator[str]:
+    """Yield lines that are not too long: of one with commas only, every byte is a cell."""
+    for line in lines:
+        if len(line) > _LONGEST_LINE:
+            raise InputError(
+                f"{name} has a line of {len(line):,} characters.", hint="is it a table?"
+            )
+        yield line
+
+
 @contextmanager
-def open_parquet(path: str | os.PathLike[str]) -> Iterator[tuple[Any, list[str]]]:
+def open_parquet(
+    path: str | os.PathLike[str], read_dictionary: list[str] | None = None
+) -> Iterator[tuple[Any, list[str]]]:
     """Yield a file of pyarrow and the names of its columns, without the index of pandas.
+
+    Texts of the columns ``read_dictionary`` are read as dictionaries: each of them once.
 
     Raises MissingLibraryError without pyarrow; InputError, also while it is read, if the file is
     not sound.
@@ -63,7 +105,7 @@ def open_parquet(path: str | os.PathLike[str]) -> Iterator[tuple[Any, list[str]]
     except ImportError:
         raise MissingLibraryError.for_extra("parquet", "to read Parquet files") from None
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, read_dictionary=read_dictionary) as file:
             yield file, [n for n in file.schema_arrow.names if not _PANDAS_INDEX.fullmatch(n)]
     except (ArrowException, OSError) as error:
         said = " ".join(str(error).split())[:200]

@@ -106,6 +106,29 @@ def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
     return frame
 
 
+def join_words(name: str) -> str:
+    """Return the name of a column as LightGBM writes it: blanks become underscores.
+
+    >>> join_words("petal width")
+    'petal_width'
+    """
+    return name.replace(" ", "_")
+
+
+def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+    """Return which of the mark's features each name is; None if they are not these features.
+
+    >>> match_names(["b 1", "a"], ["a", "b_1"])
+    [1, 0]
+    """
+    for spell in (str, join_words):
+        place = {spell(name): number for number, name in enumerate(known)}
+        said = [spell(name) for name in names]
+        if len(place) == len(known) == len(said) and set(said) == set(place):
+            return [place[name] for name in said]
+    return None
+
+
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return "numbers" or "texts" for each column.
 

@@ -28,10 +28,10 @@ from timbermark.ownership.statistics import evidence_bits, log2_lower_tail
 from timbermark.ownership.transcript import Inquiry, Transcript
 from timbermark.ownership.verdict import Answer, EvidenceKind, Verdict
 
-__all__ = ["Inquiry", "judge", "judge_again"]
+__all__ = ["FEW_MATCHES_BITS", "Inquiry", "judge", "judge_again", "lack_of_matches"]
 
-# So few matches happen by chance once in a million times: something is wrong with the reading.
-_FEW_MATCHES_BITS = 20.0
+FEW_MATCHES_BITS = 20.0
+"""So few matches happen by chance once in a million times: something is wrong with the reading."""
 
 
 def judge(
@@ -175,8 +175,10 @@ def _verdict(
         outside=counts.answered - counts.inside,
         unknown=counts.unknown,
         columns=inquiry.columns,
+        column_names=inquiry.column_names,
         reading=inquiry.reading,
         warnings=(*inquiry.warnings, *warnings),
+        conditions=tuple(map(printable, inquiry.conditions)),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=table,
@@ -255,16 +257,14 @@ def _refuse_misread(numbers: ClassIndices, shown: Sequence[Any] | None, mark: Ma
             "No answer of the suspect is a class of the mark"
             + (f": it says {', '.join(map(repr, list(examples)[:5]))}." if examples else "."),
             hint=f"the mark's classes are {known}{', …' if len(mark.classes) > 5 else ''}; "
-            "translate the suspect's answers to these.",
+            "give label_map={theirs: yours} to translate the suspect's labels to these.",
         )
 
 
 def _warnings(counts: _Counts, mark: Mark, asked: int | None) -> list[str]:
     found = []
     trials = counts.answered
-    if counts.matched * mark.q < trials and (
-        log2_lower_tail(counts.matched, trials, mark.q) <= -_FEW_MATCHES_BITS
-    ):
+    if lack_of_matches(counts.matched, trials, mark.q) >= FEW_MATCHES_BITS:
         found.append(
             f"Only {counts.matched} of {trials} answers match, where chance gives about "
             f"{trials / mark.q:.0f}: the columns or the labels are probably misread, which is a "
@@ -278,6 +278,19 @@ def _warnings(counts: _Counts, mark: Mark, asked: int | None) -> list[str]:
     if trials < asked:
         found.append(f"{asked - trials} of {asked} triggers got no answer.")
     return found
+
+
+def lack_of_matches(matched: int, answered: int, q: int) -> float:
+    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
+
+    From `FEW_MATCHES_BITS` on the verdict warns that answers are probably misread.
+
+    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
+    (39.8, 0.0)
+    """
+    if matched * q >= answered:
+        return 0.0
+    return -log2_lower_tail(matched, answered, q)
 
 
 def printable(text: str) -> str:

@@ -138,6 +138,17 @@ def translate_answers(answers: Sequence[Any], label_map: Mapping[Any, Any]) -> l
     return [answer if _is_missing(answer) else _translate(answer, label_map) for answer in answers]
 
 
+def count_mapped(answers: Sequence[Any], label_map: Mapping[Any, Any]) -> tuple[int, int]:
+    """Return how many different labels answers hold, and how many of them a map does not know.
+
+    >>> count_mapped(["b", 1, None, "x", "b"], {"b": "birch", "1": "oak"})
+    (3, 1)
+    """
+    given = {str(answer): answer for answer in answers if not _is_missing(answer)}
+    strange = [a for a in given.values() if type(_translate(a, label_map)) is object]
+    return len(given), len(strange)
+
+
 def _translate(answer: Any, label_map: Mapping[Any, Any]) -> Any:
     try:
         if answer in label_map:

@@ -71,7 +71,8 @@ def read_scores(
         raise InputError(
             f"No class of the suspect ({_show(score_classes)}) is one of the mark "
             f"({_show(mark_classes)}).",
-            hint="is it a model of the same task? Otherwise translate its labels.",
+            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+            'answers="labels".',
         )
     if len(set(numbers[known].tolist())) < known.sum():
         raise InputError(
@@ -84,6 +85,26 @@ def read_scores(
     placed[np.isnan(probabilities).any(axis=1)] = np.nan
     strange = (label for label, is_known in zip(score_classes, known, strict=True) if not is_known)
     return placed, tuple(strange)
+
+
+def settle_scale(response: Any, scale: ScoreScale) -> ScoreScale:
+    """Return the scale on which `read_scores` reads a response: "probabilities" or "margins".
+
+    >>> settle_scale([[0.2, 0.8]], "auto"), settle_scale([[-1.5, 2.0]], "auto")
+    ('probabilities', 'margins')
+    """
+    if scale != "auto":
+        return scale
+    return "probabilities" if _are_within(np.asarray(response, dtype=np.float64)) else "margins"
+
+
+def has_names(response: Any) -> bool:
+    """Return whether the columns of a response have names, which are then those of classes.
+
+    >>> has_names([[0.2, 0.8]])
+    False
+    """
+    return _column_names(response) is not None
 
 
 def _matrix(response: Any, n: int, width: int) -> AnyArray:
@@ -130,13 +151,17 @@ def _column_names(response: Any) -> Sequence[Any] | None:
 
 
 def _probabilities(values: AnyArray, scale: ScoreScale) -> Reals:
-    missing = np.isnan(values)
-    within = missing | ((values >= 0) & (values <= _HIGHEST_PROBABILITY))
-    if scale == "probabilities" or (scale == "auto" and within.all()):
+    if settle_scale(values, scale) == "probabilities":
+        missing = np.isnan(values)
         probabilities = np.clip(values, 0.0, 1.0)
         probabilities[missing.any(axis=1)] = np.nan
         return np.asarray(probabilities)
     return softmax(values)
+
+
+def _are_within(values: AnyArray) -> bool:
+    within = np.isnan(values) | ((values >= 0) & (values <= _HIGHEST_PROBABILITY))
+    return bool(within.all())
 
 
 def _plain(label: Any) -> Any:

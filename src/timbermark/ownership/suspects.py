@@ -44,6 +44,7 @@ class Suspect:
     n_features: int | None = None
     takes_frames: bool = False  # complains about columns without names
     answers_class_numbers: bool = False  # numbers from 0 in the order of the mark's classes
+    stores_no_labels: bool = False  # its classes are numbers from 0, whatever the labels were
     asked_through: str = "object"  # "file", "object", "function", an address
     digest: str | None = None  # SHA-256 of its file, if it is one
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FORMAT = "timbermark transcript 1"
 MAX_BYTES = 64 << 20
 _KEYS = {"scores": "scores", "labels": "class", "numbers": "numbers"}
+_LATER = {"column_names", "conditions"}
+"""What an inquiry of an older version of timbermark does not say."""
 _FOREIGN = "it was not written by timbermark, do not trust it."
 
 
@@ -29,10 +31,13 @@ class Inquiry:
     asked_through: str = "answers"  # "file", "object", "function", an address
     suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
     columns: str = "by place"  # how columns were matched: "by name", "by place" or "by hand"
-    reading: str = ""  # how answers were read, where it is not obvious
+    reading: str = ""  # how answers were read
     prices: tuple[Price, ...] = ()  # of what was chosen by hand; draws are added by `judge`
     warnings: tuple[str, ...] = ()
     asked: int | None = None  # triggers that were asked, where asking stopped before the last
+    # Of the suspect, in its order; empty if they have none, None if it was not written down.
+    column_names: tuple[str, ...] | None = None
+    conditions: tuple[str, ...] = ()  # what the evidence depends on and has no price
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +84,9 @@ class Transcript:
         inquiry = {f.name: getattr(self.inquiry, f.name) for f in fields(Inquiry)}
         inquiry["prices"] = [[price.reason, price.bits] for price in self.inquiry.prices]
         inquiry["warnings"] = list(self.inquiry.warnings)
+        names = self.inquiry.column_names
+        inquiry["column_names"] = None if names is None else list(names)
+        inquiry["conditions"] = list(self.inquiry.conditions)
         record = {
             "format": FORMAT,
             "asked": asked,
@@ -149,7 +157,7 @@ def _read(record: Any, mark: "Mark") -> tuple[Transcript, str]:
 
 def _read_inquiry(given: Any, n: int) -> Inquiry:
     names = {f.name for f in fields(Inquiry)}
-    _require(isinstance(given, dict) and given.keys() == names, "how it was asked")
+    _require(isinstance(given, dict) and given.keys() | _LATER == names, "how it was asked")
     digest = given["suspect_digest"]
     _require(
         all(
@@ -171,8 +179,13 @@ def _read_inquiry(given: Any, n: int) -> Inquiry:
             "a price",
         )
         prices.append(Price(reason, float(bits)))
-    _require(all(isinstance(text, str) for text in given["warnings"]), "a warning")
-    return Inquiry(**{**given, "prices": tuple(prices), "warnings": tuple(given["warnings"])})
+    listed = ("warnings", "conditions", "column_names")
+    texts = {name: tuple(given[name]) for name in listed if given.get(name) is not None}
+    _require(
+        all(isinstance(text, str) and is_unicode(text) for said in texts.values() for text in said),
+        "a warning, a condition or a name",
+    )
+    return Inquiry(**{**given, "prices": tuple(prices), **texts})
 
 
 def _read_scores(rows: list[Any], mark: "Mark") -> Reals:

@@ -75,6 +75,20 @@ def price_of_label_map(n_classes: int) -> Price:
     return Price(f"a map of {n_classes} labels given by hand", _log2_factorial(n_classes))
 
 
+def price_of_assignment(n_given: int, n_classes: int) -> Price:
+    """Return the price of saying by hand which of n scores or labels is which class, if any.
+
+    Each may be any class that no other is, or none: log₂ of the number of such assignments.
+
+    >>> price_of_assignment(2, 1).bits == math.log2(3)
+    True
+    """
+    most = min(n_given, n_classes)
+    ways = sum(math.comb(n_given, k) * math.perm(n_classes, k) for k in range(most + 1))
+    reason = f"saying by hand which of {n_given} are which of {n_classes} classes"
+    return Price(reason, math.log2(ways))
+
+
 def price_of_kind() -> Price:
     """Return the price of asking for another kind of answers than the rule says: 1 of 2 kinds.
 
@@ -138,8 +152,11 @@ class Verdict(Reportable):
     outside: int = 0  # labels outside their alphabet, which do not count
     unknown: int = 0  # of these, answers that are no class of the mark at all
     columns: str  # how columns were matched: "by name", "by place" or "by hand"
-    reading: str = ""  # how answers were read, where it is not obvious
+    # Of the suspect, in its order; empty if they have none, None if it was not written down.
+    column_names: tuple[str, ...] | None = None
+    reading: str = ""  # how answers were read
     warnings: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()  # what was chosen by hand and has no price
     version: str  # of timbermark
     answers: tuple[Answer, ...] = field(default=(), repr=False)
     # What it was judged by; equal verdicts may rest on it in another way.
@@ -183,9 +200,15 @@ class Verdict(Reportable):
         """What the evidence depends on because of how the suspect was asked; may be empty.
 
         A suspect that is code can be an adapter, written after the secret was known. That has no
-        price in bits.
+        price in bits, nor has everything that can be chosen about requests to a server.
         """
-        return _ADAPTERS.get(self.asked_through, "")
+        return " ".join(self._provisos)
+
+    @property
+    def _provisos(self) -> tuple[str, ...]:
+        """The sentences of the condition."""
+        adapter = _ADAPTERS.get(self.asked_through)
+        return self.conditions if adapter is None else (adapter, *self.conditions)
 
     @property
     def unanswered(self) -> int:
@@ -209,6 +232,8 @@ class Verdict(Reportable):
         ... ).to_dict()["level"]
         'conclusive'
         """
+        # A transcript that was written before names were gives the same dictionary as then.
+        names = {} if self.column_names is None else {"column_names": list(self.column_names)}
         return {
             "level": self.level,
             "meaning": self.meaning,
@@ -233,6 +258,7 @@ class Verdict(Reportable):
             "suspect_digest": self.suspect_digest,
             "asked_through": self.asked_through,
             "columns": self.columns,
+            **names,
             "reading": self.reading,
             "warnings": list(self.warnings),
             "timbermark": self.version,
@@ -254,8 +280,8 @@ class Verdict(Reportable):
             )
         lines += [f"  minus:    {price.bits:.1f} bits for {price.reason}" for price in self.prices]
         lines.append(f"  meaning:  {self.meaning}")
-        if self.condition and self.level != "none":
-            lines.append(f"  provided: {self.condition}")
+        if self.level != "none":
+            lines += [f"  provided: {proviso}" for proviso in self._provisos]
         lines += [
             f"  mark:     {self.mark_id} of {self.owner}, made {self.created}",
             f"            SHA-256 {self.mark_digest}",

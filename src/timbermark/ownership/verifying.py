@@ -1,7 +1,8 @@
 """Verification: ask a suspect the triggers of a mark and judge its answers."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.ownership.judging import judge
 from timbermark.ownership.labels import (
+    count_mapped,
     list_answers,
     read_answers,
     translate_answers,
@@ -16,7 +18,7 @@ from timbermark.ownership.labels import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.numbers import read_numbers
-from timbermark.ownership.scores import are_scores, read_scores
+from timbermark.ownership.scores import are_scores, has_names, read_scores, settle_scale
 from timbermark.ownership.suspects import Suspect, ask, open_suspect
 from timbermark.ownership.transcript import Inquiry
 from timbermark.ownership.verdict import (
@@ -28,6 +30,7 @@ from timbermark.ownership.verdict import (
 )
 
 AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
+_BY_NUMBER = "class numbers in the order of the mark's classes"
 _KINDS = ("auto", "labels", "scores", "numbers")
 
 
@@ -50,8 +53,8 @@ def verify(
     If mark and suspect both name their features, columns are matched by name and nothing overrides
     that. ``feature_names``, the mark's names in the order of the suspect's columns, are for a
     suspect without names and cost log₂(d!) bits. ``label_map``, from the suspect's labels to the
-    mark's classes, costs log₂(K!) bits. All triggers are asked at once, in an order that only the
-    mark knows.
+    mark's classes, costs log₂(K!) bits, and more if it leaves out labels that the suspect gives.
+    All triggers are asked at once, in an order that only the mark knows.
 
     Raises InputError if the suspect raises anything, wants other columns, does not answer with
     labels or scores, or answers with no class of the mark; FileFormatError if the file is no model
@@ -85,6 +88,8 @@ def verify(
         return _verify_numbers(opened, mark, columns, answers)
     kind, chosen = _choose_kind(opened, answers)
     translation = check_label_map(label_map, mark)
+    if translation is None:
+        opened = _settle_classes(opened, mark)
     asked = {
         "either": opened.answer_either,
         "scores": opened.answer_scores,
@@ -102,13 +107,7 @@ def verify(
                 "The suspect did not answer with scores.",
                 hint=f"answer with a matrix of shape {(mark.n_triggers, len(mark.classes))}.",
             )
-    inquiry = Inquiry(
-        suspect=opened.description,
-        asked_through=opened.asked_through,
-        suspect_digest=opened.digest,
-        columns=columns.how,
-        prices=(*columns.prices, *chosen),
-    )
+    inquiry = _inquire(opened, columns, chosen)
     if kind == "scores":
         if translation is not None:
             raise InputError(
@@ -134,14 +133,19 @@ def _verify_numbers(
     response = ask(suspect, asked, [mark.columns[place] for place in columns.places], order)
     numbers = np.empty(len(order))
     numbers[order] = read_numbers(unroll(response), len(order))
-    inquiry = Inquiry(
+    inquiry = replace(_inquire(suspect, columns), reading="numbers")
+    return judge(mark, inquiry, numbers=numbers)
+
+
+def _inquire(suspect: Suspect, columns: "_Columns", chosen: tuple[Price, ...] = ()) -> Inquiry:
+    return Inquiry(
         suspect=suspect.description,
         asked_through=suspect.asked_through,
         suspect_digest=suspect.digest,
         columns=columns.how,
-        prices=columns.prices,
+        column_names=columns.names,
+        prices=(*columns.prices, *chosen),
     )
-    return judge(mark, inquiry, numbers=numbers)
 
 
 def _judge_scores(mark: Mark, inquiry: Inquiry, suspect: Suspect, response: Any) -> Verdict:
@@ -151,11 +155,18 @@ def _judge_scores(mark: Mark, inquiry: Inquiry, suspect: Suspect, response: Any)
     )
     placed = np.empty_like(scores)
     placed[mark.order] = scores
-    warnings: tuple[str, ...] = ()
     if strange:
         shown = ", ".join(f"{label!r:.30}" for label in strange[:5])
-        warnings = (f"The mark does not know these classes of the suspect: {shown}.",)
-    return judge(mark, _add(inquiry, warnings=warnings), scores=placed)
+        warning = f"The mark does not know these classes of the suspect: {shown}."
+        inquiry = replace(inquiry, warnings=(*inquiry.warnings, warning))
+    reading = f"scores as {settle_scale(response, suspect.score_scale)}, "
+    if suspect.score_classes is not None or has_names(response):
+        reading += "classes matched by name"
+    elif suspect.answers_class_numbers:
+        reading += _BY_NUMBER
+    else:
+        reading += "in the order of the mark's classes"
+    return judge(mark, replace(inquiry, reading=reading), scores=placed)
 
 
 def _judge_labels(
@@ -169,34 +180,18 @@ def _judge_labels(
     shown: list[Any] = [None] * mark.n_triggers
     for place, answer in zip(mark.order, listed, strict=True):
         shown[place] = answer
-    read = shown
+    read, reading = shown, "labels, matched by value"
     if translation is not None:
         read = translate_answers(shown, translation)
-        price = price_of_label_map(len(mark.classes))
-        inquiry = _add(inquiry, reading="labels through a map given by hand", prices=(price,))
+        price = price_label_map(translation, shown, mark)
+        inquiry = replace(inquiry, prices=(*inquiry.prices, price))
+        reading = "labels through a map given by hand"
     elif suspect.answers_class_numbers:
-        inquiry = _add(inquiry, reading="class numbers in the order of the mark's classes")
+        reading = _BY_NUMBER
+    inquiry = replace(inquiry, reading=reading)
     by_number = suspect.answers_class_numbers and translation is None
     known = tuple(range(len(mark.classes))) if by_number else mark.classes
     return judge(mark, inquiry, labels=read_answers(read, known), shown=shown)
-
-
-def _add(
-    inquiry: Inquiry,
-    *,
-    reading: str = "",
-    prices: tuple[Price, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> Inquiry:
-    return Inquiry(
-        suspect=inquiry.suspect,
-        asked_through=inquiry.asked_through,
-        suspect_digest=inquiry.suspect_digest,
-        columns=inquiry.columns,
-        reading=reading or inquiry.reading,
-        prices=(*inquiry.prices, *prices),
-        warnings=(*inquiry.warnings, *warnings),
-    )
 
 
 def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[Price, ...]]:
@@ -253,10 +248,60 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
     return dict(given)
 
 
+def price_label_map(label_map: Mapping[Any, Any], answers: Sequence[Any], mark: Mark) -> Price:
+    """Return what a map of labels costs, given the labels that a suspect has answered with so far.
+
+    If all of them are in the map, it is one of at most K! maps. Where some are left out, whoever
+    made the map also chose which answers count, and each label was one of K classes or none.
+    """
+    count = len(mark.classes)
+    seen, left_out = count_mapped(answers, label_map)
+    if not left_out:
+        return price_of_label_map(count)
+    bits = 1.0 + seen * math.log2(count + 1)
+    return Price(f"a map of {seen} labels given by hand, which leaves out {left_out}", bits)
+
+
+def _settle_classes(suspect: Suspect, mark: Mark) -> Suspect:
+    """Return a suspect whose classes are those of the mark, or numbers that count them.
+
+    This depends on the suspect's kind and on the classes alone, so that nobody can choose. Labels
+    are matched by value. Where a library stores no labels, its numbers are matched by value if one
+    side knows all classes of the other; otherwise, if there are as many, they count the classes of
+    the mark.
+
+    Raises InputError where numbers from 0 on and the mark's classes have only some in common.
+    """
+    own = suspect.score_classes
+    if own is None or suspect.answers_class_numbers:
+        return suspect
+    found = read_answers([_plain(label) for label in own], mark.classes)
+    count = len(mark.classes)
+    if (found >= 0).all() or set(range(count)) <= set(found.tolist()):
+        return suspect
+    if suspect.stores_no_labels and len(own) == count:
+        return replace(suspect, score_classes=None, answers_class_numbers=True)
+    counted = len(own) == count and [_plain(label) for label in own] == list(range(count))
+    if suspect.stores_no_labels or (counted and (found >= 0).any()):
+        known = ", ".join(map(repr, mark.classes[:5])) + (", …" if count > 5 else "")
+        raise InputError(
+            f"The suspect has {len(own)} classes, counted from 0, and the mark has {count} "
+            f"({known}): nobody can tell which are the same.",
+            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+            'answers="labels".',
+        )
+    return suspect
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
 @dataclass(frozen=True, slots=True)
 class _Columns:
     places: Sequence[int]  # which feature of the mark each column of the suspect is
     how: str
+    names: tuple[str, ...]  # as the suspect or, if it has none, the mark calls them
     prices: tuple[Price, ...] = ()
 
 
@@ -271,9 +316,9 @@ def _match_columns(suspect: Suspect, mark: Mark, feature_names: Sequence[str] | 
         if n_wanted not in (None, mark.n_features):
             raise InputError(
                 f"The suspect takes {n_wanted} columns, the mark's rows have {mark.n_features}.",
-                hint="is it a model of the same data? A function can choose the columns.",
+                hint="is it a model of the same data? In Python a function can choose the columns.",
             )
-        return _Columns(range(mark.n_features), "by place")
+        return _Columns(range(mark.n_features), "by place", own or known or ())
     assert own is not None
     assert known is not None
     strange = [name for name in own if name not in set(known)]
@@ -281,10 +326,10 @@ def _match_columns(suspect: Suspect, mark: Mark, feature_names: Sequence[str] | 
         shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
         raise InputError(
             f"The suspect wants columns that the mark does not have: {shown}.",
-            hint="is it a model of the same data? A function can compute columns.",
+            hint="is it a model of the same data? In Python a function can compute columns.",
         )
     place = {name: number for number, name in enumerate(known)}
-    return _Columns([place[name] for name in own], "by name")
+    return _Columns([place[name] for name in own], "by name", own)
 
 
 def _match_by_hand(suspect: Suspect, mark: Mark, given: tuple[str, ...], named: bool) -> _Columns:
@@ -312,4 +357,4 @@ def _match_by_hand(suspect: Suspect, mark: Mark, given: tuple[str, ...], named: 
         )
     place = {name: number for number, name in enumerate(known)}
     prices = () if given == known else (price_of_columns(len(known)),)
-    return _Columns([place[name] for name in given], "by hand", prices)
+    return _Columns([place[name] for name in given], "by hand", given, prices)

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.files.tables import check_names, is_parquet, open_csv, open_parquet
+from timbermark.files.small_tables import read_columns
+from timbermark.files.tables import is_parquet
+from timbermark.ownership.columns import join_words
 from timbermark.ownership.judging import Inquiry, judge
 from timbermark.ownership.labels import UNANSWERED, read_answers
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.scores import read_scores
+from timbermark.ownership.scores import read_scores, settle_scale
 from timbermark.ownership.verdict import Price, Verdict, price_of_kind
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
 from timbermark.verification.endpoints.reading import Reading, place_labels, settle_reading
@@ -42,27 +44,14 @@ class AnswerTable:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> AnswerTable:
-        """Return the table of a CSV or Parquet file. Raises InputError if it is none."""
+        """Return the table of a CSV or Parquet file.
+
+        Raises InputError if it is none, or far larger than any table of answers.
+        """
         name = os.fspath(path)
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if is_parquet(path):
-            with open_parquet(path) as (table, names):
-                read = table.read(columns=names)
-                cells = {n: read.column(n).to_pylist() for n in names}
-            return cls(f"answers {name}", cells, digest)
-        with open_csv(path) as lines:
-            header = [cell.strip() for cell in next(lines, [])]
-            check_names(path, header)
-            rows = list(lines)
-        for number, row in enumerate(rows, start=2):
-            if len(row) != len(header):
-                raise InputError(
-                    f"{name} has {len(row)} cells in row {number}, expected {len(header)}.",
-                    hint="cells are separated by commas.",
-                )
-        columns = zip(*rows, strict=True) if rows else ([] for _ in header)
-        return cls(f"answers {name}", dict(zip(header, columns, strict=True)), digest)
+        return cls(f"answers {name}", read_columns(path), digest)
 
     @classmethod
     def from_frame(cls, frame: Any) -> AnswerTable:
@@ -159,8 +148,9 @@ def _judge_labels(
     stopped = len(answered) < mark.n_triggers and _are_first(answered, mark)
     inquiry = _inquiry(
         table,
+        mark,
         reading=reading.words,
-        prices=(*chosen, *reading.prices),
+        prices=(*chosen, *reading.prices_for(there.values(), mark)),
         asked=len(answered) if stopped else None,
     )
     return judge(mark, inquiry, labels=placed, shown=shown, one_by_one=stopped)
@@ -174,7 +164,7 @@ def _judge_scores(
         [[_number(table, table.columns[c][row]) for c in columns] for row in triggers.values()]
     ).reshape(len(places), len(columns))
     classes: tuple[Any, ...] | None = tuple(columns)
-    reading = ""
+    reading = f"scores as {settle_scale(matrix, 'auto')}, classes matched by name"
     if len(columns) == 1:
         second = matrix[:, 0]
         are_shares = np.isnan(second) | ((second >= 0.0) & (second <= 1.0))
@@ -194,17 +184,18 @@ def _judge_scores(
         ways = math.log2(math.comb(last, left_out))
         prices += (Price(f"{left_out} of {last} answers left out", ways),)
     inquiry = _inquiry(
-        table, reading=reading, prices=prices, asked=len(answered) if stopped else None
+        table, mark, reading=reading, prices=prices, asked=len(answered) if stopped else None
     )
     return judge(mark, inquiry, scores=placed)
 
 
-def _inquiry(table: AnswerTable, **more: Any) -> Inquiry:
+def _inquiry(table: AnswerTable, mark: Mark, **more: Any) -> Inquiry:
     return Inquiry(
         suspect=table.name,
         asked_through="a table of answers",
         suspect_digest=table.digest,
         columns="by name",
+        column_names=mark.feature_names or (),
         **more,
     )
 
@@ -240,7 +231,8 @@ def _find_triggers(table: AnswerTable, mark: Mark) -> dict[int, int]:
 def _answer_columns(table: AnswerTable, mark: Mark) -> tuple[list[str], list[str]]:
     """Return the columns that are not part of the questions, and those of scores among them."""
     asked = {id_column(mark), "", *column_names(mark)}
-    names = [name for name in table.columns if name not in asked]
+    # The suspect's names may have blanks where LightGBM wrote underscores.
+    names = [n for n in table.columns if n not in asked and join_words(n) not in asked]
     scored = []
     if names:
         numbers = read_answers(names, mark.classes)

@@ -32,7 +32,7 @@ _AGAIN = "restore it from a backup, or begin a new one with another name."
 _SAME = {
     "mark_digest": "another mark",
     "suspect": "another suspect",
-    "questions": "other questions: other decoys or another order of columns",
+    "questions": "other questions: other decoys, other columns or another request",
 }
 
 

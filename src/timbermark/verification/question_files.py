@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from timbermark.errors import InputError, MissingLibraryError
 from timbermark.files import atomic_write
+from timbermark.ownership.columns import match_names
 from timbermark.ownership.mark import Mark
 from timbermark.verification.questions import Questions, make_questions, wire_rows
 
@@ -52,8 +53,9 @@ def write_questions(
     """Write triggers among decoys as CSV, or as Parquet if ``path`` ends so; return how many.
 
     The first column has the ids, by which `timbermark.verify` knows the answers again, whatever
-    their order. ``columns`` are the mark's names in the order that the suspect wants or, where the
-    mark knows no names, those of the suspect. The other arguments are those of `make_questions`.
+    their order. ``columns`` are the mark's names in the order that the suspect wants, with blanks
+    where LightGBM wrote underscores if it has them or, where the mark knows no names, those of the
+    suspect. The other arguments are those of `make_questions`.
 
     Raises InputError if the columns or decoys do not fit or the file cannot be such a one,
     MissingLibraryError without pyarrow for Parquet.
@@ -97,8 +99,9 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
     known = column_names(mark)
     if columns is None:
         return known, range(len(known))
-    if set(columns) == set(known) and len(columns) == len(known):
-        return columns, [known.index(name) for name in columns]
+    places = match_names(columns, known)
+    if places is not None:
+        return columns, places
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
     raise InputError(

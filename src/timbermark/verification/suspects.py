@@ -24,6 +24,7 @@ from timbermark.verification.answer_tables import AnswerTable, is_answer_file
 from timbermark.verification.endpoints.endpoint import Endpoint, is_url
 
 _OURS = b"timbermark "
+_XGBOOST = "XGBoost"
 
 
 def open_suspect(suspect: Any) -> Any:
@@ -66,13 +67,16 @@ def open_suspect(suspect: Any) -> Any:
         return AnswerTable.from_frame(suspect)
     if _is_booster(suspect) or _is_catboost(suspect) or _takes_categories(suspect):
         return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
+    if _library(suspect) == "xgboost" and hasattr(suspect, "predict_proba"):
+        return replace(open_estimator(suspect), stores_no_labels=True)
     return suspect
 
 
 def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None) -> Suspect:
     trees, classes = foreign.ensemble, foreign.classes
-    # A bare booster has no labels of its own: it counts the classes of the mark.
-    counts = foreign.kind == "Booster"
+    # Models of XGBoost, and bare boosters of LightGBM, have no labels of their own.
+    numbered = foreign.library == _XGBOOST
+    counts = foreign.kind == "Booster" and not numbered
 
     def margins(X: Any) -> np.ndarray:
         try:
@@ -114,6 +118,7 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
         n_features=None if names is None else len(names),
         takes_frames=foreign.takes_frames,
         answers_class_numbers=counts,
+        stores_no_labels=numbered,
         asked_through=through,
         digest=digest,
     )
@@ -130,24 +135,24 @@ def _pair(model: Any, encoder: Any) -> Suspect:
     )
 
 
+def _library(suspect: Any) -> str:
+    """Return the name of the package that an object's type comes from."""
+    return type(suspect).__module__.partition(".")[0]
+
+
 def _is_booster(suspect: Any) -> bool:
     """Return whether an object is a library's bare booster."""
-    kind = type(suspect)
-    return kind.__name__ == "Booster" and kind.__module__.partition(".")[0] in (
-        "xgboost",
-        "lightgbm",
-    )
+    return type(suspect).__name__ == "Booster" and _library(suspect) in ("xgboost", "lightgbm")
 
 
 def _is_catboost(suspect: Any) -> bool:
     """Return whether an object is a model of CatBoost, trained or loaded."""
-    kind = type(suspect)
-    return kind.__module__.partition(".")[0] == "catboost" and hasattr(suspect, "save_model")
+    return _library(suspect) == "catboost" and hasattr(suspect, "save_model")
 
 
 def _takes_categories(suspect: Any) -> bool:
     """Return whether a classifier wants tables with categories."""
-    library = type(suspect).__module__.partition(".")[0]
+    library = _library(suspect)
     try:
         if library == "xgboost":
             return "c" in (suspect.get_booster().feature_types or ())

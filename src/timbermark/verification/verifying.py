@@ -78,12 +78,13 @@ def verify(
     given = {name: value for name, value in given.items() if value is not None}
     common: dict[str, Any] = {"answers": answers, "label_map": label_map}
     if isinstance(opened, Endpoint):
-        from timbermark.verification.endpoints.asking import Asking, ask_endpoint
+        from timbermark.verification.endpoints.inquiry import ask_endpoint
+        from timbermark.verification.endpoints.inquiry_progress import InquiryOptions
         from timbermark.verification.endpoints.progress import questions_bar
 
         with questions_bar(progress) as bar:
-            asking = Asking(progress=bar, **given)
-            return ask_endpoint(opened, mark, asking, feature_names=feature_names, **common)
+            options = InquiryOptions(progress=bar, **given)
+            return ask_endpoint(opened, mark, options, feature_names=feature_names, **common)
     if given:
         raise InputError(
             f"{next(iter(given))} is for endpoints, and the suspect is none.", hint="leave it out."

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from timbermark.verification.endpoints import asking, courier
+from timbermark.verification.endpoints import courier, inquiry, retrying
 from timbermark.verification.endpoints.delivery import Delivery
 
 
@@ -48,6 +48,6 @@ def real_courier():
 @pytest.fixture(autouse=True)
 def impatient(request, monkeypatch):
     """Let every other test try again at once, and have its courier nearby."""
-    monkeypatch.setattr(asking, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retrying, "FIRST_PAUSE", 0.01)
     if "real_courier" not in request.fixturenames:
-        monkeypatch.setattr(asking, "Delivery", NearDelivery)
+        monkeypatch.setattr(inquiry, "Delivery", NearDelivery)

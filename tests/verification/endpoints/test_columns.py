@@ -8,6 +8,7 @@ from timbermark.verification.endpoints.columns import choose_columns
 
 NAMED = make_mark(d=3, feature_names=("age", "income", "town"))
 BARE = make_mark(d=3, feature_names=None)
+BLANKS = make_mark(d=3, feature_names=("p_0", "p_1", "p_2"))  # as LightGBM calls "p 0"
 PRICE = math.log2(6)
 
 
@@ -22,10 +23,11 @@ PRICE = math.log2(6)
          PRICE),
         (NAMED, None, ["town", "age", "income"], [2, 0, 1], ("town", "age", "income"), "by hand",
          PRICE),
-        (BARE, ["x1", "x2", "x10"], None, [0, 1, 2], ("x1", "x2", "x10"), "by place", 0),
-        (BARE, ["x10", "x2", "x1"], None, [0, 1, 2], ("x10", "x2", "x1"), "by hand", PRICE),
+        (BARE, ["x1", "x2", "x3"], None, [0, 1, 2], ("x1", "x2", "x3"), "by place", 0),
+        (BARE, ["x00", "x01", "x02"], None, [0, 1, 2], ("x00", "x01", "x02"), "by place", 0),
         (NAMED, ["f0", "f1", "f2"], None, [0, 1, 2], ("f0", "f1", "f2"), "by place", 0),
-        (NAMED, ["c", "a", "b"], None, [0, 1, 2], ("c", "a", "b"), "by hand", PRICE),
+        (BLANKS, ["p 0", "p 1", "p 2"], None, [0, 1, 2], ("p 0", "p 1", "p 2"), "by name", 0),
+        (BLANKS, ["p 1", "p 0", "p 2"], None, [1, 0, 2], ("p 1", "p 0", "p 2"), "by hand", PRICE),
     ],
 )  # fmt: skip
 def test_columns_and_their_price(mark, columns, feature_names, places, names, how, price):
@@ -42,9 +44,22 @@ def test_columns_and_their_price(mark, columns, feature_names, places, names, ho
         (NAMED, None, ["a", "b", "c"]),
         (BARE, None, ["a", "b", "c"]),
         (NAMED, ["town", "age", "income"], ["town", "age", "income"]),
+        # Subsets of what a wide server has, in whatever order: nobody can count the choices.
+        (BARE, ["x1", "x2", "x10"], None),
+        (BARE, ["x10", "x2", "x1"], None),
+        (BARE, ["x2", "x3", "x4"], None),
+        (BARE, ["x1", "x2", "y3"], None),
+        (BARE, ["x1", "x02", "x3"], None),
+        (NAMED, ["c", "a", "b"], None),
+        (NAMED, ["a", "b", "c"], None),
     ],
 )
 def test_columns_that_do_not_fit(mark, columns, feature_names):
     with pytest.raises(InputError) as caught:
         choose_columns(mark, columns, feature_names)
     assert caught.value.hint
+
+
+def test_names_that_are_not_sent_are_free():
+    chosen = choose_columns(NAMED, ["c", "a", "b"], None, sends_names=False)
+    assert (list(chosen.places), chosen.how, chosen.prices) == ([0, 1, 2], "by place", ())

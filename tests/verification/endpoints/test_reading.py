@@ -77,3 +77,21 @@ def test_answers_that_are_not_what_was_wanted(answers, options):
     with pytest.raises(InputError) as caught:
         settle_reading(answers, TWO, **options)
     assert caught.value.hint
+
+
+def test_naming_more_scores_than_classes_pays_for_the_choice_among_them():
+    own = settle_reading([[0.5, 0.5]], TWO, classes=["no", "yes"])
+    turned = settle_reading([[0.5, 0.5]], TWO, classes=["yes", "no"])
+    assert (own.prices, turned.prices[0].bits) == ((), 1.0)
+    wide = ["yes", *(f"other {i}" for i in range(98)), "no"]
+    chosen = settle_reading([[0.01] * 100], TWO, classes=wide)
+    assert chosen.prices[0].bits >= np.log2(100 * 99)
+
+
+def test_a_map_pays_for_the_labels_that_it_leaves_out():
+    label_map = {"a": "no", "b": "yes"}
+    reading = settle_reading(["a"], TWO, label_map=label_map)
+    assert [price.bits for price in reading.prices_for(["a", "b", None], TWO)] == [1.0]
+    more = reading.prices_for(["a", "b", "c", "c"], TWO)
+    assert more[0].bits == pytest.approx(1 + 3 * np.log2(3))
+    assert "leaves out 1" in more[0].reason

@@ -6,7 +6,7 @@ alone, and stays: evidence that grows question by question allows no second thou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,8 +17,13 @@ from timbermark.errors import InputError
 from timbermark.ownership.labels import UNANSWERED, Label, read_answers, translate_answers
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.scores import ScoreScale, read_scores
-from timbermark.ownership.verdict import Price, price_of_kind, price_of_label_map
-from timbermark.ownership.verifying import AnswersWanted
+from timbermark.ownership.verdict import (
+    Price,
+    price_of_assignment,
+    price_of_kind,
+    price_of_label_map,
+)
+from timbermark.ownership.verifying import AnswersWanted, price_label_map
 
 _HIGHEST_PROBABILITY = 1.0 + 1e-5
 
@@ -33,17 +38,28 @@ class Reading:
     one_score: bool = False  # scores are one number: that of the second class
     by_number: bool = False  # labels are class numbers
     label_map: Mapping[Any, Any] | None = None
-    prices: tuple[Price, ...] = ()
+    prices: tuple[Price, ...] = ()  # but that of the map, which depends on the answers
+
+    def prices_for(self, answers: Iterable[Any], mark: Mark) -> tuple[Price, ...]:
+        """Return the prices of what was chosen by hand, given the answers so far."""
+        if self.label_map is None:
+            return self.prices
+        return (*self.prices, price_label_map(self.label_map, list(answers), mark))
 
     @property
     def words(self) -> str:
         """What stands in the verdict."""
         if self.kind == "scores":
             one = ", one number each: that of the second class" if self.one_score else ""
-            return f"scores as {self.scale}{one}"
+            order = "" if one else ", in the order of the mark's classes"
+            if self.classes is not None:
+                order = ", classes matched by name"
+            return f"scores as {self.scale}{one}{order}"
         if self.label_map is not None:
             return "labels through a map given by hand"
-        return "class numbers in the order of the mark's classes" if self.by_number else ""
+        if self.by_number:
+            return "class numbers in the order of the mark's classes"
+        return "labels, matched by value"
 
 
 def settle_reading(
@@ -109,9 +125,7 @@ def settle_reading(
             one_score=not isinstance(first, list | dict),
             prices=prices,
         )
-    if label_map is not None:
-        prices = (price_of_label_map(len(mark.classes)),)
-    elif class_numbers and mark.classes != tuple(range(len(mark.classes))):
+    if label_map is None and class_numbers and mark.classes != tuple(range(len(mark.classes))):
         prices = (Price("class numbers in place of labels, chosen by hand", 1.0),)
     return Reading("labels", by_number=class_numbers, label_map=label_map, prices=prices)
 
@@ -196,6 +210,9 @@ def _price_of_order(classes: Sequence[Any], mark: Mark) -> tuple[Price, ...]:
     numbers = read_answers(list(classes), mark.classes)
     if numbers.tolist() == list(range(len(mark.classes))):
         return ()
+    if sorted(numbers.tolist()) != list(range(len(mark.classes))):
+        # Of more scores than classes, whoever names them chooses which ones count.
+        return (price_of_assignment(len(classes), len(mark.classes)),)
     bits = price_of_label_map(len(mark.classes)).bits
     return (Price(f"an order of {len(mark.classes)} classes given by hand", bits),)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+MOST_PATHS = 1024
+"""Places in a reply that a path to the answers may lead to; log₂ of it is the price of a path."""
 _LONGEST_LABEL = 10_000
 
 
@@ -38,6 +40,7 @@ class Dialect(Protocol):
 
     options: ClassVar[tuple[str, ...]]
     one_at_a_time: bool  # takes one row in each request
+    sends_names: bool  # whether a server may find columns by their names
 
     def __init__(self, **options: Any) -> None: ...
 
@@ -91,6 +94,44 @@ def follow(value: Any, steps: Sequence[str]) -> Any:
             known = f", but {', '.join(map(repr, list(value)[:5]))}" if type(value) is dict else ""
             raise ReplyError(f"there is no '{step}' in it{known}")
     return value
+
+
+def check_paths(reply: Any, n: int | None) -> None:
+    """Raise ReplyError if a path to n answers could lead to too many places in a reply.
+
+    ``n`` is None where the reply as a whole is about one question, so that any place will do. A
+    path that is chosen by hand among more places than `MOST_PATHS` would be worth more than its
+    price.
+
+    >>> check_paths({"results": [{"label": "a"}, {"label": "b"}]}, 2)
+    """
+    try:
+        count = _count_paths(reply, n, MOST_PATHS)
+    except RecursionError:
+        raise ReplyError("it is nested too deeply") from None
+    if count > MOST_PATHS:
+        raise ReplyError(
+            f"a path to the answers could lead to more than {MOST_PATHS:,} places in it, and "
+            "choosing one of so many proves nothing"
+        )
+
+
+def _count_paths(value: Any, n: int | None, limit: int) -> int:
+    """Return how many paths lead to a list of n answers, or anywhere if n is None.
+
+    The count may stop as soon as it is above ``limit``.
+    """
+    found = int(n is None or (isinstance(value, list) and len(value) == n))
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list):
+        for part in parts:
+            if found > limit:
+                return found
+            found += _count_paths(part, n, limit - found)
+    if isinstance(value, list) and value and (n is None or len(value) == n):
+        # A path through every item exists at most where it exists in the first one.
+        found += _count_paths(value[0], None, limit - found)
+    return found
 
 
 def list_replies(value: Any, n: int) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from timbermark.errors import InputError
 from timbermark.verification.endpoints.protocols.contract import (
     Batch,
+    check_paths,
     follow,
     list_replies,
     parse_path,
@@ -27,6 +28,9 @@ _WORDS: dict[str, Callable[[Batch], Any]] = {
     **_ONE,
     "$columns": lambda batch: batch.columns,
 }
+
+
+_NAMED = frozenset({"$records", "$record", "$columns"})
 
 
 class JsonTemplate:
@@ -48,6 +52,7 @@ class JsonTemplate:
                 '\'{"rows": "$rows"}\'.',
             )
         self.one_at_a_time = bool(words & set(_ONE))
+        self.sends_names = bool(words & _NAMED)
 
     @staticmethod
     def speaks_at(path: str) -> bool:
@@ -65,6 +70,8 @@ class JsonTemplate:
 
     def read_reply(self, reply: Any, n: int) -> list[Any]:
         """Return what the path leads to: a list of n, or the one answer to one question."""
+        if self._steps:
+            check_paths(reply, None if self.one_at_a_time else n)
         found = follow(reply, self._steps)
         return list_replies([found] if self.one_at_a_time else found, n)
 
@@ -84,6 +91,15 @@ def read_template(text: str) -> Any:
         ) from None
 
 
+def is_placeholder(value: Any) -> bool:
+    """Return whether a value of a template stands for the questions or the names of their columns.
+
+    >>> is_placeholder("$rows"), is_placeholder("rows")
+    (True, False)
+    """
+    return isinstance(value, str) and value in _WORDS
+
+
 def _find_words(value: Any) -> set[str]:
     if isinstance(value, str):
         return {value} & set(_WORDS)
@@ -96,4 +112,4 @@ def _fill(value: Any, batch: Batch) -> Any:
         return {name: _fill(part, batch) for name, part in value.items()}
     if isinstance(value, list):
         return [_fill(part, batch) for part in value]
-    return _WORDS[value](batch) if isinstance(value, str) and value in _WORDS else value
+    return _WORDS[value](batch) if is_placeholder(value) else value

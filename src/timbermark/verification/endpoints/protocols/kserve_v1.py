@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 from timbermark.verification.endpoints.protocols.contract import (
     Batch,
+    check_paths,
     follow,
     list_replies,
     parse_path,
 )
 
+_OWN_STEPS = ("predictions",)
 _MODEL = re.compile(r"/v1/models/[^/:]+/?")
 
 
@@ -20,6 +22,7 @@ class KServeV1:
 
     options: ClassVar[tuple[str, ...]] = ("answer",)
     one_at_a_time = False
+    sends_names = False
 
     def __init__(self, answer: str = "predictions") -> None:
         self._steps = parse_path(answer)
@@ -42,4 +45,6 @@ class KServeV1:
 
     def read_reply(self, reply: Any, n: int) -> list[Any]:
         """Return the predictions."""
+        if self._steps != _OWN_STEPS:
+            check_paths(reply, n)
         return list_replies(follow(reply, self._steps), n)

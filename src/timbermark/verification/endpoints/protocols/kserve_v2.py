@@ -17,6 +17,7 @@ class KServeV2:
 
     options: ClassVar[tuple[str, ...]] = ("output",)
     one_at_a_time = False
+    sends_names = True  # where a column holds texts
 
     def __init__(self, output: str | None = None) -> None:
         self._output = output

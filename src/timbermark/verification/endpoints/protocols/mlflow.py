@@ -6,10 +6,13 @@ from typing import Any, ClassVar
 
 from timbermark.verification.endpoints.protocols.contract import (
     Batch,
+    check_paths,
     follow,
     list_replies,
     parse_path,
 )
+
+_OWN_STEPS = ("predictions",)
 
 
 class MLflow:
@@ -17,6 +20,7 @@ class MLflow:
 
     options: ClassVar[tuple[str, ...]] = ("answer",)
     one_at_a_time = False
+    sends_names = True
 
     def __init__(self, answer: str | None = None) -> None:
         self._steps = None if answer is None else parse_path(answer)
@@ -41,6 +45,8 @@ class MLflow:
     def read_reply(self, reply: Any, n: int) -> list[Any]:
         """Return the predictions; old servers answer with the bare list."""
         steps = self._steps
+        if steps not in (None, _OWN_STEPS):
+            check_paths(reply, n)
         if steps is None:
-            steps = () if isinstance(reply, list) else ("predictions",)
+            steps = () if isinstance(reply, list) else _OWN_STEPS
         return list_replies(follow(reply, steps), n)

@@ -12,7 +12,7 @@ from tests.ownership.making import make_mark, make_mixed_mark
 from tests.verification.endpoints.models import innocent, learnt, scored
 from tests.verification.servers import ModelServer
 from timbermark.errors import InputError
-from timbermark.verification.endpoints import asking
+from timbermark.verification.endpoints import rate_limit
 from timbermark.verification.journal import read_journal
 from timbermark.verification.questions import make_questions
 
@@ -56,6 +56,24 @@ def test_an_innocent_suspect_is_given_up_early():
         assert tm.verify(server.url(), MARK, decoys=0, stop_at="off").answered == 128
 
 
+@pytest.mark.parametrize("kind", ["labels", "scores"])
+def test_a_misread_model_is_not_given_up_before_the_warning(kind):
+    """Labels one too high, or scores in reverse, ended as hopeless after 24 triggers, silently."""
+    right = {"labels": learnt, "scores": scored}[kind](MARK)
+
+    def misread(rows):
+        if kind == "scores":
+            return right(rows)[:, ::-1]
+        return [MARK.classes[(MARK.classes.index(label) + 1) % 6] for label in right(rows)]
+
+    with ModelServer(misread) as server:
+        verdict = tm.verify(server.url(), MARK, decoys=0)
+    assert verdict.level == "none"
+    assert verdict.answered < 128
+    assert any("probably misread" in warning for warning in verdict.warnings)
+    assert any("would hardly reach" in warning for warning in verdict.warnings)
+
+
 def test_labels_outside_their_alphabets_neither_count_nor_make_it_give_up():
     """Half the answers say nothing about symbols: the others are enough, as for the judge."""
     said = [
@@ -80,7 +98,7 @@ def test_scores_in_batches_over_version_2_and_stop_at_20():
     assert verdict.kind == "scores"
     assert verdict.level == "indicative"
     assert 20 <= verdict.bits < 45
-    assert verdict.reading == "scores as probabilities"
+    assert verdict.reading == "scores as probabilities, in the order of the mark's classes"
     assert server.requests == -(-len(server.asked) // 10)
 
 
@@ -104,7 +122,8 @@ def test_raw_scores_and_single_scores_are_read():
 
     with ModelServer(margins) as server:
         verdict = tm.verify(tm.Endpoint(server.url(), batch=20), two, stop_at="off")
-        assert (verdict.reading, verdict.columns) == ("scores as margins", "by place")
+        assert verdict.reading == "scores as margins, in the order of the mark's classes"
+        assert verdict.columns == "by place"
         assert "columns" not in json.loads(server.bodies[0])["dataframe_split"]
         assert verdict.level == "conclusive"
         chosen = tm.Endpoint(server.url(), batch=20, scale="margins")
@@ -361,7 +380,7 @@ class Clock:
 
 def test_the_rate_is_kept(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(asking, "time", clock)
+    monkeypatch.setattr(rate_limit, "time", clock)
     with ModelServer(learnt(MARK)) as server:
         tm.verify(tm.Endpoint(server.url(), rate=30, batch=2), MARK, stop_at=20)
     # Two questions at once, then four seconds for every further two.
