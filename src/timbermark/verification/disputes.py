@@ -19,7 +19,7 @@ from timbermark.ownership.claim import Claim
 from timbermark.ownership.opening import OpenedMark
 from timbermark.ownership.stamps import check_stamps, read_roots
 from timbermark.trees.ensemble import Ensemble
-from timbermark.verification.deciding import decide
+from timbermark.verification.dispute_rules import decide
 from timbermark.verification.dispute_results import SIDES, Cell, Dispute, PartyFinding, Side
 from timbermark.verification.judging import find_parts
 from timbermark.verification.models import name_model
