@@ -68,7 +68,7 @@ def _marks_section(dispute: Dispute) -> Section:
     if dispute.kinship:
         parts.append(
             Table(
-                "Trees in common: models of which half or more are the same come from each other",
+                "Trees in common: the share of the first model that is made of trees of the second",
                 ("models", "share"),
                 tuple((pair, f"{share:.0%}") for pair, share in dispute.kinship.items()),
             )
