@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from timbermark.errors import EvidenceError, InputError, MissingLibraryError
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
 from timbermark.ownership.mark_checks import TIME_FORMAT
+from timbermark.ownership.stamp_encoding import normalize_response
 
 StampStatus: TypeAlias = Literal["verified", "not checked"]
 
@@ -40,7 +41,7 @@ class StampCheck:
 
     @property
     def counts(self) -> bool:
-        """Whether the time was verified."""
+        """Return whether the time was verified."""
         return self.status == "verified"
 
 
@@ -165,7 +166,7 @@ def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
     import hashlib
 
     try:
-        stamp = client.decode_timestamp_response(response)
+        stamp = client.decode_timestamp_response(normalize_response(response))
         granted = client.PKIStatus(stamp.status) == client.PKIStatus.GRANTED
         refusal = "; ".join(stamp.status_string)
     except Exception as error:  # the decoder is foreign, and the bytes are anybody's
