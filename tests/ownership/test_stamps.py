@@ -111,8 +111,25 @@ def test_a_changed_claim_has_no_stamp(response, authority):
 
 def test_a_wrong_root_is_refused(response, tmp_path):
     stranger = Authority(tmp_path / "stranger", "Stranger")
-    with pytest.raises(EvidenceError, match="not valid under the given roots"):
+    with pytest.raises(EvidenceError, match="not valid under the given roots") as caught:
         check_stamps(CLAIM.with_stamp(response), [stranger.root])
+    assert not any(word in caught.value.message for word in ("ErrorStack", "OpenSSL", "code"))
+
+
+def test_a_foreign_stamp_does_not_harm_a_good_one(response, authority):
+    """Anybody can put one beside a published claim."""
+    foreign = authority.stamp(make_query(OTHER))
+    for stamps in ((response, foreign), (foreign, response), (b"junk", response)):
+        claim = replace(CLAIM, stamps=stamps)
+        found = check_stamps(claim, [authority.root])
+        assert sorted(check.status for check in found) == ["not checked", "verified"]
+        assert first_time(found) is not None
+        (other,) = (check for check in found if not check.counts)
+        assert "something else than this claim" in other.reason or "cannot be read" in other.reason
+        unknown = check_stamps(claim)
+        assert not any(check.counts for check in unknown)
+    with pytest.raises(EvidenceError, match="something else than this claim"):
+        check_stamps(replace(CLAIM, stamps=(foreign,)), [authority.root])
 
 
 def test_one_of_several_roots_is_enough(response, authority, tmp_path):
