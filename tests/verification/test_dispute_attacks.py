@@ -17,12 +17,14 @@ from tests.verification.staircases import (
     scores,
     staircase,
 )
-from timbermark.ownership import symbols
+from timbermark.ownership import Claim, Opening, OwnerKey, symbols
+from timbermark.ownership.encoding import encode
 from timbermark.ownership.stamps import make_query
-from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import Ensemble, digest
 from timbermark.trees.making import make_ensemble
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
+from timbermark.verification.packs import CLAIM, OPENING, write_pack
 
 PER_NODE = ("feature", "threshold", "left", "right", "value")
 
@@ -224,6 +226,40 @@ def test_a_washed_and_disguised_model_that_is_claimed_later(ann, tmp_path, autho
     # Without roots no time is known; that the suspect carries his mark does not make it his.
     unknown = judge_dispute(hers, party(thief, claim=late), suspect=thief.marked)
     assert unknown.winner == "undecided"
+
+
+def claimed_again(house, tmp_path):
+    """The side of somebody who saw an opening and signs a claim of his own for the same mark."""
+    eve = OwnerKey(bytes(32))
+    model = scaled(house.trees, 1.01)
+    save_ensemble(tmp_path / "eve.timber", model)
+    statement = {**house.claim.statement, "key": eve.claim_key, "marked_digest": digest(model)}
+    statement["marked_file"] = None
+    signature = eve.sign_claim(b"timbermark/claim/1" + encode(statement))
+    claim = Claim(**statement, signature=signature)
+    opening = replace(Opening.load(house.evidence / OPENING), claim_digest=claim.digest)
+    write_pack(tmp_path / "eve", {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()})
+    return Party(tmp_path / "eve", claim, None, tmp_path / "eve.timber")
+
+
+@needs_openssl
+def test_a_mark_that_is_claimed_again_by_somebody_who_saw_it(ann, tmp_path, authority):
+    """The opening shows enough to sign another claim; only the stamps tell which was first."""
+    eve = claimed_again(ann, tmp_path)
+    unknown = judge_dispute(party(ann), eve, judge_name=JUDGE)
+    assert unknown.winner == "undecided"
+    assert "same mark" in " ".join(unknown.reasons)
+    hers = party(ann, claim=ann.claim.with_stamp(authority.stamp(make_query(ann.claim))))
+    found = judge_dispute(hers, eve, roots=[authority.root])
+    assert found.winner == "first"
+    assert "only the claim of Ann" in " ".join(found.reasons)
+    time.sleep(1.1)
+    late = eve.claim.with_stamp(authority.stamp(make_query(eve.claim)))
+    for sides, winner in (((hers, replace(eve, claim=late)), "first"),
+                          ((replace(eve, claim=late), hers), "second")):  # fmt: skip
+        found = judge_dispute(*sides, suspect=ann.marked, roots=[authority.root])
+        assert found.winner == winner
+        assert "stamped first" in " ".join(found.reasons)
 
 
 def test_a_suspect_without_trees_is_undecided(ann, schemer):

@@ -118,6 +118,19 @@ def _by_strength(table: _Table) -> Decision | None:
     ]
 
 
+def _by_same_mark(table: _Table) -> Decision | None:
+    """Decide between claims of two keys on one mark: whoever saw an opening can sign the second."""
+    one, two = (party.claim for party in table.parties)
+    if one is None or two is None or one.mark_digest != two.mark_digest or one.key == two.key:
+        return None
+    first, why = table.earlier()
+    return "undecided" if first is None else first.side, [
+        "both claims are about the same mark and signed with different keys: one of them was made "
+        "by somebody who saw the other's opening",
+        why,
+    ]
+
+
 def _by_own_mark(table: _Table) -> Decision | None:
     """Decide against a claim whose own marked model does not carry its mark."""
     empty = [
@@ -243,6 +256,7 @@ def _is_made_from(table: _Table, party: PartyFinding, inside: Sequence[PartyFind
 _RULES = (
     _by_refusal,
     _by_strength,
+    _by_same_mark,
     _by_own_mark,
     _by_foreign_mark,
     _by_time,
