@@ -10,7 +10,7 @@ from timbermark.ownership.stamps import StampCheck
 from timbermark.ownership.statistics import CONCLUSIVE_BITS
 
 _FOR_THE_JUDGE = "the opening is for the judge who asks"
-_IGNORED = re.compile(r"[1-9][0-9]* other files in .* were not looked at\\.", re.DOTALL)
+_IGNORED = re.compile(r"[1-9][0-9]* other files in .* were not looked at\.", re.DOTALL)
 
 
 def list_checks(opening: Opening, stamps: Sequence[StampCheck], *, named: bool) -> tuple[str, ...]:
