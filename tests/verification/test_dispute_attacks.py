@@ -228,6 +228,17 @@ def test_a_washed_and_disguised_model_that_is_claimed_later(ann, tmp_path, autho
     assert unknown.winner == "undecided"
 
 
+@needs_openssl
+def test_a_stamp_that_is_not_verified_counts_as_none_and_is_named(ann, tmp_path, authority):
+    washer = build_house(tmp_path / "washer", "Washer", staircase(1), seed=13)
+    home_made = Authority(tmp_path / "home", "Home-made")
+    claim = washer.claim.with_stamp(home_made.stamp(make_query(washer.claim)))
+    hers = party(ann, claim=ann.claim.with_stamp(authority.stamp(make_query(ann.claim))))
+    found = judge_dispute(hers, party(washer, claim=claim), roots=[authority.root])
+    assert found.winner == "first"
+    assert "the time stamps of Washer were not verified" in " ".join(found.reasons)
+
+
 def claimed_again(house, tmp_path):
     """The side of somebody who saw an opening and signs a claim of his own for the same mark."""
     eve = OwnerKey(bytes(32))

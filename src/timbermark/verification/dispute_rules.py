@@ -84,9 +84,15 @@ class _Table:
             return None, "no verified time stamps show which claim was there first"
         if one.first_seen is None or two.first_seen is None:
             stamped = one if two.first_seen is None else two
-            return stamped, (
-                f"only the claim of {stamped.owner} has a verified time stamp: {stamped.first_seen}"
-            )
+            rival = self.rival(stamped)
+            why = f"only the claim of {stamped.owner} has a verified time stamp: "
+            why += str(stamped.first_seen)
+            if rival.stamps:
+                why += (
+                    f"; the time stamps of {rival.owner} were not verified: if their authority can "
+                    "be trusted, its root certificate must be given"
+                )
+            return stamped, why
         first = one if one.first_seen < two.first_seen else two
         return first, f"the claim of {first.owner} was stamped first: {first.first_seen}"
 
