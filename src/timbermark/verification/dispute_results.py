@@ -110,5 +110,7 @@ class Dispute(Reportable):
                 bits = {cell.mark_of: cell.bits for cell in self.cells if cell.model == model}
                 shown = (f"{bits[side]:.1f}" if side in bits else "-" for side in SIDES)
                 lines.append(f"{model:{width}}" + "".join(f"{text:>12}" for text in shown))
-        lines += [f"trees in common, {pair}: {share:.0%}" for pair, share in self.kinship.items()]
+        for pair, share in self.kinship.items():
+            model, _, source = pair.partition(" | ")
+            lines.append(f"trees of {source} in {model}: {share:.0%}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
