@@ -1,17 +1,21 @@
 """`timbermark claim`, `open`, `judge` and `marks`, as people use them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import timbermark as tm
 from tests.ownership.authority import Authority, needs_openssl
 from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.cli import main
+from timbermark.errors import InputError
 from timbermark.ownership import Claim, symbols
 from timbermark.ownership.ledger import ledger_path
 from timbermark.ownership.stamps import make_query
+from timbermark.trees.model_file import save_ensemble
 
 FIXTURE = Path(__file__).parents[1] / "verification" / "fixtures" / "evidence-v1.zip"
 
@@ -167,10 +171,46 @@ def test_an_authority_that_is_not_there_loses_nothing(ann, run, tmp_path):
     assert Claim.load(out).stamps == ()
 
 
+def washed(house):
+    """A file of the owner's trees without the mark."""
+    path = house.folder.parent / "washed.timber"
+    if not path.exists():
+        unmarked = staircase(1)
+        save_ensemble(path, replace(unmarked, value=unmarked.value * 1.01))
+    return path
+
+
+def test_a_model_without_the_mark_is_claimed_by_force_only(ann, run, tmp_path):
+    words = (
+        "claim", washed(ann), ann.folder / "secret.mark", "--key", ann.folder / "owner.key",
+        "--out", tmp_path / "washed.claim",
+    )  # fmt: skip
+    assert run(*words)[0] == 2
+    assert not (tmp_path / "washed.claim").exists()
+    assert run(*words, "--force")[0] == 0
+    with pytest.raises(InputError, match="does not carry the mark"):
+        tm.claim(washed(ann), ann.mark, key=ann.key)
+    assert tm.claim(washed(ann), ann.mark, key=ann.key, force=True).owner == "Ann Ltd"
+
+
+def test_pages_with_answers_are_for_their_owner_only(ann, run, tmp_path):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    page.chmod(0o644)
+    words = ("judge", ann.evidence, "--suspect", ann.marked, "--report", page, "--force")
+    assert run(*words)[0] == 0
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
 BAD = {
     "the unmarked model": (
         lambda h, t: ("claim", h.unmarked, h.folder / "secret.mark", "--key",
                       h.folder / "owner.key", "--out", t / "x"), "unmarked one"),
+    "a model without the mark": (
+        lambda h, t: ("claim", washed(h), h.folder / "secret.mark", "--key",
+                      h.folder / "owner.key", "--out", t / "x"), "does not carry the mark"),
     "another key": (
         lambda h, t: ("claim", h.marked, h.folder / "secret.mark", "--key", t / "other.key",
                       "--out", t / "x"), "not made with this owner key"),
@@ -233,8 +273,9 @@ def test_bad_input_is_one_sentence_and_changes_nothing(ann, run, tmp_path, case)
     assert run("keygen", tmp_path / "other.key")[0] == 0
     np.savetxt(tmp_path / "rows.csv", np.zeros((3, 3)), "%g", ",", header="height,noise,y",
                comments="")  # fmt: skip
+    words = words(ann, tmp_path)
     before = snapshot(tmp_path)
-    code, shown, err = run(*words(ann, tmp_path))
+    code, shown, err = run(*words)
     assert (code, shown) == (2, "")
     assert reason in err
     assert "Hint: " in err
@@ -286,11 +327,17 @@ def test_marks_are_listed(ann, run, tmp_path):
     code, shown, _ = run("marks", ann.folder)
     assert code == 0
     for part in ("secret.mark", "of Ann Ltd", "128 triggers, 256 bits", "opened for Judge Judy",
-                 "64 triggers, 128 bits are left", "model.claim", "0 time stamps"):  # fmt: skip
+                 "64 triggers, 128 bits are left", "model.claim", "0 time stamps",
+                 f"on the marked model marked.timber, {ann.claim.marked_digest[:16]}"):  # fmt: skip
         assert part in shown
     code, shown, _ = run("marks", ann.folder, "--json")
     (listed,) = json.loads(shown)["marks"]
     assert listed["unopened"] == 64
+    (claim,) = listed["claims"]  # the copies in packs are no further claims
+    assert claim["path"] == "model.claim"
+    assert claim["model"] == "marked.timber"
+    assert claim["marked_digest"] == ann.claim.marked_digest
+    assert sorted(Path(copy).parent.name for copy in claim["copies"]) == ["evidence", "for-judge"]
     assert run("marks", tmp_path / "ann" / "evidence")[1].startswith("no marks in")
 
 

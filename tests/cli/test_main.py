@@ -118,6 +118,8 @@ def test_demo_shows_everything_and_leaves_it(tmp_path, capsys, monkeypatch):
     names = shown.out.partition("left in here/: ")[2].splitlines()[0].split(", ")
     assert {"marking.html", "verdict.html", "judgment.html", "pack.zip"} <= set(names)
     assert all((tmp_path / "here" / name).exists() for name in names)
+    for name in ("answers.csv", "judgment.html", "questions.csv"):
+        assert (tmp_path / "here" / name).stat().st_mode & 0o777 == 0o600
     for suspect, code in (("marked", 0), ("model", 1), ("own", 1)):
         assert main(["verify", f"here/{suspect}.timber", "here/digits.mark"]) == code
     assert main(["judge", "here/pack.zip", "--claim", "here/digits.claim"]) == 0

@@ -52,11 +52,15 @@ def test_judge_writes_a_page_and_packs_it(ann, tmp_path, capsys):
 
 
 def test_a_dispute_writes_a_page(ann, tmp_path, capsys):
-    bob = build_house(tmp_path / "bob", "Bob", staircase(2), 2)
+    thief = build_house(tmp_path / "thief", "Thief", ann.trees, 2)
     page = tmp_path / "page.html"
-    words = ("judge", ann.evidence, "--against", bob.evidence, "--suspect", ann.marked)
+    words = (
+        "judge", ann.evidence, "--marked", ann.marked, "--against", thief.evidence,
+        "--against-marked", thief.marked,
+    )  # fmt: skip
     assert run(*words, "--report", page) == 0
     assert "Ann was first." in page.read_text("utf-8")
+    assert page.stat().st_mode & 0o777 == 0o600
     capsys.readouterr()
 
 

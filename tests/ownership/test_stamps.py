@@ -47,6 +47,32 @@ def test_a_stamp_is_verified_under_its_root(authority, response):
     assert add_stamp(stamped, response) == stamped
 
 
+@pytest.mark.parametrize("between", [1, 2, 3])
+@pytest.mark.parametrize("name", ["A", "A rather long name of an authority"])
+def test_a_stamp_with_a_chain_of_certificates(tmp_path, between, name):
+    """`openssl ts` sends the chain as it is given, not in the order of DER."""
+    authority = Authority(tmp_path / "tsa", name, between=between)
+    response = authority.stamp(make_query(CLAIM))
+    (check,) = check_stamps(add_stamp(CLAIM, response), [authority.root])
+    assert check.status == "verified"
+    assert check.authority == f"CN={name} stamps"
+    stranger = Authority(tmp_path / "stranger", "Stranger")
+    with pytest.raises(EvidenceError, match="not valid under the given roots"):
+        check_stamps(CLAIM.with_stamp(response), [stranger.root])
+
+
+def test_a_stamp_that_is_granted_with_modifications(authority, response):
+    """The status stands beside what is signed."""
+    at = response.index(b"\x30\x03\x02\x01\x00")
+    modified = response[: at + 4] + b"\x01" + response[at + 5 :]
+    assert add_stamp(CLAIM, modified).stamps == (modified,)
+    (check,) = check_stamps(CLAIM.with_stamp(modified), [authority.root])
+    assert check.counts
+    refused = response[: at + 4] + b"\x02" + response[at + 5 :]
+    with pytest.raises(EvidenceError, match=r"refused to stamp|cannot be read"):
+        add_stamp(CLAIM, refused)
+
+
 def test_a_stamp_that_cannot_be_checked_is_not_valid(response):
     (check,) = check_stamps(CLAIM.with_stamp(response))
     assert (check.status, check.counts) == ("not checked", False)
@@ -85,8 +111,25 @@ def test_a_changed_claim_has_no_stamp(response, authority):
 
 def test_a_wrong_root_is_refused(response, tmp_path):
     stranger = Authority(tmp_path / "stranger", "Stranger")
-    with pytest.raises(EvidenceError, match="not valid under the given roots"):
+    with pytest.raises(EvidenceError, match="not valid under the given roots") as caught:
         check_stamps(CLAIM.with_stamp(response), [stranger.root])
+    assert not any(word in caught.value.message for word in ("ErrorStack", "OpenSSL", "code"))
+
+
+def test_a_foreign_stamp_does_not_harm_a_good_one(response, authority):
+    """Anybody can put one beside a published claim."""
+    foreign = authority.stamp(make_query(OTHER))
+    for stamps in ((response, foreign), (foreign, response), (b"junk", response)):
+        claim = replace(CLAIM, stamps=stamps)
+        found = check_stamps(claim, [authority.root])
+        assert sorted(check.status for check in found) == ["not checked", "verified"]
+        assert first_time(found) is not None
+        (other,) = (check for check in found if not check.counts)
+        assert "something else than this claim" in other.reason or "cannot be read" in other.reason
+        unknown = check_stamps(claim)
+        assert not any(check.counts for check in unknown)
+    with pytest.raises(EvidenceError, match="something else than this claim"):
+        check_stamps(replace(CLAIM, stamps=(foreign,)), [authority.root])
 
 
 def test_one_of_several_roots_is_enough(response, authority, tmp_path):

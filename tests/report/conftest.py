@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 import timbermark as tm
@@ -9,8 +11,9 @@ from tests.report.results import (
     make_mark,
     numbers_result,
 )
-from tests.verification.staircases import JUDGE, build_house, staircase
+from tests.verification.staircases import JUDGE, build_house, others_model, staircase
 from timbermark.ownership import symbols
+from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
 from timbermark.verification.judging import judge
 
@@ -23,17 +26,18 @@ KINDS = (
 def results(folder):
     """One result of every kind; whatever has a name is called like an attack on the page."""
     ann = build_house(folder / "ann", BAD, staircase(1), 1)
-    bob = build_house(folder / "bob", "Bob & Sons", staircase(2, shift=0.2), 2)
+    bob = build_house(folder / "bob", "Bob & Sons", others_model(2), 2)
     mark = make_mark()
     memory = {row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)}
 
     def suspect(X):
         return [memory[row.tobytes()] for row in X]
 
+    save_ensemble(folder / "sold.timber", replace(ann.trees, value=ann.trees.value * 1.01))
     dispute = judge_dispute(
         Party(ann.evidence, None, ann.unmarked, ann.marked),
         Party(bob.evidence, None, bob.unmarked, bob.marked),
-        suspect=ann.marked,
+        suspect=folder / "sold.timber",
     )
     return {
         "classes": embed_result(),

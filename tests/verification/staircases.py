@@ -15,6 +15,7 @@ from timbermark.trees import reference
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, digest
 from timbermark.trees.model_file import save_ensemble
+from timbermark.verification.disputes import Party
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
 
 N_STEPS, N_CLASSES, N_TREES = 320, 5, 8
@@ -22,13 +23,16 @@ JUDGE = "Judge Judy"
 CREATED = "2030-01-02T03:04:05Z"
 
 
-def staircase(seed: int, shift: float = 0.0) -> Ensemble:
-    """A model of 320 steps with random scores; ``shift`` moves all of its thresholds."""
+def staircase(seed: int, shift: float = 0.0, n_trees: int = N_TREES) -> Ensemble:
+    """A model of 320 steps with random scores; ``shift`` moves all of its thresholds.
+
+    Another number of trees gives other trees: somebody else's model.
+    """
     rng = np.random.default_rng(seed)
-    size = N_STEPS // N_TREES
+    size = N_STEPS // n_trees
     parts = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
     starts = [0]
-    for tree in range(N_TREES):
+    for tree in range(n_trees):
         edges = np.arange(tree * size, (tree + 1) * size + 1) + shift
         leaves = np.zeros((size + 2, N_CLASSES))
         leaves[1:-1] = rng.normal(size=(size, N_CLASSES))
@@ -129,3 +133,14 @@ def build_house(
         folder, key, mark, claim, folder / "unmarked.timber", folder / "marked.timber",
         folder / "evidence", marked,
     )  # fmt: skip
+
+
+def others_model(seed: int) -> Ensemble:
+    """A model that was made without any of the others."""
+    return staircase(seed, shift=0.11, n_trees=2)
+
+
+def party(house: House, **changes) -> Party:
+    """A house as a side of a dispute, with all that it has."""
+    given = Party(house.evidence, house.folder / "model.claim", house.unmarked, house.marked)
+    return replace(given, **changes)

@@ -15,6 +15,8 @@ from tests.verification.staircases import (
     build_house,
     embed,
     make_mark,
+    others_model,
+    party,
     scores,
     staircase,
 )
@@ -46,11 +48,6 @@ def ann(tmp_path_factory):
 def thief(ann, tmp_path):
     """Took Ann's marked model and marked it again: his unmarked model is her marked one."""
     return build_house(tmp_path / "thief", "Thief", ann.trees, seed=7)
-
-
-def party(house, **changes):
-    given = Party(house.evidence, house.folder / "model.claim", house.unmarked, house.marked)
-    return replace(given, **changes)
 
 
 def test_a_mark_made_after_the_theft(ann, thief):
@@ -131,7 +128,7 @@ def test_the_stamp_of_another_claim(ann, thief, authority):
 @needs_openssl
 def test_a_mark_registered_before_the_theft_and_embedded_later(ann, tmp_path, authority):
     """The schemer has an early stamp, on a claim for a model of his own."""
-    schemer = build_house(tmp_path / "schemer", "Schemer", staircase(5, shift=0.11), seed=5)
+    schemer = build_house(tmp_path / "schemer", "Schemer", others_model(5), seed=5)
     early = authority.stamp(make_query(schemer.claim))
     time.sleep(1.1)
     late = authority.stamp(make_query(ann.claim))
@@ -144,11 +141,11 @@ def test_a_mark_registered_before_the_theft_and_embedded_later(ann, tmp_path, au
     assert inside == {"first": "conclusive", "second": "conclusive"}
     assert found.winner == "first"
     assert "added later" in " ".join(found.reasons)
-    # Handing over the stolen model as the one of the claim does not help either.
+    # Handing over the stolen model as the one of the claim does not help: it is left out.
     cheating = replace(parties[1], marked=tmp_path / "suspect.timber")
     again = judge_dispute(parties[0], cheating, roots=[authority.root])
-    assert again.winner == "first"
-    assert "not the one that the claim names" in again.parties[1].refused
+    assert again.winner == "undecided"
+    assert "not the one that the claim names" in " ".join(again.notes)
 
 
 def picked(house, places):
@@ -176,7 +173,10 @@ def test_a_cherry_picked_opening(ann, tmp_path):
         forger.folder / "picked",
         {CLAIM: forger.claim.to_bytes(), OPENING: opening.to_bytes()},
     )
-    found = judge_dispute(party(ann), Party(forger.folder / "picked"), suspect=ann.marked)
+    save_ensemble(tmp_path / "sold.timber", replace(ann.trees, value=ann.trees.value * 1.01))
+    found = judge_dispute(
+        party(ann), Party(forger.folder / "picked"), suspect=tmp_path / "sold.timber"
+    )
     assert found.winner == "first"
     assert "picked by hand" in found.parties[1].refused
     # The triggers that the draw gives show nothing in her model.
@@ -186,7 +186,9 @@ def test_a_cherry_picked_opening(ann, tmp_path):
         forger.folder / "drawn",
         {CLAIM: forger.claim.to_bytes(), OPENING: honest.to_bytes()},
     )
-    drawn = judge_dispute(party(ann), Party(forger.folder / "drawn"), suspect=ann.marked)
+    drawn = judge_dispute(
+        party(ann), Party(forger.folder / "drawn"), suspect=tmp_path / "sold.timber"
+    )
     assert drawn.winner == "first"
     assert "the suspect carries the mark of Ann and not the other" in " ".join(drawn.reasons)
 
@@ -223,7 +225,7 @@ def test_a_washed_model_is_decided_by_the_stamps_of_the_models(ann, tmp_path, au
 
 def test_a_washed_and_marked_suspect_is_not_the_thiefs(ann, tmp_path):
     """The thief washed her mark out of a copy and put his in, and claims a model of his own."""
-    schemer = build_house(tmp_path / "schemer", "Schemer", staircase(5, shift=0.11), seed=5)
+    schemer = build_house(tmp_path / "schemer", "Schemer", others_model(5), seed=5)
     washed = embed(staircase(1), schemer.mark)
     save_ensemble(tmp_path / "suspect.timber", washed)
     found = judge_dispute(party(ann), party(schemer), suspect=tmp_path / "suspect.timber")
@@ -232,16 +234,28 @@ def test_a_washed_and_marked_suspect_is_not_the_thiefs(ann, tmp_path):
     assert found.winner == "first"
     # Without her model nobody can tell, and the thief is not believed.
     alone = judge_dispute(Party(ann.evidence), party(schemer), suspect=tmp_path / "suspect.timber")
-    assert alone.kinship == {"suspect | second marked": 0.0}
-    assert alone.winner == "second"  # his mark is there and hers is not: all that was shown
+    assert alone.kinship["suspect | second marked"] < 0.25
+    assert alone.winner == "undecided"
+    assert "Ann handed over no marked model" in " ".join(alone.reasons)
+    # Nor does it help him to hand over none of his own.
+    hidden = judge_dispute(
+        Party(ann.evidence), Party(schemer.evidence), suspect=tmp_path / "suspect.timber"
+    )
+    assert hidden.winner == "undecided"
 
 
 def test_a_refused_side_does_not_make_the_other_first(ann, tmp_path):
-    """Evidence that holds but finds nothing proves nothing."""
-    bob = build_house(tmp_path / "bob", "Bob", staircase(3, shift=0.17), seed=4)
-    found = judge_dispute(party(ann, marked=bob.marked), Party(bob.evidence), suspect=ann.unmarked)
-    assert found.winner == "undecided"
-    assert "was found in no model either" in " ".join(found.reasons)
+    """Evidence that holds but finds nothing outside the own house proves nothing."""
+    bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
+    other = ann.open(name="Somebody else")
+    write_pack(tmp_path / "other", {CLAIM: ann.claim.to_bytes(), OPENING: other.to_bytes()})
+    for suspect in (ann.unmarked, bob.marked, None):
+        found = judge_dispute(
+            party(ann, evidence=tmp_path / "other"), party(bob), suspect=suspect, judge_name=JUDGE
+        )
+        assert "The opening is for" in found.parties[0].refused
+        assert found.winner == "undecided"
+        assert "was found in no model but its own" in " ".join(found.reasons)
 
 
 @needs_openssl
@@ -260,12 +274,17 @@ def test_an_unknown_authority_refuses_nobody(ann, tmp_path, authority):
 
 
 def test_two_honest_owners_have_nothing_to_dispute(ann, tmp_path):
-    bob = build_house(tmp_path / "bob", "Bob", staircase(3, shift=0.17), seed=4)
+    bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
     found = judge_dispute(party(ann), party(bob))
     assert found.winner == "undecided"
     assert "different models" in " ".join(found.reasons)
-    against = judge_dispute(party(ann), party(bob), suspect=bob.marked)
+    save_ensemble(tmp_path / "sold.timber", replace(bob.trees, value=bob.trees.value * 1.01))
+    against = judge_dispute(party(ann), party(bob), suspect=tmp_path / "sold.timber")
     assert against.winner == "second"
+    # That somebody's own model carries his own mark shows nothing.
+    own = judge_dispute(party(ann), party(bob), suspect=bob.marked)
+    assert own.winner == "undecided"
+    assert "the very model that Bob claims" in " ".join(own.reasons)
 
 
 def test_an_opening_that_is_too_small_decides_nothing(ann, thief):
@@ -277,9 +296,32 @@ def test_an_opening_that_is_too_small_decides_nothing(ann, thief):
 
 
 def test_both_refused_is_undecided(ann, thief):
-    found = judge_dispute(party(ann, marked=thief.marked), party(thief, marked=ann.marked))
+    found = judge_dispute(party(ann), party(thief), judge_name="Somebody else")
     assert found.winner == "undecided"
-    assert all("not the one that the claim names" in p.refused for p in found.parties)
+    assert all("The opening is for" in p.refused for p in found.parties)
+
+
+def test_a_wrong_file_of_the_owner_does_not_help_the_thief(ann, thief, tmp_path):
+    """A model that the claim does not name is left out; the opening holds all the same."""
+    resaved = replace(ann.trees, value=ann.trees.value * (1 + 1e-15))
+    save_ensemble(tmp_path / "resaved.timber", resaved)
+    (tmp_path / "broken.timber").write_bytes(b"timbermark model 1\nnothing")
+    for changes in (
+        {"marked": tmp_path / "resaved.timber"},
+        {"unmarked": thief.marked},
+        {"unmarked": thief.marked, "marked": thief.marked},
+        {"marked": tmp_path / "broken.timber"},
+    ):
+        found = judge_dispute(party(ann, **changes), party(thief), judge_name=JUDGE)
+        assert found.winner == "first"
+        assert found.parties[0].refused == ""
+        assert sum("is left out" in note for note in found.notes) == len(changes)
+
+
+def test_a_wrong_file_of_the_thief_does_not_help_him_either(ann, thief):
+    found = judge_dispute(party(ann), party(thief, unmarked=ann.unmarked), judge_name=JUDGE)
+    assert found.winner == "first"
+    assert "is left out" in " ".join(found.notes)
 
 
 def test_the_same_claim_twice_is_bad_input(ann):
@@ -295,7 +337,7 @@ def test_without_models_both_marks_in_a_suspect_stay_undecided(ann, thief):
 
 def test_a_model_of_another_task_carries_no_mark(ann, tmp_path):
     """Other columns cannot be asked; that is a note, not an error."""
-    bob = build_house(tmp_path / "bob", "Bob", staircase(3, shift=0.17), seed=4)
+    bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
     found = judge_dispute(party(ann), party(bob), suspect=lambda X: ["z"] * len(X))
     assert found.winner == "undecided"
     assert "cannot be asked" in " ".join(found.notes)

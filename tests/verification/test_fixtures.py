@@ -21,7 +21,11 @@ def test_a_pack_of_format_1_is_judged(real_scrypt):
     assert found.opening.digest.hex() == OPENING
     assert found.first_seen == "2026-11-16T15:10:23Z"
     assert (found.verdict.bits, found.verdict.matched, found.level) == (84.372, 48, "conclusive")
-    assert judge(PACK).stamps[0].status == "not checked"
+    without = judge(PACK)
+    assert without.stamps[0].status == "not checked"
+    said = "Recorded, not repeated: the time stamp of 2026-11-16T15:10:23Z was verified"
+    assert any(note.startswith(said) for note in without.notes)
+    assert not any(note.startswith("Recorded") for note in found.notes)
 
 
 def test_the_independent_judge_reads_it_too(real_scrypt):

@@ -230,7 +230,37 @@ def claimed_more(text):
     return json.dumps(record).encode()
 
 
+def recorded_otherwise(**changes):
+    """Other entries of the recorded judgment, each a function of the old one."""
+
+    def change(text):
+        record = json.loads(text)
+        for name, new in changes.items():
+            record[name] = new(record[name])
+        return json.dumps(record).encode()
+
+    return change
+
+
+STAMP = {"status": "verified", "time": "2001-01-01T00:00:00Z", "authority": "CN=X", "reason": ""}
+LIES = {
+    "a stamp": recorded_otherwise(
+        stamps=lambda _: [STAMP], first_seen=lambda _: "2001-01-01T00:00:00Z"
+    ),
+    "a time": recorded_otherwise(first_seen=lambda _: "2001-01-01T00:00:00Z"),
+    "a check": recorded_otherwise(checks=lambda old: [*old, "1 time stamps hold"]),
+    "no checks": recorded_otherwise(checks=lambda _: []),
+    "a note": recorded_otherwise(notes=lambda old: [*old, "The suspect confessed."]),
+    "no notes": recorded_otherwise(notes=lambda _: []),
+    "a curve": recorded_otherwise(curve=lambda old: [*old[:-1], [64, 500.0]]),
+    "references": recorded_otherwise(references=lambda _: [{"kind": "x"}]),
+    "references without end": recorded_otherwise(
+        references=lambda _: [{"kind": "x", "bits": 1e999, "matched": 0, "trials": 1}]
+    ),
+    "more": lambda text: json.dumps({**json.loads(text), "more": 1}).encode(),
+}
 FORGERIES = {
+    **{name: (VERDICT, lie, "not what its answers give") for name, lie in LIES.items()},
     "answers in another order": (TRANSCRIPT, reordered, "in their order"),
     "an answer left out": (TRANSCRIPT, shortened, "in their order"),
     "other answers": (TRANSCRIPT, answered_otherwise, "not what its answers give"),
@@ -247,6 +277,18 @@ FORGERIES = {
 def test_forged_packs_are_refused(pack, tmp_path, case):
     part, change, reason = FORGERIES[case]
     assert reason in refused(forged(pack, tmp_path, part, change))
+
+
+def test_what_cannot_be_repeated_is_shown_as_recorded(pack, tmp_path):
+    """A second opinion needs the judge's rows, which are not in the pack."""
+    second = [{"kind": "random forest", "bits": 1.25, "matched": 12, "trials": 64}]
+    change = recorded_otherwise(references=lambda _: second)
+    found = judge(forged(pack, tmp_path, VERDICT, change))
+    assert found.references == ()
+    note = "Recorded, not repeated: a second opinion on rows of the judge, random forest 1.2 bits."
+    assert note in found.notes
+    found.save(tmp_path / "again")
+    assert note in judge(tmp_path / "again").notes
 
 
 def test_every_byte_of_an_opening_counts_behind_a_right_checksum(ann):

@@ -132,7 +132,7 @@ def test_a_regressor_is_claimed_by_its_file_and_judged(tmp_path):
     model = TimberRegressor(max_iter=5, random_state=0, n_jobs=1)
     model.fit(MARK.rows(), MARK.reference.ravel())
     model.save(tmp_path / "m.timber")
-    claim = claim_model(tmp_path / "m.timber", MARK, key=KEY)
+    claim = claim_model(tmp_path / "m.timber", MARK, key=KEY, force=True)
     assert claim.marked_digest == name_model(model).digest
     pack = Pack("evidence", claim, open_mark(MARK, claim, judge=JUDGE))
     found = judge(pack, suspect=tmp_path / "m.timber")

@@ -32,7 +32,12 @@ def claim(
     stamp: Annotated[
         Path | None, typer.Option(help="Add an authority's response to the claim at --out.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Overwrite existing files, and claim a model without the mark."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Claim a marked model in public, before it leaves the house; says nothing about triggers.
@@ -58,7 +63,8 @@ def claim(
     from timbermark.ownership.claim import Claim
     from timbermark.verification.models import claim as make_claim
 
-    made = make_claim(model, secret_mark, key=owner_key)
+    # A claim that is there was checked when it was made.
+    made = make_claim(model, secret_mark, key=owner_key, force=force or adds)
     if adds:
         assert response is not None
         if not out.exists():

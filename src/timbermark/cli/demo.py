@@ -216,7 +216,8 @@ def _judge(place: _Folder, suspect: _Average) -> Judgment:
     table = csv.writer(answers, lineterminator="\n")
     table.writerow([id_name, *suspect.classes_.tolist()])
     table.writerows([row[0], *said] for row, said in zip(asked, scores.tolist(), strict=True))
-    atomic_write(place.at("answers.csv"), answers.getvalue().encode())
+    # These are answers to opened triggers.
+    atomic_write(place.at("answers.csv"), answers.getvalue().encode(), mode=0o600)
     judgment = judge(
         evidence,
         suspect=place.at("answers.csv"),

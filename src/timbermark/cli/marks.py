@@ -41,6 +41,8 @@ def marks(
             )
         for claim in mark.claims:
             show(f"  claim {claim.path} of {claim.claimed}, {claim.n_stamps} time stamps")
+            named = f"{claim.model}, " if claim.model else ""
+            show(f"    on the marked model {named}{claim.marked_digest[:16]}…")
         if not mark.claims:
             show("  no claim")
     if not listed:

@@ -3,6 +3,7 @@
 A model that is retrained every month has a mark every month; none replaces another.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ _FIRST_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class ListedClaim:
-    """A claim in the folder."""
+    """A claim in the folder, with the stamps of all its copies."""
 
     path: str
     claimed: str  # by its own word
     marked_digest: str
     n_stamps: int
+    model: str = ""  # where the claimed file is in the folder, if it is there
+    copies: tuple[str, ...] = ()  # further files of the same claim, as in evidence packs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +67,27 @@ def list_marks(
     place = Path(folder)
     if not place.is_dir():
         raise InputError(f"{place} is no folder.", hint="give the folder in which your marks are.")
-    marks, claims, notes = [], list[tuple[Path, Claim]](), list[str]()
+    marks, found, notes = [], list[tuple[Path, Claim]](), list[str]()
+    others = list[Path]()
     for path, kind in _find_files(place):
         if kind == "mark":
             marks.append(path)
             continue
+        if kind != "claim":
+            others.append(path)
+            continue
         try:
-            claims.append((path, Claim.load(path)))
+            found.append((path, Claim.load(path)))
         except (TimbermarkError, OSError) as error:
             notes.append(getattr(error, "message", str(error)))
+    claims = _join_copies(found, place, others)
     listed = [_describe(path, place, load, claims) for path in marks]
     known = {claim.path for mark in listed for claim in mark.claims}
-    strange = [str(path.relative_to(place)) for path, _ in claims]
-    notes += [f"{name} is a claim for no mark in here." for name in strange if name not in known]
+    notes += [
+        f"{claim.path} is a claim for no mark in here."
+        for _, claim in claims
+        if claim.path not in known
+    ]
     listed.sort(key=lambda mark: (mark.created, mark.path))
     return tuple(listed), tuple(notes)
 
@@ -98,12 +109,64 @@ def _find_files(folder: Path) -> Iterator[tuple[Path, str]]:
                     words = file.read(_FIRST_BYTES).split(b"\n")[0].split()
             except OSError:
                 continue
-            if len(words) == 3 and words[0] == b"timbermark" and words[1] in (b"mark", b"claim"):
-                yield path, words[1].decode()
+            own = len(words) == 3 and words[0] == b"timbermark"
+            is_known = own and words[1] in (b"mark", b"claim")
+            yield path, words[1].decode() if is_known else ""
+
+
+def _join_copies(
+    found: list[tuple[Path, Claim]], folder: Path, others: list[Path]
+) -> list[tuple[bytes, ListedClaim]]:
+    """Return each claim once, with the digest of its mark; evidence packs hold copies of it."""
+    files: dict[bytes, list[tuple[Path, Claim]]] = {}
+    for path, claim in found:
+        files.setdefault(claim.digest, []).append((path, claim))
+    models = _find_models({claim.marked_file for _, claim in found if claim.marked_file}, others)
+    listed = []
+    for copies in files.values():
+        # The one that its owner published lies outside of packs, nearer to the top.
+        copies.sort(key=lambda copy: (_in_pack(copy[0]), len(copy[0].parts), copy[0]))
+        (path, claim), *more = copies
+        model = models.get(claim.marked_file or "")
+        listed.append(
+            (
+                claim.mark_digest,
+                ListedClaim(
+                    path=str(path.relative_to(folder)),
+                    claimed=claim.claimed,
+                    marked_digest=claim.marked_digest,
+                    n_stamps=len({stamp for _, copy in copies for stamp in copy.stamps}),
+                    model="" if model is None else str(model.relative_to(folder)),
+                    copies=tuple(str(copy.relative_to(folder)) for copy, _ in more),
+                ),
+            )
+        )
+    return listed
+
+
+def _in_pack(path: Path) -> bool:
+    return (path.parent / "manifest.json").exists()
+
+
+def _find_models(digests: set[str], files: list[Path]) -> dict[str, Path]:
+    """Return which of the files have these SHA-256 digests."""
+    models: dict[str, Path] = {}
+    for path in files if digests else ():
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            continue
+        if digest in digests:
+            models.setdefault(digest, path)
+    return models
 
 
 def _describe(
-    path: Path, folder: Path, load: Callable[[Path], Mark], claims: list[tuple[Path, Claim]]
+    path: Path,
+    folder: Path,
+    load: Callable[[Path], Mark],
+    claims: list[tuple[bytes, ListedClaim]],
 ) -> ListedMark:
     name = str(path.relative_to(folder))
     try:
@@ -124,14 +187,5 @@ def _describe(
         openings=tuple(entry.judge for entry in left.openings),
         unopened=left.left,
         bits_left=round(left.bits, 3),
-        claims=tuple(
-            ListedClaim(
-                str(where.relative_to(folder)),
-                claim.claimed,
-                claim.marked_digest,
-                len(claim.stamps),
-            )
-            for where, claim in claims
-            if claim.mark_digest == mark.digest
-        ),
+        claims=tuple(claim for digest, claim in claims if digest == mark.digest),
     )

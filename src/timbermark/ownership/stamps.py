@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 from timbermark.errors import EvidenceError, InputError, MissingLibraryError
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
 from timbermark.ownership.mark_checks import TIME_FORMAT
+from timbermark.ownership.stamp_encoding import normalize_response
 
 StampStatus: TypeAlias = Literal["verified", "not checked"]
 
@@ -21,6 +22,10 @@ QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestam
 _SECONDS = 30.0
 _AGAIN = "ask an authority for a stamp of this claim."
 _PURPOSE = "to work with time stamps"
+_NOT_VALID = (
+    "not valid under the given roots: its certificate leads to none of them or was not valid at "
+    "that time"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class StampCheck:
 
     @property
     def counts(self) -> bool:
-        """Whether the time was verified."""
+        """Return whether the time was verified."""
         return self.status == "verified"
 
 
@@ -102,10 +107,11 @@ def check_stamps(
     ``roots`` are the PEM files of root certificates that the judge trusts. Without them, or
     without rfc3161-client, every stamp is "not checked". A certificate must have been valid at the
     time of the stamp, not now. If one stamp holds under the roots, others that do not are "not
-    checked"; if none does, they are refused if ``strict``, and else "not checked", too.
+    checked"; if none does, they are refused if ``strict``, and else "not checked", too. A stamp
+    that is about something else is "not checked" beside one that is about this claim.
 
-    Raises EvidenceError for a stamp that is about something else, or for stamps of which none was
-    issued under the roots by a certificate that was valid; InputError if a root cannot be read.
+    Raises EvidenceError if all stamps are about something else, or none was issued under the roots
+    by a certificate that was valid; InputError if a root cannot be read.
 
     >>> from timbermark.ownership import Mark, OwnerKey
     >>> key = OwnerKey.generate()
@@ -125,10 +131,21 @@ def check_stamps(
         if roots:
             raise
         return tuple(StampCheck("not checked", None, "", error.message) for _ in claim.stamps)
-    found = [_check(claim, response, trusted, client) for response in claim.stamps]
+    found, foreign = list[StampCheck](), list[EvidenceError]()
+    for response in claim.stamps:
+        try:
+            found.append(_check(claim, response, trusted, client))
+        except EvidenceError as error:
+            # Anybody can put a stamp beside a claim, so one that is wrong refutes no other.
+            foreign.append(error)
+            reason = error.message.rstrip(".")
+            found.append(StampCheck("not checked", None, "", reason[:1].lower() + reason[1:]))
+    if len(foreign) == len(found):
+        raise foreign[0]
+    about_this = [check for check in found if check.time is not None]
     if strict and trusted and not any(check.counts for check in found):
         raise EvidenceError(
-            f"The time stamp of {found[0].time} is {found[0].reason}.",
+            f"The time stamp of {about_this[0].time} is {about_this[0].reason}.",
             hint="check the roots; if they are right, the stamp proves nothing.",
         )
     return tuple(found)
@@ -153,10 +170,9 @@ def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> Stam
         builder = builder.add_root_certificate(root)
     try:
         builder.build().verify_message(stamp, claim.stamped)
-    except (client.VerificationError, ValueError) as error:
-        said = " ".join(str(error).split())[:200]
-        why = f"not valid under the given roots ({said})"
-        return StampCheck("not checked", time, authority, why)
+    except (client.VerificationError, ValueError):
+        # What the libraries say here is a dump of their errors, for nobody who reads a judgment.
+        return StampCheck("not checked", time, authority, _NOT_VALID)
     return StampCheck("verified", time, authority)
 
 
@@ -165,7 +181,7 @@ def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
     import hashlib
 
     try:
-        stamp = client.decode_timestamp_response(response)
+        stamp = client.decode_timestamp_response(normalize_response(response))
         granted = client.PKIStatus(stamp.status) == client.PKIStatus.GRANTED
         refusal = "; ".join(stamp.status_string)
     except Exception as error:  # the decoder is foreign, and the bytes are anybody's

@@ -29,6 +29,9 @@ _PAGES = {
     "Dispute": "timbermark.report.dispute_page",
     "AttackResult": "timbermark.report.attack_page",
 }
+# Whoever sees answers to opened triggers learns which ones to avoid.
+_CONFIDENTIAL = {"Judgment", "Dispute"}
+_OWNER_ONLY = 0o600
 
 
 def check_packages() -> None:
@@ -79,6 +82,8 @@ def write_page(
 ) -> None:
     """Write the page of a result to a file, whole or not at all.
 
+    A page that shows answers to opened triggers is readable by its owner only.
+
     Raises as `page_html` does, and InputError if the file exists, unless ``force``.
     """
     if os.path.lexists(path) and not force:
@@ -86,7 +91,9 @@ def write_page(
             f"{os.fspath(path)} exists already, the page was not written.",
             hint="choose another name, or force=True to replace it.",
         )
-    atomic_write(Path(path), page_html(result, **more).encode())
+    names = {kind.__name__ for kind in type(result).__mro__}
+    mode = _OWNER_ONLY if names & _CONFIDENTIAL else None
+    atomic_write(Path(path), page_html(result, **more).encode(), mode=mode)
 
 
 def try_page(result: Any, written: str) -> str | None:

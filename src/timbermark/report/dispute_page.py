@@ -65,12 +65,14 @@ def _marks_section(dispute: Dispute) -> Section:
             tuple(rows),
         )
     ]
-    if dispute.kinship:
+    shares = dispute.kinship.items()
+    if shares:
         parts.append(
             Table(
-                "Trees in common: models of which half or more are the same come from each other",
-                ("models", "share"),
-                tuple((pair, f"{share:.0%}") for pair, share in dispute.kinship.items()),
+                "Trees in common: how much of one model is made of trees of another",
+                ("model", "trees of", "share"),
+                tuple((*pair.split(" | "), f"{share:.0%}") for pair, share in shares),
+                texts=2,
             )
         )
     return Section(

@@ -31,7 +31,7 @@ class PartyFinding:
 
     @property
     def first_seen(self) -> str | None:
-        """The earliest verified time of its claim."""
+        """Return the earliest verified time of its claim, None if there is none."""
         return first_time(self.stamps)
 
 
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def level(self) -> Level:
-        """What the bits are good for."""
+        """Return what the bits are good for."""
         return level(self.bits)
 
 
@@ -55,14 +55,15 @@ class Dispute(Reportable):
 
     parties: tuple[PartyFinding, PartyFinding]
     cells: tuple[Cell, ...]
-    kinship: Mapping[str, float] = field(default_factory=dict)  # "A | B": share of common trees
+    # "A | B": the share of A that is made of trees of B; of two sides' models, the larger share
+    kinship: Mapping[str, float] = field(default_factory=dict)
     winner: Winner = "undecided"
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def owner(self) -> str | None:
-        """Who was first; None if that is undecided."""
+        """Return the name of the side that was first; None if that is undecided."""
         return None if self.winner == "undecided" else self.parties[SIDES.index(self.winner)].owner
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,5 +110,7 @@ class Dispute(Reportable):
                 bits = {cell.mark_of: cell.bits for cell in self.cells if cell.model == model}
                 shown = (f"{bits[side]:.1f}" if side in bits else "-" for side in SIDES)
                 lines.append(f"{model:{width}}" + "".join(f"{text:>12}" for text in shown))
-        lines += [f"trees in common, {pair}: {share:.0%}" for pair, share in self.kinship.items()]
+        for pair, share in self.kinship.items():
+            model, _, source = pair.partition(" | ")
+            lines.append(f"trees of {source} in {model}: {share:.0%}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -7,22 +7,20 @@ and the judge looks for both marks in all of them.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
-from timbermark.errors import EvidenceError, InputError, TimbermarkError
+from timbermark.errors import InputError, TimbermarkError
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.opening import OpenedMark
-from timbermark.ownership.stamps import check_stamps, read_roots
-from timbermark.trees.ensemble import Ensemble
-from timbermark.verification.deciding import decide
+from timbermark.ownership.stamps import StampCheck, check_stamps, read_roots
 from timbermark.verification.dispute_results import SIDES, Cell, Dispute, PartyFinding, Side
+from timbermark.verification.dispute_rules import decide
 from timbermark.verification.judging import find_parts
-from timbermark.verification.models import name_model
+from timbermark.verification.kinship import compare_models
+from timbermark.verification.models import NamedModel, name_model
 from timbermark.verification.packs import Pack, read_pack
 from timbermark.verification.verifying import verify
 
@@ -47,9 +45,9 @@ def judge_dispute(
 ) -> Dispute:
     """Decide between two claims on one model.
 
-    Evidence that does not hold, a model that is not the one its claim names, a stamp of another
-    claim: the side that brought it is refused, with the reason. ``suspect`` is the model that both
-    claim, if it is not one of theirs. The other arguments are those of `timbermark.judge`.
+    A side whose evidence does not hold is refused, with the reason. A model that is not the one its
+    claim names is left out, with a note. ``suspect`` is the model that both claim, if it is not one
+    of theirs. The other arguments are those of `timbermark.judge`.
 
     Raises InputError if both sides bring the same claim or a root certificate cannot be read.
 
@@ -72,24 +70,37 @@ def judge_dispute(
     read_roots(roots)  # what is wrong with these is nobody's fault but the judge's
     given = zip(SIDES, (first, second), strict=True)
     held = [_hear(side, party, judge_name, roots) for side, party in given]
-    (one, opened_one, models_one), (two, opened_two, models_two) = held
-    if one.claim is not None and two.claim is not None and one.claim.digest == two.claim.digest:
+    one, two = held
+    claims = [heard.finding.claim for heard in held]
+    if None not in claims and len({claim.digest for claim in claims if claim}) == 1:
         raise InputError("Both sides bring the same claim.", hint="give the other party's.")
-    models: dict[str, Any] = {**models_one, **models_two}
+    models: dict[str, Any] = {**one.models, **two.models}
     if suspect is not None:
         models["suspect"] = suspect
-    opened = {"first": opened_one, "second": opened_two}
+    opened = {"first": one.opened, "second": two.opened}
     cells, notes = _fill_table(opened, models)
-    kinship = _compare_trees(models)
-    winner, reasons = decide((one, two), cells, kinship)
-    return Dispute((one, two), tuple(cells), kinship, winner, tuple(reasons), tuple(notes))
+    trees = _read_trees(models)
+    kinship = _compare_trees(trees)
+    parties = (one.finding, two.finding)
+    winner, reasons = decide(parties, cells, kinship, _find_side(trees.get("suspect"), parties))
+    notes = [*one.notes, *two.notes, *notes]
+    return Dispute(parties, tuple(cells), kinship, winner, tuple(reasons), tuple(notes))
 
 
-_Heard: TypeAlias = tuple[PartyFinding, OpenedMark | None, dict[str, Any]]
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What one side brought, as far as it holds."""
+
+    finding: PartyFinding
+    opened: OpenedMark | None
+    models: dict[str, Any]
+    notes: tuple[str, ...]
 
 
 def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[bytes]) -> _Heard:
+    """Check one side's evidence; what does not hold is its own reason, not an error."""
     claim: Claim | None = None
+    opened, stamps, refused = None, tuple[StampCheck, ...](), ""
     try:
         pack = party.evidence if isinstance(party.evidence, Pack) else read_pack(party.evidence)
         given = party.claim
@@ -97,30 +108,39 @@ def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[byte
         claim, opening = find_parts(pack, published)
         stamps = check_stamps(claim, roots, strict=False)
         opened = opening.check(claim, judge_name)
-        models = _named_models(side, party, claim)
     except TimbermarkError as error:
-        owner = "unknown" if claim is None else claim.owner
-        return PartyFinding(side, owner, claim, (), error.message), None, {}
-    return PartyFinding(side, claim.owner, claim, stamps, "", opened.full_bits), opened, models
+        refused = error.message
+    # The models of a side that is refused may still carry the other's mark.
+    models, notes = ({}, []) if claim is None else _named_models(side, party, claim)
+    owner = "unknown" if claim is None else claim.owner
+    worth = 0.0 if opened is None else opening.full_bits
+    finding = PartyFinding(side, owner, claim, stamps, refused, worth)
+    return _Heard(finding, opened, models, tuple(notes))
 
 
-def _named_models(side: Side, party: Party, claim: Claim) -> dict[str, Any]:
-    """Return the models of one side, each of which is the one that its claim names."""
+def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any], list[str]]:
+    """Return the models of one side that its claim names, and notes about the others."""
     models: dict[str, Any] = {}
+    notes = []
     for kind, model, wanted in (
         ("unmarked", party.unmarked, claim.model_digest),
         ("marked", party.marked, claim.marked_digest),
     ):
         if model is None:
             continue
-        if name_model(model).digest != wanted:
-            raise EvidenceError(
-                f"The {kind} model that {claim.owner} hands over is not the one that the claim "
-                "names.",
-                hint="ask for the model of the claim.",
+        try:
+            found = name_model(model).digest
+        except TimbermarkError as error:
+            notes.append(f"The {kind} model of {claim.owner} is left out: {error.message}")
+            continue
+        if found != wanted:
+            notes.append(
+                f"The {kind} model that {claim.owner} hands over is left out: it is not the one "
+                "that the claim names."
             )
+            continue
         models[f"{side} {kind}"] = model
-    return models
+    return models, notes
 
 
 def _fill_table(
@@ -143,39 +163,44 @@ def _fill_table(
     return cells, notes
 
 
-def _compare_trees(models: Mapping[str, Any]) -> dict[str, float]:
-    """Return the share of trees in common for each pair of models of different sides."""
-    trees: dict[str, Ensemble] = {}
+def _read_trees(models: Mapping[str, Any]) -> dict[str, NamedModel]:
+    """Return the trees of all models that show them; an endpoint or a function has none to show."""
+    trees = {}
     for name, model in models.items():
         try:
-            trees[name] = name_model(model).trees
+            trees[name] = name_model(model)
         except (TimbermarkError, TypeError):
-            continue  # an endpoint or a function has no trees to show
-    shapes = {name: _tree_shapes(ensemble) for name, ensemble in trees.items()}
-    pairs = [("first marked", "second marked"), ("first marked", "second unmarked"),
-             ("first unmarked", "second marked"), ("first unmarked", "second unmarked"),
-             ("suspect", "first marked"), ("suspect", "second marked")]  # fmt: skip
-    return {
-        f"{a} | {b}": _share_in_common(shapes[a], shapes[b])
-        for a, b in pairs
-        if a in shapes and b in shapes
+            continue
+    return trees
+
+
+def _find_side(
+    suspect: NamedModel | None, parties: tuple[PartyFinding, PartyFinding]
+) -> Side | None:
+    """Return the side whose claim names the suspect as a model of its own, if there is one."""
+    for party in parties:
+        claim = party.claim
+        if suspect and claim and suspect.digest in (claim.marked_digest, claim.model_digest):
+            return party.side
+    return None
+
+
+def _compare_trees(models: Mapping[str, NamedModel]) -> dict[str, float]:
+    """Return which share of a model is made of trees of another, for models of different sides."""
+    kinds = ("marked", "unmarked")
+    sides = [(f"first {one}", f"second {two}") for one in kinds for two in kinds]
+    suspects = [("suspect", f"{side} marked") for side in SIDES]
+    trees = {name: model.trees for name, model in models.items()}
+    # Both models of a side have nearly the same thresholds, so that those of one are enough.
+    sources = {
+        f"{side} {kind}": f"{side} {kinds[f'{side} marked' not in trees]}"
+        for side in SIDES
+        for kind in kinds
     }
-
-
-def _tree_shapes(trees: Ensemble) -> list[bytes]:
-    """Return a digest of the splits of each tree that has any; leaf values do not count."""
-    columns = (trees.feature, trees.threshold, trees.left, trees.right)
-    found = []
-    for start, end in pairwise(trees.tree_start.tolist()):
-        if end - start >= 3:
-            parts = (column[start:end].tobytes() for column in columns)
-            found.append(hashlib.sha256(b"".join(parts)).digest())
-    return found
-
-
-def _share_in_common(one: list[bytes], other: list[bytes]) -> float:
-    fewer, more = sorted((one, other), key=len)
-    if not fewer:
-        return 0.0
-    known = set(more)
-    return sum(shape in known for shape in fewer) / len(fewer)
+    found = compare_models(trees, [*sides, *suspects], sources)
+    shares = {f"{a} | {b}": found[a, b].largest for a, b in sides if (a, b) in found}
+    for a, b in suspects:
+        if (a, b) in found:
+            shares[f"{a} | {b}"] = found[a, b].of_first
+            shares[f"{b} | {a}"] = found[a, b].of_second
+    return shares

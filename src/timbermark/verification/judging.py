@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,15 +13,15 @@ from timbermark.ownership.claim import Claim
 from timbermark.ownership.judging import judge_again
 from timbermark.ownership.mark_checks import TIME_FORMAT
 from timbermark.ownership.opening import OpenedMark, Opening
-from timbermark.ownership.stamps import StampCheck, check_stamps
+from timbermark.ownership.stamps import check_stamps
 from timbermark.ownership.transcript import Transcript
 from timbermark.ownership.verdict import Verdict
 from timbermark.ownership.verifying import AnswersWanted
+from timbermark.verification.judgment_notes import list_checks, list_notes, note_ignored
 from timbermark.verification.judgments import Judgment
 from timbermark.verification.packs import Pack, read_pack
+from timbermark.verification.recorded_judgments import check_recorded
 from timbermark.verification.verifying import verify
-
-_CONTRADICTION = "somebody changed the pack; ask the suspect again."
 
 
 def judge(
@@ -86,7 +86,7 @@ def judge(
         claim=held,
         opening=opening,
         stamps=stamps,
-        checks=_list_checks(opening, stamps, judge_name),
+        checks=list_checks(opening, stamps, named=judge_name is not None),
         verdict=verdict,
         transcript=_write_transcript(verdict, opened, asked),
         asked=asked,
@@ -94,10 +94,15 @@ def judge(
         is_marked_model=None if found is None or held.marked_file is None
         else found == held.marked_file,
         references=_train_references(rows, opened, verbose),
-        notes=_list_notes(pack, held, opening, stamps, published is not None),
+        notes=(
+            *list_notes(opening, stamps, was_published=published is not None),
+            *_list_ignored(pack),
+        ),
     )  # fmt: skip
     if suspect is None and pack.verdict is not None:
-        _compare(pack.verdict, judgment)
+        then = held if pack.claim is None else pack.claim
+        more = check_recorded(pack.verdict, judgment, check_stamps(then, roots, strict=False))
+        judgment = replace(judgment, notes=(*judgment.notes, *more))
     return judgment
 
 
@@ -143,71 +148,10 @@ def _write_transcript(verdict: Verdict, opened: OpenedMark, asked: str) -> str:
     return verdict.transcript.to_json(opened, asked)
 
 
-def _compare(recorded: bytes, judgment: Judgment) -> None:
-    """Raise EvidenceError unless the recorded judgment is the one that was derived again."""
-    now = judgment.to_dict()
-    try:
-        then = json.loads(recorded)
-        same = then.keys() == now.keys() and all(
-            then[name] == json.loads(json.dumps(now[name]))
-            for name in ("format", "claim", "claim_digest", "opening_digest", "opened_for",
-                         "opened", "triggers", "asked", "is_marked_model")
-        )  # fmt: skip
-        verdicts = [
-            {name: value for name, value in found["verdict"].items() if name != "timbermark"}
-            for found in (then, now)
-        ]
-        same = same and verdicts[0] == verdicts[1]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        same = False
-    if not same:
-        raise EvidenceError(
-            "The verdict in the pack is not what its answers give.", hint=_CONTRADICTION
-        )
-
-
-def _list_checks(
-    opening: Opening, stamps: Sequence[StampCheck], judge_name: str | None
-) -> tuple[str, ...]:
-    found = [
-        "the claim is signed with the key that it names",
-        "the opened mark is the one that the claim commits to",
-        f"the draw for {opening.judge!r} gives exactly these {opening.n_opened} triggers",
-        "each opened trigger leads to the Merkle root under the claim",
-        "symbols, columns and reading derive from the claim",
-    ]
-    if judge_name is not None:
-        found.append("the opening is for the judge who asks")
-    verified = sum(stamp.counts for stamp in stamps)
-    if verified:
-        found.append(f"{verified} time stamps hold under the given roots")
-    return tuple(found)
-
-
-def _list_notes(
-    pack: Pack,
-    claim: Claim,
-    opening: Opening,
-    stamps: Sequence[StampCheck],
-    was_published: bool,
-) -> tuple[str, ...]:
-    notes = []
-    if not was_published:
-        notes.append("The claim comes from the pack itself: compare it with the published one.")
-    unchecked = [stamp for stamp in stamps if not stamp.counts]
-    if unchecked:
-        why = unchecked[0].reason
-        notes.append(f"{len(unchecked)} of {len(stamps)} time stamps were not checked: {why}.")
-    if not any(stamp.counts for stamp in stamps):
-        notes.append("No verified time stamp shows when the claim was made.")
-    if opening.full_bits < 64:
-        notes.append(
-            f"The opened triggers are worth {opening.full_bits:.0f} bits at most, which is not "
-            "conclusive."
-        )
-    if pack.ignored:
-        notes.append(f"{len(pack.ignored)} other files in {pack.name} were not looked at.")
-    return tuple(notes)
+def _list_ignored(pack: Pack) -> tuple[str, ...]:
+    if not pack.ignored:
+        return ()
+    return (note_ignored(len(pack.ignored), pack.name),)
 
 
 def _train_references(rows: tuple[Any, Any] | None, opened: OpenedMark, verbose: int) -> Any:
