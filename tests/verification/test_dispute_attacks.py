@@ -20,8 +20,8 @@ from tests.verification.staircases import (
 from timbermark.ownership import Claim, Opening, OwnerKey, symbols
 from timbermark.ownership.encoding import encode
 from timbermark.ownership.stamps import make_query
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, digest
-from timbermark.trees.making import make_ensemble
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
 from timbermark.verification.packs import CLAIM, OPENING, write_pack

@@ -59,7 +59,7 @@ def compare_models(
     drawn when it is compared; of each pair at least one model needs a source. Models with different
     numbers of features have no trees in common.
 
-    >>> from timbermark.trees.making import make_ensemble
+    >>> from timbermark.trees.construction import make_ensemble
     >>> stump = make_ensemble(
     ...     n_features=1, n_outputs=1, tree_start=[0, 3], feature=[0, -1, -1],
     ...     threshold=[0.5, 0, 0], left=[1, -1, -1], right=[2, -1, -1], value=[[0], [1], [2]],
