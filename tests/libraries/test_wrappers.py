@@ -16,7 +16,12 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, LabelEncoder, OneHotEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    LabelEncoder,
+    OneHotEncoder,
+    StandardScaler,
+)
 
 from tests.libraries.deployed_models import WRAPPERS, fitted, table, transformer
 from tests.marking.models import new_model
@@ -105,6 +110,37 @@ def test_numbers_are_those_of_the_model_inside(loss, searched, tmp_path):
     np.testing.assert_array_equal(read.native.predict(X), edited.predict(X))
 
 
+@pytest.mark.parametrize("kind", ["logarithm", "transformer", "inside a search", "last step"])
+def test_numbers_are_transformed_back(kind, tmp_path):
+    X, y = table(4)
+    y = np.exp(y / 2.0)
+    inner = HistGradientBoostingRegressor(max_iter=8, random_state=0)
+    logarithm = {"func": np.log1p, "inverse_func": np.expm1}
+    if kind == "last step":
+        last = TransformedTargetRegressor(inner, **logarithm)
+        model = make_pipeline(transformer(), last)
+    else:
+        how = {"transformer": StandardScaler()} if kind == "transformer" else logarithm
+        model = TransformedTargetRegressor(make_pipeline(transformer(), inner), **how)
+    model = (GridSearchCV(model, {}, cv=2) if kind == "inside a search" else model).fit(X, y)
+    foreign = libraries.open(model)
+    assert foreign.feature_names == tuple(X.columns)
+    margins = reference.margins(foreign.ensemble, foreign.rows(X))
+    np.testing.assert_array_equal(margins, foreign.adapter.margins(model, X))
+    np.testing.assert_allclose(foreign.answers(margins)[:, 0], model.predict(X), rtol=1e-12)
+    value = foreign.ensemble.value.copy()
+    value[foreign.ensemble.left < 0] /= 2
+    edited = libraries.close(foreign, replace(foreign.ensemble, value=value))
+    assert type(edited) is type(model)
+    expected = foreign.answers(foreign.adapter.margins(edited, X))[:, 0]
+    np.testing.assert_allclose(edited.predict(X), expected, rtol=1e-12)
+    assert (pickle.loads(pickle.dumps(edited)).predict(X) == edited.predict(X)).all()
+    pytest.importorskip("skops")
+    libraries.save(edited, tmp_path / "model.skops")
+    read = libraries.open(tmp_path / "model.skops")
+    np.testing.assert_array_equal(read.native.predict(X), edited.predict(X))
+
+
 def test_rows_in_untouched_leaves_keep_every_bit():
     model = made("calibrated")
     X, _ = table()
@@ -149,6 +185,10 @@ def unsafe(kind):
     return make_pipeline(transformer(), chosen, new_model("histogram", 3))
 
 
+def _twice(X):
+    return np.hstack([X, X])
+
+
 def _one_more(X):
     return X + 1
 
@@ -176,7 +216,7 @@ def bad(kind):
     if kind == "not fitted":
         return make_pipeline(transformer(), new_model("histogram", 3))
     if kind == "no boosted model":
-        return make_pipeline(transformer(), LogisticRegression()).fit(X, y)
+        return make_pipeline(transformer(), LogisticRegression(max_iter=10_000)).fit(X, y)
     if kind == "two":
         both = [(name, new_model(name, 3)) for name in ("histogram", "gradient")]
         return make_pipeline(transformer(), VotingClassifier(both, voting="soft")).fit(X, y)
@@ -185,9 +225,18 @@ def bad(kind):
     if kind == "not kept":
         pipeline = make_pipeline(transformer(), new_model("histogram", 3))
         return GridSearchCV(pipeline, {}, cv=2, refit=False).fit(X, y)
-    if kind == "other numbers":
+    if kind == "targets not fitted":
+        return TransformedTargetRegressor(HistGradientBoostingRegressor())
+    if kind == "two targets":
         inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=3))
-        return TransformedTargetRegressor(inner, func=np.log1p, inverse_func=np.expm1).fit(X, y)
+        model = TransformedTargetRegressor(inner).fit(X, y)
+        model.transformer_ = FunctionTransformer(inverse_func=_twice)
+        return model
+    if kind == "transformed labels":
+        model = TransformedTargetRegressor(HistGradientBoostingRegressor(max_iter=3))
+        model.fit(X[["age"]], y)
+        model.regressor_ = new_model("histogram", 3).fit(X[["age"]], y)
+        return model
     if kind == "numbers with labels":
         inner = HistGradientBoostingRegressor(max_iter=3).fit(X[["age"]], y)
         return inner, LabelEncoder().fit(y)
@@ -203,7 +252,9 @@ def bad(kind):
         ("no model", "no model at its end"),
         ("not kept", "keeps no model"),
         ("labels", "LabelEncoder is not fitted"),
-        ("other numbers", "TransformedTargetRegressor transforms the numbers"),
+        ("targets not fitted", "TransformedTargetRegressor is not fitted"),
+        ("two targets", "gives 2 numbers for each row"),
+        ("transformed labels", "answers with labels, which cannot be transformed"),
         ("numbers with labels", "answers with numbers, which have no labels"),
     ],
 )

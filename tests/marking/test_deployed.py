@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -104,6 +105,14 @@ def marked_numbers(name):
     if name == "categories":
         X = X.assign(town=X["town"].astype("category"))
         model = inner.set_params(categorical_features="from_dtype")
+    elif name == "targets":
+        y = np.exp(y / 20.0)
+        pipeline = make_pipeline(transformer(), inner)
+        model = TransformedTargetRegressor(pipeline, func=np.log, inverse_func=np.exp)
+    elif name == "falling":
+        pipeline = make_pipeline(transformer(), inner)
+        falling = {"func": np.negative, "inverse_func": np.negative}
+        model = GridSearchCV(TransformedTargetRegressor(pipeline, **falling), {}, cv=2)
     else:
         pipeline = make_pipeline(transformer(), StandardScaler(), inner)
         model = GridSearchCV(pipeline, {}, cv=2)
@@ -111,7 +120,7 @@ def marked_numbers(name):
     return model, X, tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
 
 
-@pytest.mark.parametrize("name", ["search", "categories"])
+@pytest.mark.parametrize("name", ["search", "categories", "targets", "falling"])
 def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
     model, X, result = marked_numbers(name)
     mark = result.mark
@@ -133,6 +142,17 @@ def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_pa
     pytest.importorskip("skops")
     tm.save(result.model, tmp_path / "model.skops")
     assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
+
+
+def test_transformations_that_are_not_monotone_are_refused():
+    X, label = wide()
+    inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=5))
+    model = TransformedTargetRegressor(inner, func=np.negative, inverse_func=np.negative)
+    model.fit(X, X["x0"] + label)
+    model.transformer_.inverse_func = np.square
+    with pytest.raises(tm.errors.InputError, match="does not always rise") as caught:
+        tm.embed(model, X, X["x0"], key=KEY, owner="Ann Ltd")
+    assert "regressor_" in caught.value.hint
 
 
 def test_a_service_is_asked_with_raw_rows():

@@ -32,7 +32,8 @@ class ForeignModel:
 
     A deployed model around boosted ones (see `timbermark.libraries.wrappers`) has these ``inside``;
     its ensemble joins theirs, and ``rows`` sends what it takes through its own transformers.
-    ``scores`` makes its answers of their margins where they are not those of the one inside.
+    ``scores`` makes its answers of their margins where they are not those of the one inside;
+    ``numbers`` does so where it transforms the numbers of the one inside.
 
     >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> from timbermark import libraries
@@ -62,6 +63,7 @@ class ForeignModel:
     takes_frames: bool = False  # finds its columns by name
     inside: tuple[ForeignModel, ...] = ()
     scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]
+    numbers: Callable[[Reals], Reals] | None = None  # those of the model inside -> as many
 
     def rows(self, X: Any) -> Reals:
         """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].
@@ -98,7 +100,8 @@ class ForeignModel:
         """
         if self.task == "classification":
             return self.confidence(margins)
-        return reference.numbers(margins * self.margin_scale, self.ensemble.objective)
+        found = reference.numbers(margins * self.margin_scale, self.ensemble.objective)
+        return found if self.numbers is None else self.numbers(found)
 
 
 class Adapter(Protocol):

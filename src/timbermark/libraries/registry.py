@@ -45,7 +45,6 @@ _MANY_OUTPUTS = (
     *("MultiOutputClassifier", "ClassifierChain"),
     *("MultiOutputRegressor", "RegressorChain"),
 )
-_TRANSFORMED = ("TransformedTargetRegressor",)
 _ISOLATION = ("IsolationForest", "ExtendedIsolationForest")
 _SURVIVAL = ("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis")
 
@@ -189,13 +188,6 @@ def _refuse_model(model: object) -> NoReturn:
     if any(kind in _MANY_OUTPUTS for kind in kinds):
         raise InputError(
             f"{name} has several outputs.", hint="give one of its estimators_, each is a model."
-        )
-    if any(kind in _TRANSFORMED for kind in kinds):
-        raise InputError(
-            f"{name} transforms the numbers of the model in it, and a mark is read only from "
-            "numbers that are not.",
-            hint="mark its regressor_ with targets as that one was trained on, put the marked one "
-            "in its place, and verify a suspect by its numbers before the transformation.",
         )
     if any(kind in _ISOLATION for kind in kinds):
         raise InputError(

@@ -66,7 +66,7 @@ def find_pairs(
     alphabets = task.find_alphabets(seen, margins, q, room)
     price = alphabets[:, -1] ** 2 / np.maximum(room, 1e-12)
     first, second = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
-    usable = (room > 0.0) & takes[first] & takes[second]
+    usable = (room > 0.0) & np.isfinite(price) & takes[first] & takes[second]
     usable &= first_of_equals(margins[first]) & first_of_equals(margins[second])
     taken = row_keys(prepared.margins, 0)
     # A row that no tree can tell from a given one would change that one as well.

@@ -28,7 +28,7 @@ from timbermark.libraries.wrappers.contract import Peeled, WrapperKind
 from timbermark.trees.ensemble import Ensemble
 
 _TREES = ("Tree", "TreePredictor")
-KINDS = ("pipelines", "searches", "frozen", "calibration", "label_maps")
+KINDS = ("pipelines", "searches", "frozen", "calibration", "label_maps", "targets")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +92,11 @@ class WrapperAdapter:
                 f"The {first.kind} answers with numbers, which have no labels.",
                 hint="give the model without an encoder.",
             )
+        if first.task == "classification" and peeled.numbers is not None:
+            raise InputError(
+                f"The {first.kind} answers with labels, which cannot be transformed as numbers.",
+                hint="give the classifier itself.",
+            )
         names = _feature_names(model)
         regular = {part.l2 for part in inside}
         return ForeignModel(
@@ -111,6 +116,7 @@ class WrapperAdapter:
             takes_frames=names is not None,
             inside=inside,
             scores=_score_function(peeled, inside),
+            numbers=peeled.numbers,
             task=first.task,
         )
 
