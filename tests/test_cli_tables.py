@@ -1,3 +1,4 @@
+import datetime
 import gzip
 
 import numpy as np
@@ -147,6 +148,17 @@ def test_texts_are_taken_where_the_model_takes_them(write):
         read_table(path, ["town", "a"], None, frozenset({1}))
 
 
+def test_categories_of_the_model_are_not_missing_whatever_they_say(write):
+    path = write('a,town\n1,NA\n2,nan\n3,""\n4,Bern\n')
+    names, texts = ["town", "a"], frozenset({0})
+    some = read_table(path, names, None, texts, {0: frozenset({"NA", "Bern"})}).X
+    assert some[:, 0].tolist() == ["NA", None, None, "Bern"]
+    every = read_table(path, names, None, texts, {0: None}).X
+    assert every[:, 0].tolist() == ["NA", "nan", "", "Bern"]
+    numbers = read_table(path, names, None, None, {1: frozenset({"1", "2"})}).X
+    assert numbers[:, 1].tolist() == ["1", "2", "3", "4"]
+
+
 def test_texts_of_parquet_files(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -164,3 +176,15 @@ def test_texts_of_parquet_files(tmp_path):
     np.testing.assert_array_equal(X[:, 2:].astype(float), [[1.0, 1.0], [np.nan, 0.0]])
     X = read_table(tmp_path / "rows.parquet", ["number", "digits"], None, frozenset({0})).X
     assert X[:, 0].tolist() == ["1", None]
+
+
+def test_dates_of_parquet_files_are_texts_where_any_column_may_be(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    day = datetime.date(2030, 12, 31)
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"day": pa.array([day, None]), "x": pa.array([1, 2])}), path)
+    assert read_table(path, ["day", "x"], None, None).X[:, 0].tolist() == ["2030-12-31", None]
+    with pytest.raises(InputError, match="holds the text '2030"):
+        read_table(path, ["day", "x"], None)

@@ -7,8 +7,8 @@ closes it around other leaf values. Nothing else needs to know which library it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from timbermark.dtypes import AnyArray, Reals
@@ -29,6 +29,9 @@ class ForeignModel:
     forests, whose answers come from means.
     ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
     one against the other.
+
+    ``known_texts``: of columns that take texts, by place, the texts that are categories, None where
+    every text is one; columns whose categories the model does not keep are left out.
 
     A deployed model around boosted ones (see `timbermark.libraries.wrappers`) has these ``inside``;
     its ensemble joins theirs, and ``rows`` sends what it takes through its own transformers.
@@ -60,6 +63,7 @@ class ForeignModel:
     extra: Any = None  # the adapter's own
     task: Task = "classification"
     text_columns: frozenset[int] | None = frozenset()  # which take texts; None: any may
+    known_texts: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
     takes_frames: bool = False  # finds its columns by name
     inside: tuple[ForeignModel, ...] = ()
     scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]

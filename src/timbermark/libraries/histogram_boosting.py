@@ -19,7 +19,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
-from timbermark.libraries.categories import text_places
+from timbermark.libraries.categories import find_texts
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.histogram_columns import (
     KINDS,
@@ -130,6 +130,7 @@ def open(model: Any) -> ForeignModel:
     columns = columns_of(native)
     named = zip(columns.tolist(), categories_of(native), strict=False)
     categories = {column: known.tolist() for column, known in named}
+    texts = find_texts(categories)
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
@@ -160,7 +161,8 @@ def open(model: Any) -> ForeignModel:
         adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
         extra=HistogramExtra(columns),
-        text_columns=text_places(categories),
+        text_columns=frozenset(texts),
+        known_texts=texts,
         takes_frames=bool(categories) and names is not None,
         task=task_of(kind),
     )

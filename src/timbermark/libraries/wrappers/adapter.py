@@ -6,7 +6,7 @@ import copy
 import functools
 import importlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -25,6 +25,7 @@ from timbermark.libraries.scikit_learn import (
     without_scorer,
 )
 from timbermark.libraries.wrappers.contract import Peeled, WrapperKind
+from timbermark.libraries.wrappers.encoders import encoder_texts
 from timbermark.trees.ensemble import Ensemble
 
 _TREES = ("Tree", "TreePredictor")
@@ -113,6 +114,7 @@ class WrapperAdapter:
             l2=first.l2 if len(regular) == 1 else None,
             extra=WrapperExtra(peeled),
             text_columns=None,
+            known_texts=_known_texts(model, peeled, first),
             takes_frames=names is not None,
             inside=inside,
             scores=_score_function(peeled, inside),
@@ -285,6 +287,17 @@ def _feature_names(model: Any) -> tuple[str, ...] | None:
     return None if names is None else tuple(str(name) for name in names)
 
 
+def _known_texts(
+    model: Any, peeled: Peeled, first: ForeignModel
+) -> Mapping[int, frozenset[str] | None]:
+    """Return what is known of columns of texts: by encoders, or by the model that rows go to."""
+    if not peeled.steps:
+        return first.known_texts
+    names = _feature_names(model)
+    width = getattr(asked_model(model), "n_features_in_", 0) if names is None else len(names)
+    return encoder_texts(peeled.steps, int(width))
+
+
 def _ask(question: Callable[[], Any], kind: str) -> Any:
     """Return what transformers make of rows, or raise their error as ours."""
     from sklearn.exceptions import NotFittedError
@@ -302,7 +315,8 @@ def _ask(question: Callable[[], Any], kind: str) -> Any:
         raise InputError(
             f"The {kind} does not take these rows ({_first_line(error)}).",
             hint="give rows as its predict takes them; leave out those with categories that it "
-            "has never seen, or let its encoder ignore them.",
+            "has never seen, or let its encoder ignore them; digits that are texts stay so in "
+            "Parquet, not in CSV.",
         ) from error
 
 

@@ -34,4 +34,9 @@ def peel(model: Any, peel: Peel) -> Peeled:
     before = model[:-1]
     if all(step in (None, "passthrough") for _, step in before.steps):
         return inside
-    return replace(inside, rows=lambda X: inside.rows(before.transform(X)))
+    steps = tuple(step for _, step in before.steps)
+    return replace(
+        inside,
+        rows=lambda X: inside.rows(before.transform(X)),
+        steps=(*steps, *inside.steps),
+    )

@@ -181,6 +181,7 @@ def _opened(
         l2=steps.l2,
         extra=XGBoostExtra(known, forest, steps, config, missing),
         text_columns=frozenset(known.categories),
+        known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
         takes_frames=bool(known.categories),
         task=known.task,
     )
