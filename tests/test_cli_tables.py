@@ -4,6 +4,8 @@ import gzip
 import numpy as np
 import pytest
 
+from timbermark.cli import judge
+from timbermark.cli.questions import read_rows
 from timbermark.cli.tables import read_labels, read_table
 from timbermark.errors import InputError
 
@@ -188,3 +190,15 @@ def test_dates_of_parquet_files_are_texts_where_any_column_may_be(tmp_path):
     assert read_table(path, ["day", "x"], None, None).X[:, 0].tolist() == ["2030-12-31", None]
     with pytest.raises(InputError, match="holds the text '2030"):
         read_table(path, ["day", "x"], None)
+
+
+def test_rows_for_decoys_and_judges_are_in_the_columns_of_the_mark(write):
+    path = write("id,town,zip,x,y\nc1,Bern,0123,1.5,1\nc2,,0456,2.5,0\n")
+    names = ["id", "town", "zip", "x"]
+    columns = (np.array([np.nan] * 2), ("Oslo", None), ("0789", "0123"), np.array([0.5, 1.5]))
+    X = read_rows(names, path, columns)
+    assert X.tolist() == [[None, "Bern", "0123", 1.5], [None, None, "0456", 2.5]]
+    assert read_rows(names[1:], path)[:, 0].tolist() == ["Bern", None]
+    rows, labels = judge._read_rows(path, "y", names[1:], ("texts", "texts", "numbers"))
+    assert rows.tolist() == [["Bern", "0123", 1.5], [None, "0456", 2.5]]
+    assert labels == ["1", "0"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from timbermark.cli.endpoints import split_words
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _DECOY_ROWS = 20_000
 """Rows of many files that decoys take their values from."""
@@ -53,17 +56,22 @@ def questions(
         opened,
         out,
         decoys=decoys,
-        decoys_from=read_rows(opened.feature_names, decoys_from),
+        decoys_from=read_rows(opened.feature_names, decoys_from, opened.columns),
         columns=split_words(columns),
     )
     show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
     show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
 
 
-def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
+def read_rows(
+    feature_names: Sequence[str] | None,
+    path: Path | None,
+    columns: Sequence[Sequence[str | None] | np.ndarray] | None = None,
+) -> object:
     """Return rows to make decoys from, in the mark's columns; None without a file.
 
-    Of many files some rows are enough.
+    ``columns``: the mark's, which are numbers or texts; None where only the table tells. What the
+    mark has no value of, decoys have none of, either. Of many files some rows are enough.
     """
     if path is None:
         return None
@@ -74,4 +82,18 @@ def read_rows(feature_names: Sequence[str] | None, path: Path | None) -> object:
         from timbermark.partitions import open_parts, pick_rows
 
         return pick_rows(open_parts(path, None, feature_names, "rows"), _DECOY_ROWS, seed=0)
-    return read_table(path, feature_names, None).X
+    if columns is None:
+        return read_table(path, feature_names, None, None).X
+    texts = [place for place, column in enumerate(columns) if isinstance(column, tuple)]
+    bare = [
+        place
+        for place, column in enumerate(columns)
+        if all(value is None or value != value for value in column)
+    ]
+    # In columns that the mark leaves out there may be anything.
+    known = dict.fromkeys(bare)
+    X = read_table(path, feature_names, None, frozenset(texts), known).X
+    if bare:
+        X = X.astype(object)
+        X[:, bare] = None
+    return X
