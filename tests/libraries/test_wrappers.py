@@ -7,22 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import (
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     VotingClassifier,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     LabelEncoder,
     OneHotEncoder,
+    SplineTransformer,
     StandardScaler,
 )
 
+import timbermark as tm
 from tests.libraries.deployed_models import WRAPPERS, fitted, table, transformer
 from tests.marking.models import new_model
 from timbermark import libraries
@@ -172,6 +178,64 @@ def test_files_hold_the_same_model(wrapper, tmp_path):
     assert type(read.native) is type(model)
     np.testing.assert_array_equal(read.native.predict_proba(X), model.predict_proba(X))
     assert read.ensemble == libraries.open(model).ensemble
+
+
+def ordinary(kind):
+    """Return a deployed model with a part that is neither a function nor a type of one's own."""
+    X, y = table()
+    plain, numbers = new_model("histogram", 3), X[["age"]]
+    if kind == "metric":
+        return GridSearchCV(plain, {}, cv=2, scoring="roc_auc").fit(numbers, y)
+    if kind == "metrics":
+        how = {"scoring": ["roc_auc", "neg_log_loss"], "refit": "roc_auc"}
+        return GridSearchCV(plain, {}, cv=2, **how).fit(numbers, y)
+    if kind == "splitter":
+        return GridSearchCV(plain, {}, cv=TimeSeriesSplit(2)).fit(numbers, y)
+    if kind == "splines":
+        return make_pipeline(SplineTransformer(), plain).fit(numbers, y)
+    selected = {"dtype_exclude": object} if kind == "object" else {"dtype_include": np.number}
+    numeric = make_column_transformer(("passthrough", make_column_selector(**selected)))
+    return make_pipeline(numeric, plain).fit(X.astype({"town": object}), y)
+
+
+@pytest.mark.parametrize(
+    "kind", ["metric", "metrics", "splitter", "splines", "object", "numpy.number"]
+)
+def test_files_hold_ordinary_parts(kind, tmp_path):
+    pytest.importorskip("skops")
+    model = ordinary(kind)
+    libraries.save(model, tmp_path / "model.skops")
+    X = table()[0].astype({"town": object})
+    X = X[list(model.feature_names_in_)]
+    read = libraries.open(tmp_path / "model.skops").native
+    np.testing.assert_array_equal(read.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("change", ["degree", "knots", "values"])
+def test_splines_of_another_size_than_they_say_are_refused(change, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    model = ordinary("splines")
+    spline = model[0].bsplines_[0]
+    if change == "degree":
+        spline.k = 50
+    else:
+        name = {"knots": "t", "values": "c"}[change]
+        held = name if name in vars(spline) else f"_{name}"
+        vars(spline)[held] = vars(spline)[held][:3]
+    skops.dump(model, tmp_path / "model.skops")
+    with pytest.raises(FileFormatError, match="spline of another size"):
+        libraries.open(tmp_path / "model.skops")
+
+
+def test_what_cannot_be_written_is_named_and_no_draft_is(tmp_path):
+    pytest.importorskip("skops")
+    model = unsafe("function").fit(*table())
+    with pytest.raises(InputError, match=r"Pipeline has no file .* model\.skops holds .*_one_more"):
+        libraries.save(model, tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+    inner = make_pipeline(transformer(), tm.TimberRegressor(max_iter=2))
+    with pytest.raises(InputError, match="around a model of timbermark has no file"):
+        tm.save(inner.fit(*table()), tmp_path / "model.skops")
 
 
 def unsafe(kind):

@@ -104,7 +104,14 @@ def save(model: Any, path: PathLike, overwrite: bool = False) -> None:
             # Libraries choose the format by the end of the name.
             draft = Path(folder) / target.name
             adapter.save(model, draft)
-            written_model = adapter.open_file(draft)
+            try:
+                written_model = adapter.open_file(draft)
+            except FileFormatError as error:
+                said = error.message.replace(os.fspath(draft), target.name)
+                raise InputError(
+                    f"This {foreign.kind} has no file that would be read again. {said}",
+                    hint="nothing was written; leave such parts out, or pickle the model yourself.",
+                ) from error
             check_margins(foreign, foreign.ensemble, written_model.native)
             if foreign.inside and written_model.ensemble != foreign.ensemble:
                 raise StateError(

@@ -6,7 +6,7 @@ import copy
 import functools
 import importlib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -134,9 +134,13 @@ class WrapperAdapter:
         def open_checked(model: Any) -> ForeignModel:
             models = self._peel(model).models
             opened = [self._find(one).open(one) for one in models]
-            # Trees that nobody has checked could read memory that is not theirs.
-            if sum(part.ensemble.n_trees for part in opened) != _count_trees(model):
+            # Trees and splines that nobody has checked could read memory that is not theirs.
+            parts = list(_list_parts(model))
+            n_trees = sum(type(part).__name__ in _TREES for part in parts)
+            if sum(part.ensemble.n_trees for part in opened) != n_trees:
                 raise InputError("it holds trees outside its boosted model")
+            if not all(_is_sound(part) for part in parts if type(part).__name__ == "BSpline"):
+                raise InputError("it holds a spline of another size than it says")
             return self.open(model)
 
         kinds = tuple(name for kind in _kinds() for name in kind.KINDS)
@@ -187,16 +191,20 @@ class WrapperAdapter:
         Raises InputError for other models inside, if the name does not end in .skops, or if a part
         of it cannot be written; MissingLibraryError without skops.
         """
+        self.check_file(model)
         peeled = self._peel(model)
-        others = {self._find(one).name for one in peeled.models} - {self.name}
+        plain = _duplicate(model, peeled, [without_scorer(one) for one in peeled.models])
+        skops_files.save(plain, path, _name(model))
+
+    def check_file(self, model: Any) -> None:
+        """Raise InputError unless a deployed model has a file that can be read safely."""
+        others = {self._find(one).name for one in self._peel(model).models} - {self.name}
         if others or isinstance(model, tuple):
             raise InputError(
                 f"A {_name(model)} around a model of {', '.join(sorted(others)) or 'a pair'} has "
                 "no file that can be read safely.",
                 hint="pickle what embed gives back yourself, from Python.",
             )
-        plain = _duplicate(model, peeled, [without_scorer(one) for one in peeled.models])
-        skops_files.save(plain, path, _name(model))
 
     def _peel(self, model: Any) -> Peeled:
         kind = _kind_of(model)
@@ -259,15 +267,16 @@ def _duplicate(model: Any, peeled: Peeled, models: list[Any]) -> Any:
         ) from error
 
 
-def _count_trees(model: Any) -> int:
-    """Return how many trees of scikit-learn are anywhere in an object."""
-    waiting, seen, found = [model], {}, 0
+def _list_parts(model: Any) -> Iterator[Any]:
+    """Yield every object that is anywhere in an object, once."""
+    waiting: list[Any] = [model]
+    seen: dict[int, Any] = {}
     while waiting:
         one = waiting.pop()
         if id(one) in seen or isinstance(one, str | bytes | int | float | None | type):
             continue
         seen[id(one)] = one
-        found += type(one).__name__ in _TREES
+        yield one
         waiting += vars(one).values() if hasattr(one, "__dict__") else ()
         if isinstance(one, dict):
             waiting += [*one.keys(), *one.values()]
@@ -279,7 +288,23 @@ def _count_trees(model: Any) -> int:
             waiting += [one.func, *one.args, *one.keywords.values()]
         elif isinstance(one, types.MethodType):
             waiting.append(one.__self__)
-    return found
+
+
+def _is_sound(spline: Any) -> bool:
+    """Return whether the knots and coefficients of a spline are as many as its degree needs."""
+    known = vars(spline)
+    knots, values = (known.get(name, known.get(f"_{name}")) for name in ("t", "c"))
+    degree = known.get("k")
+    if not (isinstance(knots, np.ndarray) and isinstance(values, np.ndarray)):
+        return False
+    if {"t", "_t"} <= set(known) or {"c", "_c"} <= set(known):
+        return False
+    if type(degree) is not int or not 0 <= degree < knots.size:
+        return False
+    n = len(knots) - degree - 1
+    numbers = knots.ndim == 1 and {knots.dtype, values.dtype} == {np.dtype(np.float64)}
+    rises = numbers and bool(np.isfinite(knots).all() and (np.diff(knots) >= 0).all())
+    return rises and values.ndim >= 1 and len(values) >= n >= degree + 1
 
 
 def _feature_names(model: Any) -> tuple[str, ...] | None:
