@@ -71,7 +71,7 @@ def read_rows(
     """Return rows to make decoys from, in the mark's columns; None without a file.
 
     ``columns``: the mark's, which are numbers or texts; None where only the table tells. What the
-    mark has no value of, decoys have none of, either. Of many files some rows are enough.
+    mark has no value of is missing. Of many files some rows are enough.
     """
     if path is None:
         return None
@@ -85,15 +85,13 @@ def read_rows(
     if columns is None:
         return read_table(path, feature_names, None, None).X
     texts = [place for place, column in enumerate(columns) if isinstance(column, tuple)]
-    bare = [
-        place
+    # In columns that the mark has no value of there may be anything; a decoy has none, either.
+    known = {
+        place: None
         for place, column in enumerate(columns)
         if all(value is None or value != value for value in column)
-    ]
-    # In columns that the mark leaves out there may be anything.
-    known = dict.fromkeys(bare)
-    X = read_table(path, feature_names, None, frozenset(texts), known).X
-    if bare:
-        X = X.astype(object)
-        X[:, bare] = None
+    }
+    X = read_table(path, feature_names, None, frozenset([*texts, *known]), known).X
+    if known:
+        X[:, list(known)] = None
     return X

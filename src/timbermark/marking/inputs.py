@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -92,11 +93,17 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
     return rows
 
 
-def read_columns(foreign: ForeignModel, X: Any, what: str = "rows") -> Columns:
+def read_columns(
+    foreign: ForeignModel,
+    X: Any,
+    what: str = "rows",
+    is_ignored: Callable[[Any, int], bool] = lambda table, place: False,
+) -> Columns:
     """Return the columns of a table of numbers and texts that the model takes.
 
-    Whole numbers and truth values are texts where the model takes only these. Raises InputError
-    for what is no table, and for a column that is neither numbers nor texts.
+    Whole numbers and truth values are texts where the model takes only these. Columns that can be
+    neither are missing values if ``is_ignored`` says that the model does not look at that place of
+    the table. Raises InputError for what is no table, and for a column that is neither.
     """
     _refuse_pool(X, what)
     if hasattr(X, "columns") and foreign.feature_names is not None:
@@ -114,15 +121,18 @@ def read_columns(foreign: ForeignModel, X: Any, what: str = "rows") -> Columns:
         raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
     names = tuple(str(name) for name in X.columns) if hasattr(X, "iloc") else None
     known = Columns(X, (), names)
-    values = tuple(
-        _read_column(
-            X.iloc[:, place] if hasattr(X, "iloc") else X[:, place],
-            foreign.text_columns,
-            place,
-            f"Column {known.name(place)} of the {what}",
-        )
-        for place in range(X.shape[1])
-    )
+
+    def read(place: int) -> Column:
+        given = X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
+        called = f"Column {known.name(place)} of the {what}"
+        try:
+            return _read_column(given, foreign.text_columns, place, called)
+        except InputError:
+            if is_ignored(X, place):
+                return np.full(len(X), np.nan)
+            raise
+
+    values = tuple(read(place) for place in range(X.shape[1]))
     for column in values:
         if isinstance(column, np.ndarray):
             _check_range(column, what)
