@@ -280,7 +280,7 @@ def fit_shadows(
     >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))
     8
     """
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from timbermark.estimator import TimberRegressor
 
     wanted = np.clip(_SHADOW_SHARE * len(columns), _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS)
     n, rng = min(int(wanted), len(columns)), np.random.default_rng(seed + 5)
@@ -288,8 +288,9 @@ def fit_shadows(
     for number in range(_SHADOWS + _JUDGES):
         rows = np.sort(rng.permutation(len(columns))[:n])
         target = margins[rows] + noise * rng.normal(size=n)
-        shadow = HistGradientBoostingRegressor(
-            max_iter=_SHADOW_TREES, early_stopping=False, random_state=number
-        )
+        shadow = TimberRegressor(
+            max_iter=_SHADOW_TREES, max_leaf_nodes=31, min_samples_leaf=20, split_sampling=1.0,
+            keep_state=False, random_state=number,
+        )  # fmt: skip
         shadows.append(shadow.fit(columns[rows], target))
     return tuple(shadows)
