@@ -155,7 +155,7 @@ def _opened(
         leaf_dtype="f8",
         native=native,
         adapter=adapter,
-        notes=tuple(_notes(model, frame, classes, n_iterations, all_iterations)),
+        notes=tuple(_notes(frame, classes, n_iterations, all_iterations)),
         l2=regularization(frame),
         extra=LightGBMExtra(frame, blocks, categories),
         text_columns=frozenset(texts),
@@ -333,9 +333,7 @@ def _named_categories(model: Any, frame: Frame | None) -> dict[int, list[Any]]:
     return dict(zip(places, named, strict=True)) if len(places) == len(named) else {}
 
 
-def _notes(
-    model: Any, frame: Frame, classes: AnyArray, n_iterations: int, all_iterations: int
-) -> list[str]:
+def _notes(frame: Frame, classes: AnyArray, n_iterations: int, all_iterations: int) -> list[str]:
     notes = []
     if n_iterations < all_iterations:
         notes.append(
