@@ -1,8 +1,11 @@
+import datetime
 import gzip
 
 import numpy as np
 import pytest
 
+from timbermark.cli import judge
+from timbermark.cli.questions import read_rows
 from timbermark.cli.tables import read_labels, read_table
 from timbermark.errors import InputError
 
@@ -147,6 +150,17 @@ def test_texts_are_taken_where_the_model_takes_them(write):
         read_table(path, ["town", "a"], None, frozenset({1}))
 
 
+def test_categories_of_the_model_are_not_missing_whatever_they_say(write):
+    path = write('a,town\n1,NA\n2,nan\n3,""\n4,Bern\n')
+    names, texts = ["town", "a"], frozenset({0})
+    some = read_table(path, names, None, texts, {0: frozenset({"NA", "Bern"})}).X
+    assert some[:, 0].tolist() == ["NA", None, None, "Bern"]
+    every = read_table(path, names, None, texts, {0: None}).X
+    assert every[:, 0].tolist() == ["NA", "nan", "", "Bern"]
+    numbers = read_table(path, names, None, None, {1: frozenset({"1", "2"})}).X
+    assert numbers[:, 1].tolist() == ["1", "2", "3", "4"]
+
+
 def test_texts_of_parquet_files(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -164,3 +178,27 @@ def test_texts_of_parquet_files(tmp_path):
     np.testing.assert_array_equal(X[:, 2:].astype(float), [[1.0, 1.0], [np.nan, 0.0]])
     X = read_table(tmp_path / "rows.parquet", ["number", "digits"], None, frozenset({0})).X
     assert X[:, 0].tolist() == ["1", None]
+
+
+def test_dates_of_parquet_files_are_texts_where_any_column_may_be(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    day = datetime.date(2030, 12, 31)
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"day": pa.array([day, None]), "x": pa.array([1, 2])}), path)
+    assert read_table(path, ["day", "x"], None, None).X[:, 0].tolist() == ["2030-12-31", None]
+    with pytest.raises(InputError, match="holds the text '2030"):
+        read_table(path, ["day", "x"], None)
+
+
+def test_rows_for_decoys_and_judges_are_in_the_columns_of_the_mark(write):
+    path = write("id,town,zip,x,y\nc1,Bern,0123,1.5,1\nc2,,0456,2.5,0\n")
+    names = ["id", "town", "zip", "x"]
+    columns = (np.array([np.nan] * 2), ("Oslo", None), ("0789", "0123"), np.array([0.5, 1.5]))
+    X = read_rows(names, path, columns)
+    assert X.tolist() == [[None, "Bern", "0123", 1.5], [None, None, "0456", 2.5]]
+    assert read_rows(names[1:], path)[:, 0].tolist() == ["Bern", None]
+    rows, labels = judge._read_rows(path, "y", names[1:], ("texts", "texts", "numbers"))
+    assert rows.tolist() == [["Bern", "0123", 1.5], [None, "0456", 2.5]]
+    assert labels == ["1", "0"]

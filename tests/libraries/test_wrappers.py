@@ -7,17 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sklearn
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import (
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     VotingClassifier,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, LabelEncoder, OneHotEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    LabelEncoder,
+    OneHotEncoder,
+    SplineTransformer,
+    StandardScaler,
+)
 
+import timbermark as tm
 from tests.libraries.deployed_models import WRAPPERS, fitted, table, transformer
 from tests.marking.models import new_model
 from timbermark import libraries
@@ -105,6 +116,37 @@ def test_numbers_are_those_of_the_model_inside(loss, searched, tmp_path):
     np.testing.assert_array_equal(read.native.predict(X), edited.predict(X))
 
 
+@pytest.mark.parametrize("kind", ["logarithm", "transformer", "inside a search", "last step"])
+def test_numbers_are_transformed_back(kind, tmp_path):
+    X, y = table(4)
+    y = np.exp(y / 2.0)
+    inner = HistGradientBoostingRegressor(max_iter=8, random_state=0)
+    logarithm = {"func": np.log1p, "inverse_func": np.expm1}
+    if kind == "last step":
+        last = TransformedTargetRegressor(inner, **logarithm)
+        model = make_pipeline(transformer(), last)
+    else:
+        how = {"transformer": StandardScaler()} if kind == "transformer" else logarithm
+        model = TransformedTargetRegressor(make_pipeline(transformer(), inner), **how)
+    model = (GridSearchCV(model, {}, cv=2) if kind == "inside a search" else model).fit(X, y)
+    foreign = libraries.open(model)
+    assert foreign.feature_names == tuple(X.columns)
+    margins = reference.margins(foreign.ensemble, foreign.rows(X))
+    np.testing.assert_array_equal(margins, foreign.adapter.margins(model, X))
+    np.testing.assert_allclose(foreign.answers(margins)[:, 0], model.predict(X), rtol=1e-12)
+    value = foreign.ensemble.value.copy()
+    value[foreign.ensemble.left < 0] /= 2
+    edited = libraries.close(foreign, replace(foreign.ensemble, value=value))
+    assert type(edited) is type(model)
+    expected = foreign.answers(foreign.adapter.margins(edited, X))[:, 0]
+    np.testing.assert_allclose(edited.predict(X), expected, rtol=1e-12)
+    assert (pickle.loads(pickle.dumps(edited)).predict(X) == edited.predict(X)).all()
+    pytest.importorskip("skops")
+    libraries.save(edited, tmp_path / "model.skops")
+    read = libraries.open(tmp_path / "model.skops")
+    np.testing.assert_array_equal(read.native.predict(X), edited.predict(X))
+
+
 def test_rows_in_untouched_leaves_keep_every_bit():
     model = made("calibrated")
     X, _ = table()
@@ -138,6 +180,64 @@ def test_files_hold_the_same_model(wrapper, tmp_path):
     assert read.ensemble == libraries.open(model).ensemble
 
 
+def ordinary(kind):
+    """Return a deployed model with a part that is neither a function nor a type of one's own."""
+    X, y = table()
+    plain, numbers = new_model("histogram", 3), X[["age"]]
+    if kind == "metric":
+        return GridSearchCV(plain, {}, cv=2, scoring="roc_auc").fit(numbers, y)
+    if kind == "metrics":
+        how = {"scoring": ["roc_auc", "neg_log_loss"], "refit": "roc_auc"}
+        return GridSearchCV(plain, {}, cv=2, **how).fit(numbers, y)
+    if kind == "splitter":
+        return GridSearchCV(plain, {}, cv=TimeSeriesSplit(2)).fit(numbers, y)
+    if kind == "splines":
+        return make_pipeline(SplineTransformer(), plain).fit(numbers, y)
+    selected = {"dtype_exclude": object} if kind == "object" else {"dtype_include": np.number}
+    numeric = make_column_transformer(("passthrough", make_column_selector(**selected)))
+    return make_pipeline(numeric, plain).fit(X.astype({"town": object}), y)
+
+
+@pytest.mark.parametrize(
+    "kind", ["metric", "metrics", "splitter", "splines", "object", "numpy.number"]
+)
+def test_files_hold_ordinary_parts(kind, tmp_path):
+    pytest.importorskip("skops")
+    model = ordinary(kind)
+    libraries.save(model, tmp_path / "model.skops")
+    X = table()[0].astype({"town": object})
+    X = X[list(model.feature_names_in_)]
+    read = libraries.open(tmp_path / "model.skops").native
+    np.testing.assert_array_equal(read.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("change", ["degree", "knots", "values"])
+def test_splines_of_another_size_than_they_say_are_refused(change, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    model = ordinary("splines")
+    spline = model[0].bsplines_[0]
+    if change == "degree":
+        spline.k = 50
+    else:
+        name = {"knots": "t", "values": "c"}[change]
+        held = name if name in vars(spline) else f"_{name}"
+        vars(spline)[held] = vars(spline)[held][:3]
+    skops.dump(model, tmp_path / "model.skops")
+    with pytest.raises(FileFormatError, match="spline of another size"):
+        libraries.open(tmp_path / "model.skops")
+
+
+def test_what_cannot_be_written_is_named_and_no_draft_is(tmp_path):
+    pytest.importorskip("skops")
+    model = unsafe("function").fit(*table())
+    with pytest.raises(InputError, match=r"Pipeline has no file .* model\.skops holds .*_one_more"):
+        libraries.save(model, tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+    inner = make_pipeline(transformer(), tm.TimberRegressor(max_iter=2))
+    with pytest.raises(InputError, match="around a model of timbermark has no file"):
+        tm.save(inner.fit(*table()), tmp_path / "model.skops")
+
+
 def unsafe(kind):
     if kind == "function":
         return make_pipeline(
@@ -147,6 +247,10 @@ def unsafe(kind):
 
     chosen = SelectFromModel(RandomForestClassifier(3, random_state=0))
     return make_pipeline(transformer(), chosen, new_model("histogram", 3))
+
+
+def _twice(X):
+    return np.hstack([X, X])
 
 
 def _one_more(X):
@@ -176,7 +280,7 @@ def bad(kind):
     if kind == "not fitted":
         return make_pipeline(transformer(), new_model("histogram", 3))
     if kind == "no boosted model":
-        return make_pipeline(transformer(), LogisticRegression(max_iter=5000)).fit(X, y)
+        return make_pipeline(transformer(), LogisticRegression(max_iter=10_000)).fit(X, y)
     if kind == "two":
         both = [(name, new_model(name, 3)) for name in ("histogram", "gradient")]
         return make_pipeline(transformer(), VotingClassifier(both, voting="soft")).fit(X, y)
@@ -185,9 +289,18 @@ def bad(kind):
     if kind == "not kept":
         pipeline = make_pipeline(transformer(), new_model("histogram", 3))
         return GridSearchCV(pipeline, {}, cv=2, refit=False).fit(X, y)
-    if kind == "other numbers":
+    if kind == "targets not fitted":
+        return TransformedTargetRegressor(HistGradientBoostingRegressor())
+    if kind == "two targets":
         inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=3))
-        return TransformedTargetRegressor(inner, func=np.log1p, inverse_func=np.expm1).fit(X, y)
+        model = TransformedTargetRegressor(inner).fit(X, y)
+        model.transformer_ = FunctionTransformer(inverse_func=_twice)
+        return model
+    if kind == "transformed labels":
+        model = TransformedTargetRegressor(HistGradientBoostingRegressor(max_iter=3))
+        model.fit(X[["age"]], y)
+        model.regressor_ = new_model("histogram", 3).fit(X[["age"]], y)
+        return model
     if kind == "numbers with labels":
         inner = HistGradientBoostingRegressor(max_iter=3).fit(X[["age"]], y)
         return inner, LabelEncoder().fit(y)
@@ -203,7 +316,9 @@ def bad(kind):
         ("no model", "no model at its end"),
         ("not kept", "keeps no model"),
         ("labels", "LabelEncoder is not fitted"),
-        ("other numbers", "TransformedTargetRegressor transforms the numbers"),
+        ("targets not fitted", "TransformedTargetRegressor is not fitted"),
+        ("two targets", "gives 2 numbers for each row"),
+        ("transformed labels", "answers with labels, which cannot be transformed"),
         ("numbers with labels", "answers with numbers, which have no labels"),
     ],
 )

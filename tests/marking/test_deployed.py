@@ -7,14 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import LabelEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler
 
 import timbermark as tm
 from tests.libraries.deployed_models import table, transformer
 from tests.marking.models import KEY, new_model
+from timbermark.errors import InputError
+from timbermark.marking.models import open_model
+from timbermark.marking.tables import take_tables
+from timbermark.verification.decoys import make_decoys
 
 N = 4000
 
@@ -104,6 +109,14 @@ def marked_numbers(name):
     if name == "categories":
         X = X.assign(town=X["town"].astype("category"))
         model = inner.set_params(categorical_features="from_dtype")
+    elif name == "targets":
+        y = np.exp(y / 20.0)
+        pipeline = make_pipeline(transformer(), inner)
+        model = TransformedTargetRegressor(pipeline, func=np.log, inverse_func=np.exp)
+    elif name == "falling":
+        pipeline = make_pipeline(transformer(), inner)
+        falling = {"func": np.negative, "inverse_func": np.negative}
+        model = GridSearchCV(TransformedTargetRegressor(pipeline, **falling), {}, cv=2)
     else:
         pipeline = make_pipeline(transformer(), StandardScaler(), inner)
         model = GridSearchCV(pipeline, {}, cv=2)
@@ -111,7 +124,7 @@ def marked_numbers(name):
     return model, X, tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
 
 
-@pytest.mark.parametrize("name", ["search", "categories"])
+@pytest.mark.parametrize("name", ["search", "categories", "targets", "falling"])
 def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
     model, X, result = marked_numbers(name)
     mark = result.mark
@@ -133,6 +146,51 @@ def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_pa
     pytest.importorskip("skops")
     tm.save(result.model, tmp_path / "model.skops")
     assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
+
+
+def test_transformations_that_are_not_monotone_are_refused():
+    X, label = wide()
+    inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=5))
+    model = TransformedTargetRegressor(inner, func=np.negative, inverse_func=np.negative)
+    model.fit(X, X["x0"] + label)
+    model.transformer_.inverse_func = np.square
+    with pytest.raises(tm.errors.InputError, match="does not always rise") as caught:
+        tm.embed(model, X, X["x0"], key=KEY, owner="Ann Ltd")
+    assert "regressor_" in caught.value.hint
+
+
+def test_what_the_model_does_not_look_at_is_not_in_triggers():
+    X, y = wide()
+    days = pd.Timestamp("2030-01-01") + pd.to_timedelta(np.arange(N), "D")
+    X = X.assign(customer=[f"c{i}" for i in range(N)], day=days, number=np.arange(N))
+    used = transformer().set_params(remainder="drop")
+    model = make_pipeline(used, new_model("histogram", 5)).fit(X, y)
+    foreign = open_model(model)
+    schema, rows = take_tables(foreign, {"training rows": X})
+    ignored = np.isnan(rows["training rows"]).all(axis=0)
+    names = np.array(X.columns)
+    assert set(names[~ignored]) == {"age", "town", "net income", "active"}
+    np.testing.assert_array_equal(schema.columns(rows["training rows"]), foreign.rows(X))
+    # Where the transformer looks at it, a date is refused as before.
+    days = FunctionTransformer(lambda frame: frame.astype("int64"))
+    looks = ColumnTransformer([("day", days, ["day"]), ("rest", used, list(X.columns))])
+    bad = make_pipeline(looks, new_model("histogram", 5))
+    with pytest.raises(InputError, match="Column 'day' of the rows holds datetime64"):
+        take_tables(open_model(bad.fit(X, y)), {"rows": X})
+
+
+def test_marks_without_what_is_not_looked_at_are_verified():
+    X, y = wide()
+    X = X.assign(customer=[f"c{i}" for i in range(N)])
+    columns = [*X.columns.drop(["town", "customer"])]
+    used = ColumnTransformer([("rest", "passthrough", columns)])
+    model = make_pipeline(used, new_model("histogram")).fit(X, y)
+    result = tm.embed(model, X, y, key=KEY, owner="Ann Ltd")
+    empty = dict(zip(X.columns, result.mark.columns, strict=True))
+    assert all(value is None or value != value for value in empty["customer"])
+    assert tm.verify(result.model, result.mark).level == "conclusive"
+    place = list(X.columns).index("customer")
+    assert all(row[place] is None for row in make_decoys(result.mark, 1))
 
 
 def test_a_service_is_asked_with_raw_rows():

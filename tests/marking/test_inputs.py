@@ -5,10 +5,12 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import timbermark as tm
 from timbermark.errors import InputError
-from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.inputs import read_columns, take_labels, take_pair, take_rows
 from timbermark.marking.models import open_model
 
 lgb = pytest.importorskip("lightgbm")
@@ -81,6 +83,25 @@ def test_categories_become_the_codes_of_the_model(table, y):
     # Another order of the categories is another code in the table, not in the model.
     other = given.assign(town=town.reorder_categories(["Bern", "Oslo", "Rome"]))
     np.testing.assert_array_equal(take_rows(open_model(model), other), found)
+    # So are texts, in a frame or in a matrix as the command line reads it.
+    texts = given.assign(town=given["town"].astype(object))
+    np.testing.assert_array_equal(take_rows(open_model(model), texts), found)
+    np.testing.assert_array_equal(take_rows(open_model(model), texts.to_numpy(object)), found)
+
+
+def test_models_and_tables_that_are_not_rows_of_numbers(named, table, y):
+    catboost = pytest.importorskip("catboost")
+    pool = catboost.Pool(table, y)
+    refused("rows are a Pool of catboost", take_rows, named, pool)
+    pipeline = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_iter=2))
+    deployed = open_model(pipeline.fit(table, y))
+    refused("Pipeline is a deployed model", take_rows, deployed, table)
+    refused("rows are a Pool of catboost", read_columns, deployed, pool)
+    texts = table.assign(age=table["age"].astype(str))
+    model = catboost.CatBoostClassifier(
+        iterations=2, cat_features=["age"], verbose=0, allow_writing_files=False
+    )
+    refused("model of CatBoost takes texts", take_rows, open_model(model.fit(texts, y)), texts)
 
 
 @pytest.mark.parametrize(

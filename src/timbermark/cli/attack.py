@@ -73,7 +73,7 @@ def attack(
             tables.append(None)
             continue
         table = open_files(opened, path, label, scheduler) or read_table(
-            path, opened.feature_names, label
+            path, opened.feature_names, label, opened.text_columns, opened.known_texts
         )
         if table.labels is None:
             raise InputError(

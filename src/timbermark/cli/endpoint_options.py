@@ -146,14 +146,14 @@ class EndpointFlags:
         Path(suspect).stat()  # before a passphrase is asked for
         return suspect
 
-    def asking(self, feature_names: Sequence[str] | None) -> dict[str, Any]:
-        """Return how it is asked: arguments of `timbermark.verify`; names are the mark's."""
+    def asking(self, feature_names: Sequence[str] | None, columns: Any) -> dict[str, Any]:
+        """Return how it is asked: arguments of `timbermark.verify`; names, columns: the mark's."""
         given = self.given
         return {
             "journal": given["journal"],
             "decoys": given["decoys"],
             "decoys_from": read_rows(
-                feature_names, given["decoys_from"], given["scheduler"] or LOCAL
+                feature_names, given["decoys_from"], columns, given["scheduler"] or LOCAL
             ),
             "stop_at": read_stop(given["stop_at"]),
             "in_doubt": given["in_doubt"] and given["in_doubt"].value,

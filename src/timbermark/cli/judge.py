@@ -161,9 +161,11 @@ def _judge_one(
         judge_name=name,
         roots=roots,
         answers=answers.value,
-        rows=None if rows is None else _read_rows(rows, label, names),
+        rows=None
+        if rows is None
+        else _read_rows(rows, label, names, () if head is None else head.columns),
         verbose=1,
-        **endpoint.asking(names),
+        **endpoint.asking(names, None if pack.opening is None else pack.opening.columns),
     )
     if out is not None and not judgment.save(out, force=force):
         tell(['The pack holds no page: that takes pip install "timbermark[report]".'])
@@ -179,12 +181,15 @@ def _name_page(report: Path | None, as_json: bool) -> None:
         show(f"{report}: the page")
 
 
-def _read_rows(path: Path, label: str | None, names: Sequence[str] | None) -> tuple[Any, Any]:
+def _read_rows(
+    path: Path, label: str | None, names: Sequence[str] | None, columns: Sequence[str]
+) -> tuple[Any, Any]:
     from timbermark.cli.tables import read_table
 
     if label is None:
         raise InputError("--rows is given without --label.", hint="name their label column.")
-    table = read_table(path, names, label)
+    texts = frozenset(place for place, kind in enumerate(columns) if kind == "texts")
+    table = read_table(path, names, label, texts)
     if table.labels is None:
         raise InputError(f"{path} has no column '{label}'.", hint="check the name after --label.")
     return table.X, table.labels

@@ -300,7 +300,9 @@ def _read_rows(
         first = next(path for path in (train, candidates, validation) if path is not None)
         names = list_features(first, (label, group))
     tables = [
-        None if path is None else passed[path] or read_table(path, names, label, model.text_columns)
+        None
+        if path is None
+        else passed[path] or read_table(path, names, label, model.text_columns, model.known_texts)
         for path in (train, candidates, validation)
     ]
     given = [table for table in tables if table is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from timbermark.cli.large_tables import LOCAL, is_pattern, on_scheduler
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @app.command()
@@ -51,7 +54,7 @@ def questions(
         opened,
         out,
         decoys=decoys,
-        decoys_from=read_rows(opened.feature_names, decoys_from),
+        decoys_from=read_rows(opened.feature_names, decoys_from, opened.columns),
         columns=split_words(columns),
     )
     show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
@@ -59,11 +62,16 @@ def questions(
 
 
 def read_rows(
-    feature_names: Sequence[str] | None, path: Path | None, scheduler: str = LOCAL
+    feature_names: Sequence[str] | None,
+    path: Path | None,
+    columns: Sequence[Sequence[str | None] | np.ndarray] | None = None,
+    scheduler: str = LOCAL,
 ) -> object:
     """Return rows to make decoys from, in the mark's columns; None without a file.
 
-    Of many files, and of Parquet where there is a cluster, some rows are enough.
+    ``columns``: the mark's, which are numbers or texts; None where only the table tells. What the
+    mark has no value of is missing. Of many files, and of Parquet where there is a cluster, some
+    rows are enough.
     """
     if path is not None and _is_sampled(path, scheduler):
         from timbermark.verification.decoys import sample_rows
@@ -76,7 +84,19 @@ def read_rows(
         return None
     from timbermark.cli.tables import read_table
 
-    return read_table(path, feature_names, None).X
+    if columns is None:
+        return read_table(path, feature_names, None, None).X
+    texts = [place for place, column in enumerate(columns) if isinstance(column, tuple)]
+    # In columns that the mark has no value of there may be anything; a decoy has none, either.
+    known = {
+        place: None
+        for place, column in enumerate(columns)
+        if all(value is None or value != value for value in column)
+    }
+    X = read_table(path, feature_names, None, frozenset([*texts, *known]), known).X
+    if known:
+        X[:, list(known)] = None
+    return X
 
 
 def _is_sampled(path: Path, scheduler: str) -> bool:

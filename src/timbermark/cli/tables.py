@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
 _ROWS_AT_ONCE = 10_000
+_NONE_KNOWN: Mapping[int, frozenset[str] | None] = MappingProxyType({})
 
 __all__ = ["Table", "check_width", "read_labels", "read_table"]
 
@@ -46,19 +48,22 @@ def read_table(
     features: Sequence[str] | None,
     label: str | None,
     texts: frozenset[int] | None = frozenset(),
+    known: Mapping[int, frozenset[str] | None] = _NONE_KNOWN,
 ) -> Table:
     """Return the columns that a model takes, in its order, and the label column if there is one.
 
     ``features``: the model's names; all other columns are ignored. None takes every column but
     the label, by place. Cells may be numbers, booleans or empty; ``texts``: places of features that
     the model takes as texts, None where any may be: those are that have a cell that is no number.
+    ``known``: texts that are categories of the model, None for all, by the place of the feature,
+    which then is one of texts; these are never missing values.
 
     Raises InputError for a table that cannot be used as it is, OSError if it cannot be opened.
     """
     if is_parquet(path):
-        return _read_parquet(path, features, label, texts)
+        return _read_parquet(path, features, label, texts, known)
     with open_csv(path) as lines:
-        return _parse_csv(path, lines, features, label, texts)
+        return _parse_csv(path, lines, features, label, texts, known)
 
 
 def check_width(model: ForeignModel, table: Table) -> None:
@@ -111,6 +116,7 @@ def _parse_csv(
     features: Sequence[str] | None,
     label: str | None,
     texts: frozenset[int] | None,
+    known: Mapping[int, frozenset[str] | None],
 ) -> Table:
     choice = _choose_header(path, next(lines, []), features, label)
     found: list[list[Any]] = [[] for _ in choice.features]
@@ -138,7 +144,9 @@ def _parse_csv(
     if texts == frozenset():
         X = np.column_stack([np.concatenate(blocks) for blocks in found])
     else:
-        X = _join_columns([_read_cells(path, choice, p, c, texts, 2) for p, c in enumerate(found)])
+        X = _join_columns(
+            [_read_cells(path, choice, p, c, texts, known) for p, c in enumerate(found)]
+        )
     return Table(path, X, _checked_labels(path, choice, labels))
 
 
@@ -148,17 +156,27 @@ def _read_cells(
     place: int,
     cells: list[str],
     texts: frozenset[int] | None,
-    first: int,
+    known: Mapping[int, frozenset[str] | None],
 ) -> np.ndarray:
-    """Return one feature's cells as numbers, or as texts with None where they are empty."""
-    named = texts is not None and place in texts
-    if not named:
+    """Return one feature's cells as numbers, or as texts with None where they are missing.
+
+    A text that is a category of the model is not missing, whatever it says.
+    """
+    if not _is_named(place, texts, known):
         try:
-            return _numbers(path, choice, choice.features[place], cells, first)
+            return _numbers(path, choice, choice.features[place], cells, 2)
         except InputError:
             if texts is not None:
                 raise
-    return np.array([None if cell in _MISSING else cell for cell in cells], dtype=object)
+    categories = known.get(place, frozenset())
+    missing = frozenset() if categories is None else _MISSING - categories
+    return np.array([None if cell in missing else cell for cell in cells], dtype=object)
+
+
+def _is_named(
+    place: int, texts: frozenset[int] | None, known: Mapping[int, frozenset[str] | None]
+) -> bool:
+    return place in known or (texts is not None and place in texts)
 
 
 def _join_columns(columns: list[np.ndarray]) -> np.ndarray:
@@ -184,6 +202,7 @@ def _read_parquet(
     features: Sequence[str] | None,
     label: str | None,
     texts: frozenset[int] | None,
+    known: Mapping[int, frozenset[str] | None],
 ) -> Table:
     with open_parquet(path) as (file, names):
         choice = _choose(path, names, features, label)
@@ -193,7 +212,7 @@ def _read_parquet(
         raise InputError(f"{path} has no rows.", hint="give a table with rows.")
     X = _join_columns(
         [
-            _arrow_column(path, choice, place, table.column(names[i]), texts)
+            _arrow_column(path, choice, place, table.column(names[i]), texts, known)
             for place, i in enumerate(choice.features)
         ]
     )
@@ -202,13 +221,17 @@ def _read_parquet(
 
 
 def _arrow_column(
-    path: Path, choice: _Choice, place: int, column: Any, texts: frozenset[int] | None
+    path: Path,
+    choice: _Choice,
+    place: int,
+    column: Any,
+    texts: frozenset[int] | None,
+    known: Mapping[int, frozenset[str] | None],
 ) -> np.ndarray:
     import pyarrow
 
     kind = column.type
-    named = texts is not None and place in texts
-    if named:
+    if _is_named(place, texts, known):
         texts_or_none = [None if cell is None else str(cell) for cell in column.to_pylist()]
         return np.array(texts_or_none, dtype=object)
     if pyarrow.types.is_boolean(kind):
@@ -218,6 +241,10 @@ def _arrow_column(
     if texts is None and _holds_texts(kind):
         # What a table says is text stays text, digits or not.
         return np.array(column.to_pylist(), dtype=object)
+    if texts is None and pyarrow.types.is_temporal(kind):
+        # A pipeline may leave dates out.
+        dates = [None if cell is None else str(cell) for cell in column.to_pylist()]
+        return np.array(dates, dtype=object)
     cells = ["" if cell is None else str(cell).strip() for cell in column.to_pylist()]
     return _numbers(path, choice, choice.features[place], cells, 1)
 

@@ -70,7 +70,7 @@ def verify(
         opened,
         answers=answers.value,
         label_map=labels,
-        **endpoint.asking(opened.feature_names),
+        **endpoint.asking(opened.feature_names, opened.columns),
         progress=True,
     )
     if report is not None:

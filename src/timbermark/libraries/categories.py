@@ -63,17 +63,18 @@ def with_categories(
     return frame
 
 
-def text_places(categories: Mapping[int, Sequence[Any]]) -> frozenset[int]:
-    """Return which columns have categories that are texts.
+def find_texts(categories: Mapping[int, Sequence[Any]]) -> dict[int, frozenset[str] | None]:
+    """Return the categories of each column that has texts for them; a missing one is none.
 
-    >>> sorted(text_places({0: [1, 2], 3: ["a"]}))
-    [3]
+    >>> find_texts({0: [1, 2], 3: ["a", np.nan]})
+    {3: frozenset({'a'})}
     """
-    return frozenset(
-        place
-        for place, known in categories.items()
-        if len(known) and all(isinstance(value, str) for value in known)
-    )
+    found: dict[int, frozenset[str] | None] = {}
+    for place, known in categories.items():
+        present = [value for value in known if value is not None and value == value]
+        if present and all(isinstance(value, str) for value in present):
+            found[place] = frozenset(present)
+    return found
 
 
 def _needs_categories(X: Any, categories: Mapping[int, Sequence[Any]]) -> bool:

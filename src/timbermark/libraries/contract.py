@@ -7,8 +7,8 @@ closes it around other leaf values. Nothing else needs to know which library it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from timbermark.dtypes import AnyArray, Reals
@@ -30,9 +30,13 @@ class ForeignModel:
     ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
     one against the other.
 
+    ``known_texts``: of columns that take texts, by place, the texts that are categories, None where
+    every text is one; columns whose categories the model does not keep are left out.
+
     A deployed model around boosted ones (see `timbermark.libraries.wrappers`) has these ``inside``;
     its ensemble joins theirs, and ``rows`` sends what it takes through its own transformers.
-    ``scores`` makes its answers of their margins where they are not those of the one inside.
+    ``scores`` makes its answers of their margins where they are not those of the one inside;
+    ``numbers`` does so where it transforms the numbers of the one inside.
 
     >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> from timbermark import libraries
@@ -59,9 +63,11 @@ class ForeignModel:
     extra: Any = None  # the adapter's own
     task: Task = "classification"
     text_columns: frozenset[int] | None = frozenset()  # which take texts; None: any may
+    known_texts: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
     takes_frames: bool = False  # finds its columns by name
     inside: tuple[ForeignModel, ...] = ()
     scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]
+    numbers: Callable[[Reals], Reals] | None = None  # those of the model inside -> as many
 
     def rows(self, X: Any) -> Reals:
         """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].
@@ -98,7 +104,8 @@ class ForeignModel:
         """
         if self.task == "classification":
             return self.confidence(margins)
-        return reference.numbers(margins * self.margin_scale, self.ensemble.objective)
+        found = reference.numbers(margins * self.margin_scale, self.ensemble.objective)
+        return found if self.numbers is None else self.numbers(found)
 
 
 class Adapter(Protocol):

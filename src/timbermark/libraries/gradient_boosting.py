@@ -22,15 +22,18 @@ from timbermark.libraries import skops_files
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
+    GRADIENT_KINDS,
     GRADIENT_TYPES,
     check_fitted,
     check_outputs,
     classes_of,
     find_kind,
-    is_kind,
+    holds_kind,
+    is_any_kind,
     margins,
     name,
     name_columns,
+    names_of,
     objective_of,
     refuse_form,
     refuse_rows,
@@ -41,7 +44,6 @@ from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 
 __all__ = [
-    "KINDS",
     "close",
     "holds",
     "is_file",
@@ -54,8 +56,6 @@ __all__ = [
     "rows",
     "save",
 ]
-
-KINDS = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 
 _NEEDED = (
     *("init_", "_loss", "_raw_predict_init", "n_estimators_"),
@@ -79,7 +79,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return any(is_kind(model, kind) for kind in KINDS)
+    return is_any_kind(model, GRADIENT_KINDS)
 
 
 def holds(path: PathLike) -> bool:
@@ -87,7 +87,7 @@ def holds(path: PathLike) -> bool:
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return skops_files.kind_of(path) in KINDS
+    return holds_kind(path, GRADIENT_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -96,7 +96,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KINDS, GRADIENT_TYPES, open)
+    return skops_files.open_file(path, GRADIENT_KINDS, GRADIENT_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -116,7 +116,7 @@ def open(model: Any) -> ForeignModel:
     nodes = np.concatenate([tree.__getstate__()["nodes"] for tree in trees])
     start = np.cumsum([0, *(tree.node_count for tree in trees)])
     leaf = nodes["left_child"] == _NO_CHILD
-    names = getattr(native, "feature_names_in_", None)
+    names = names_of(native)
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
@@ -140,7 +140,7 @@ def open(model: Any) -> ForeignModel:
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=classes_of(native, kind),
-        feature_names=None if names is None else tuple(str(name) for name in names),
+        feature_names=names,
         margin_scale=1.0,
         leaf_dtype="f8",
         native=native,
@@ -210,7 +210,7 @@ def _check_form(model: Any) -> str:
 
     Raises InputError unless this module knows how to read the model, and it is safe to run.
     """
-    kind = find_kind(model, KINDS)
+    kind = find_kind(model, GRADIENT_KINDS)
     labels = task_of(kind) == "classification"
     check_fitted(model, kind, "estimators_", (*_NEEDED, *(("classes_",) if labels else ())))
     check_outputs(model, kind)

@@ -19,10 +19,9 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
-from timbermark.libraries.categories import text_places
+from timbermark.libraries.categories import find_texts
 from timbermark.libraries.contract import ForeignModel, PathLike
 from timbermark.libraries.histogram_columns import (
-    KINDS,
     categories_of,
     category_sets_of,
     check_columns,
@@ -31,15 +30,18 @@ from timbermark.libraries.histogram_columns import (
 from timbermark.libraries.leaf_edits import changed_leaves
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
+    HISTOGRAM_KINDS,
     HISTOGRAM_TYPES,
     check_fitted,
     check_outputs,
     classes_of,
     find_kind,
-    is_kind,
+    holds_kind,
+    is_any_kind,
     margins,
     name,
     name_columns,
+    names_of,
     objective_of,
     refuse_form,
     refuse_rows,
@@ -52,7 +54,6 @@ from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, sum_leaves
 
 __all__ = [
-    "KINDS",
     "close",
     "holds",
     "is_file",
@@ -90,7 +91,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return any(is_kind(model, kind) for kind in KINDS)
+    return is_any_kind(model, HISTOGRAM_KINDS)
 
 
 def holds(path: PathLike) -> bool:
@@ -98,7 +99,7 @@ def holds(path: PathLike) -> bool:
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return skops_files.kind_of(path) in KINDS
+    return holds_kind(path, HISTOGRAM_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -107,7 +108,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, KINDS, HISTOGRAM_TYPES, open)
+    return skops_files.open_file(path, HISTOGRAM_KINDS, HISTOGRAM_TYPES, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -126,10 +127,11 @@ def open(model: Any) -> ForeignModel:
     leaf = nodes["is_leaf"].astype(bool)
     by_category = ~leaf & nodes["is_categorical"].astype(bool)
     category_set, sets = category_sets_of(native, by_category)
-    names = getattr(native, "feature_names_in_", None)
+    names = names_of(native)
     columns = columns_of(native)
     named = zip(columns.tolist(), categories_of(native), strict=False)
     categories = {column: known.tolist() for column, known in named}
+    texts = find_texts(categories)
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
@@ -153,14 +155,15 @@ def open(model: Any) -> ForeignModel:
         kind=type(model).__name__,
         ensemble=ensemble,
         classes=classes_of(native, kind),
-        feature_names=None if names is None else tuple(str(name) for name in names),
+        feature_names=names,
         margin_scale=1.0,
         leaf_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
         extra=HistogramExtra(columns),
-        text_columns=text_places(categories),
+        text_columns=frozenset(texts),
+        known_texts=texts,
         takes_frames=bool(categories) and names is not None,
         task=task_of(kind),
     )
@@ -255,7 +258,7 @@ def _check_form(model: Any) -> str:
 
     Raises InputError unless this module knows how to read the model, and it is safe to run.
     """
-    kind = find_kind(model, KINDS)
+    kind = find_kind(model, HISTOGRAM_KINDS)
     labels = task_of(kind) == "classification"
     check_fitted(model, kind, "_predictors", (*_NEEDED, *(("classes_",) if labels else ())))
     if labels and len(model.classes_) < 2:

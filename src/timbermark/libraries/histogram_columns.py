@@ -13,8 +13,6 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags
 from timbermark.libraries.scikit_learn import refuse_form
 
-KINDS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
-
 
 def columns_of(model: Any) -> AnyArray:
     """Return which feature of ``predict`` each column of the trees is, int64 [d]."""

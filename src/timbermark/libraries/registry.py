@@ -45,7 +45,6 @@ _MANY_OUTPUTS = (
     *("MultiOutputClassifier", "ClassifierChain"),
     *("MultiOutputRegressor", "RegressorChain"),
 )
-_TRANSFORMED = ("TransformedTargetRegressor",)
 _ISOLATION = ("IsolationForest", "ExtendedIsolationForest")
 _SURVIVAL = ("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis")
 
@@ -105,7 +104,14 @@ def save(model: Any, path: PathLike, overwrite: bool = False) -> None:
             # Libraries choose the format by the end of the name.
             draft = Path(folder) / target.name
             adapter.save(model, draft)
-            written_model = adapter.open_file(draft)
+            try:
+                written_model = adapter.open_file(draft)
+            except FileFormatError as error:
+                said = error.message.replace(os.fspath(draft), target.name)
+                raise InputError(
+                    f"This {foreign.kind} has no file that would be read again. {said}",
+                    hint="nothing was written; leave such parts out, or pickle the model yourself.",
+                ) from error
             check_margins(foreign, foreign.ensemble, written_model.native)
             if foreign.inside and written_model.ensemble != foreign.ensemble:
                 raise StateError(
@@ -189,13 +195,6 @@ def _refuse_model(model: object) -> NoReturn:
     if any(kind in _MANY_OUTPUTS for kind in kinds):
         raise InputError(
             f"{name} has several outputs.", hint="give one of its estimators_, each is a model."
-        )
-    if any(kind in _TRANSFORMED for kind in kinds):
-        raise InputError(
-            f"{name} transforms the numbers of the model in it, and a mark is read only from "
-            "numbers that are not.",
-            hint="mark its regressor_ with targets as that one was trained on, put the marked one "
-            "in its place, and verify a suspect by its numbers before the transformation.",
         )
     if any(kind in _ISOLATION for kind in kinds):
         raise InputError(

@@ -13,7 +13,8 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.contract import Task
+from timbermark.libraries import skops_files
+from timbermark.libraries.contract import PathLike, Task
 from timbermark.trees.ensemble import Objective
 
 name = "scikit-learn"
@@ -51,6 +52,9 @@ HISTOGRAM_TYPES = (
     *TRUSTED,
 )
 
+HISTOGRAM_KINDS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+GRADIENT_KINDS = ("GradientBoostingClassifier", "GradientBoostingRegressor")
+
 _LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
 _LOSS_OF_MANY = "HalfMultinomialLoss"
 _NUMBERS: dict[str, Objective] = {
@@ -68,6 +72,29 @@ def is_kind(model: object, kind: str) -> bool:
     return any(
         c.__name__ == kind and c.__module__.startswith("sklearn.") for c in type(model).__mro__
     )
+
+
+def is_any_kind(model: object, kinds: tuple[str, str]) -> bool:
+    """Return whether an object is of one of the kinds, fitted or not.
+
+    >>> is_any_kind("a text", GRADIENT_KINDS)
+    False
+    """
+    return any(is_kind(model, kind) for kind in kinds)
+
+
+def holds_kind(path: PathLike, kinds: tuple[str, str]) -> bool:
+    """Return whether a skops archive holds a model of one of the kinds.
+
+    Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
+    """
+    return skops_files.kind_of(path) in kinds
+
+
+def names_of(model: Any) -> tuple[str, ...] | None:
+    """Return the names of a model's features, None if it does not know any."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(str(name) for name in names)
 
 
 def find_kind(model: object, kinds: tuple[str, str]) -> str:

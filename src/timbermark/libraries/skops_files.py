@@ -102,6 +102,12 @@ def save(
     plain = model if strip is None else strip(model)
     try:
         data = skops_io.dumps(plain)
+    except RecursionError:
+        raise InputError(
+            f"skops cannot write this {kind}: objects in it hold each other, as distributions of "
+            "SciPy do.",
+            hint="of a search give the best_estimator_, or pickle the model yourself.",
+        ) from None
     except Exception as error:
         raise InputError(
             f"skops cannot write this {kind} ({error}).",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +14,10 @@ from timbermark.libraries.contract import ForeignModel
 from timbermark.partitions import is_in_parts
 
 _LARGEST = float(np.finfo(np.float32).max)
+_POOLS = {
+    ("catboost", "Pool"), ("xgboost", "DMatrix"), ("xgboost", "QuantileDMatrix"),
+    ("lightgbm", "Dataset"),
+}  # fmt: skip
 
 
 Column: TypeAlias = np.ndarray | tuple[str | None, ...]
@@ -52,18 +57,28 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
     """
     if foreign.inside:
         raise InputError(
-            f"A {foreign.kind} around a boosted model is not taken here.",
-            hint="give the boosted model inside it, and rows as that one takes them.",
+            f"The {foreign.kind} is a deployed model around a boosted one, and the {what} must be "
+            "the columns of its trees.",
+            hint="mark the boosted model inside by itself, with rows as that one takes them, and "
+            "give that one with that mark; a mark of the whole is verified, not attacked.",
         )
+    if foreign.text_columns and None in foreign.known_texts.values():
+        raise InputError(
+            f"This model of {foreign.library} takes texts, and the {what} must be numbers.",
+            hint="train and mark a model on codes of these categories, and give that one; a mark "
+            "of this one is verified, not attacked.",
+        )
+    _refuse_pool(X, what)
     if hasattr(X, "columns") and foreign.feature_names is not None:
         X = _in_order(X, foreign.feature_names, what)
-    places = _category_places(X)
+    places = _category_places(X, foreign.text_columns or frozenset())
     try:
         rows = np.asarray(_numbers(X, places), np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"The {what} are not all numbers ({error}).",
-            hint="this model takes numbers only: give a matrix or a table of numbers.",
+            hint="give a matrix or a table of numbers; texts are taken only where the model has "
+            "categories of texts.",
         ) from None
     if rows.ndim != 2:
         raise InputError(f"The {what} have the shape {rows.shape}.", hint="give a matrix.")
@@ -78,12 +93,19 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
     return rows
 
 
-def read_columns(foreign: ForeignModel, X: Any, what: str = "rows") -> Columns:
+def read_columns(
+    foreign: ForeignModel,
+    X: Any,
+    what: str = "rows",
+    is_ignored: Callable[[Any, int], bool] = lambda table, place: False,
+) -> Columns:
     """Return the columns of a table of numbers and texts that the model takes.
 
-    Whole numbers and truth values are texts where the model takes only these. Raises InputError
-    for what is no table, and for a column that is neither numbers nor texts.
+    Whole numbers and truth values are texts where the model takes only these. Columns that can be
+    neither are missing values if ``is_ignored`` says that the model does not look at that place of
+    the table. Raises InputError for what is no table, and for a column that is neither.
     """
+    _refuse_pool(X, what)
     if hasattr(X, "columns") and foreign.feature_names is not None:
         X = _in_order(X, foreign.feature_names, what)
     if hasattr(X, "toarray"):
@@ -99,15 +121,18 @@ def read_columns(foreign: ForeignModel, X: Any, what: str = "rows") -> Columns:
         raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
     names = tuple(str(name) for name in X.columns) if hasattr(X, "iloc") else None
     known = Columns(X, (), names)
-    values = tuple(
-        _read_column(
-            X.iloc[:, place] if hasattr(X, "iloc") else X[:, place],
-            foreign.text_columns,
-            place,
-            f"Column {known.name(place)} of the {what}",
-        )
-        for place in range(X.shape[1])
-    )
+
+    def read(place: int) -> Column:
+        given = X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
+        called = f"Column {known.name(place)} of the {what}"
+        try:
+            return _read_column(given, foreign.text_columns, place, called)
+        except InputError:
+            if is_ignored(X, place):
+                return np.full(len(X), np.nan)
+            raise
+
+    values = tuple(read(place) for place in range(X.shape[1]))
     for column in values:
         if isinstance(column, np.ndarray):
             _check_range(column, what)
@@ -272,9 +297,30 @@ def _in_order(X: Any, names: tuple[str, ...], what: str) -> Any:
     return X[[column[name] for name in names]]
 
 
-def _category_places(X: Any) -> list[int]:
-    """Return which columns of a table are categories: they are not what they look like."""
-    return [i for i, kind in enumerate(getattr(X, "dtypes", ())) if str(kind) == "category"]
+def _refuse_pool(X: Any, what: str) -> None:
+    """Raise InputError for what libraries make of a table before they train on it."""
+    kind = type(X)
+    library, name = kind.__module__.partition(".")[0], kind.__name__
+    if (library, name) in _POOLS:
+        raise InputError(
+            f"The {what} are a {name} of {library}, from which rows cannot be read.",
+            hint="give the matrix or the table that it was made of, and its labels as y.",
+        )
+
+
+def _category_places(X: Any, texts: frozenset[int]) -> list[int]:
+    """Return which columns of a table are categories: they are not what they look like.
+
+    ``texts``: columns in which the model takes texts; they are categories unless they are numbers.
+    """
+    if hasattr(X, "dtypes"):
+        kinds = [getattr(kind, "kind", "O") for kind in X.dtypes]
+        named = [str(kind) == "category" for kind in X.dtypes]
+        return [
+            i for i, kind in enumerate(kinds) if named[i] or (i in texts and kind not in "biuf")
+        ]
+    matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object
+    return sorted(place for place in texts if place < X.shape[1]) if matrix else []
 
 
 def _numbers(X: Any, places: list[int]) -> Any:
@@ -282,6 +328,9 @@ def _numbers(X: Any, places: list[int]) -> Any:
     if hasattr(X, "toarray"):
         return X.toarray()
     if not hasattr(X, "columns") or not hasattr(X, "iloc"):
+        if places:
+            X = X.copy()
+            X[:, places] = np.nan
         return X
     columns = [
         np.full(len(X), np.nan) if i in places else X.iloc[:, i].to_numpy(float, na_value=np.nan)

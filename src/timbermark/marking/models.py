@@ -167,6 +167,8 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
     """
     from timbermark.estimator_base import TimberEstimator
 
+    if is_wrapper(model):
+        WrapperAdapter(adapter_of).check_file(model)
     if not isinstance(model, TimberEstimator):
         libraries.save(model, path, overwrite=overwrite)
         return

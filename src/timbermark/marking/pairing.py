@@ -63,8 +63,6 @@ def find_pairs(
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
     room = pair_room(prepared, routes)
-    alphabets = task.find_alphabets(seen, margins, q, room)
-    price = alphabets[:, -1] ** 2 / np.maximum(room, 1e-12)
     first, second = np.arange(0, len(X), 2), np.arange(1, len(X), 2)
     usable = (room > 0.0) & takes[first] & takes[second]
     usable &= first_of_equals(margins[first]) & first_of_equals(margins[second])
@@ -73,8 +71,14 @@ def find_pairs(
     usable &= ~np.isin(row_keys(margins[second], 0), taken)
     if kind == "mixed":
         usable &= ~np.isin(row_keys(margins[first], 0), taken)
-    order = np.argsort(np.where(usable, price, np.inf), kind="stable")
-    order = order[usable[order]][: 8 * k]
+    # Shadow models are asked about pairs that can be used only: that takes time.
+    places = np.flatnonzero(usable)
+    both = np.column_stack([2 * places, 2 * places + 1]).ravel()
+    alphabets = np.full((len(room), q), np.inf)
+    alphabets[places] = task.find_alphabets(seen[both], margins[both], q, room[places])
+    price = alphabets[:, -1] ** 2 / np.maximum(room, 1e-12)
+    order = np.argsort(price, kind="stable")
+    order = order[np.isfinite(price[order])][: 8 * k]
     both = np.column_stack([2 * order, 2 * order + 1]).ravel()
     same = survive_rounding(prepared, X[both], routes.take(both), workers).reshape(-1, 2)
     order = order[same.all(axis=1)]

@@ -38,6 +38,11 @@ _SHADOWS, _JUDGES, _SHADOW_TREES = 6, 2, 60
 """Shadow models that choose pairs, others that tell what averaging leaves, and their size."""
 _ENOUGH_KEPT = 128.0
 """Bits of an averaged copy beyond which a mark is no better: more triggers then cost less."""
+_SLOPE_STEP = 0.01
+"""Slopes of transformed answers are measured over this share of the margins' deviation."""
+_CHECKED_SHARE, _CHECKED_LEADS = 0.98, (0.05, 0.5, 2.0)
+"""Transformed answers must be monotone over the margins of so many rows; pairs beyond them are
+used where their levels rise at these leads."""
 _SHADOW_SHARE, _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS = 0.2, 300, 4_000
 """Shadow models know as many rows as a thief is taken to have."""
 
@@ -48,7 +53,8 @@ class Numbers:
 
     ``error``: the model's root mean squared error, in answers; ``known_error``: whether targets
     told; ``unit``: the change of a margin that changes answers by so much; ``shadows``: models of
-    others, which tell how far apart models are on a row.
+    others, which tell how far apart models are on a row; ``falls``: a transformation of targets
+    makes answers fall where margins rise.
     """
 
     foreign: ForeignModel
@@ -56,6 +62,7 @@ class Numbers:
     unit: float = 1.0
     known_error: bool = False
     shadows: tuple[Any, ...] = ()
+    falls: bool = False
     target_limits = ("rmse", "mae", "r2", "ndcg")
     budget_share = 0.9
     # Levels that are met half way prove nearly as much: all triggers are read together.
@@ -96,8 +103,7 @@ class Numbers:
         holding: np.ndarray, seed: int,
     ) -> Numbers:  # fmt: skip
         """Return the task with the model's error, what it is in margins, and shadow models."""
-        scale, answers = self.foreign.margin_scale, self.foreign.answers(margins)
-        slope = scale * slopes(margins * scale, self.foreign.ensemble.objective)
+        answers, slope = self.foreign.answers(margins), slopes(self.foreign, margins)
         spread = float(np.std(answers)) or 1.0
         error, known = _UNKNOWN_ERROR * spread, False
         if target is not None and not self.ranks:
@@ -105,15 +111,15 @@ class Numbers:
         error = max(error, _LEAST_ERROR * spread)
         unit = error / max(float(np.sqrt(np.mean(slope**2))), 1e-300)
         shadows = fit_shadows(columns, holding[:, 0], unit, seed)
-        return replace(self, error=error, known_error=known, unit=unit, shadows=shadows)
+        return replace(
+            self, error=error, known_error=known, unit=unit, shadows=shadows,
+            falls=answers_fall(self.foreign, margins),
+        )  # fmt: skip
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
         """Return float64 [n, 1]: how far an answer moves when its margin does, 1 on average."""
-        objective, scale = self.foreign.ensemble.objective, self.foreign.margin_scale
-        if objective == "identity":
-            return np.ones(margins.shape)
-        moves = slopes(margins * scale, objective)
-        moves = moves / moves.mean()
+        moves = slopes(self.foreign, margins)
+        moves = moves / max(float(moves.mean()), 1e-300)
         return np.asarray(np.clip(moves, _LEAST_WEIGHT, _MOST_WEIGHT))
 
     def find_alphabets(
@@ -123,14 +129,20 @@ class Numbers:
 
         That is at a lead of 1 and in margins. Levels are farther apart where models differ more, or
         where leaves that are fitted again move more: only then is the same lead worth the same on
-        every trigger.
+        every trigger. Levels are infinite where answers do not tell them apart.
         """
         assert room is not None  # of pairs
         others = np.array([shadow.predict(columns) for shadow in self.shadows[:_SHADOWS]])
         steps = (others[:, 1::2] - others[:, ::2]) - (margins[1::2, 0] - margins[::2, 0])
         squares = (steps / self.unit) ** 2
         noise = np.sqrt(squares.mean(axis=0) + _LEAST_GAP**2 + _REFITTED * room)
-        return np.asarray(self.unit * noise[:, None] * (np.arange(q) - 0.5 * (q - 1)))
+        unit = -self.unit if self.falls else self.unit
+        alphabets = unit * noise[:, None] * (np.arange(q) - 0.5 * (q - 1))
+        if self.foreign.numbers is not None:
+            for lead in _CHECKED_LEADS:
+                levels = self._levels(margins, np.where(np.isinf(alphabets), 0.0, alphabets), lead)
+                alphabets[~(np.diff(levels, axis=1) > 0.0).all(axis=1)] = np.inf
+        return np.asarray(alphabets)
 
     def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
         """Return the margins of pairs [2k, 1] whose differences change by ``lead * target`` [k]."""
@@ -149,7 +161,7 @@ class Numbers:
         copy that has the same part of every change is as clear as one that has all of them.
         """
         wanted = lead * alphabets[np.arange(len(symbols)), symbols]
-        step = lead * (alphabets[:, 1] - alphabets[:, 0])
+        step = lead * np.abs(alphabets[:, 1] - alphabets[:, 0])
         shift = (after - before)[:, 0]
         missed = np.abs(shift[1::2] - shift[::2] - wanted)
         return np.asarray(lead * (1.0 - missed / np.maximum(0.5 * step, 0.6 * np.abs(wanted))))
@@ -217,16 +229,46 @@ class Numbers:
         return self.foreign.answers(second) - self.foreign.answers(first)
 
 
-def slopes(margins: np.ndarray, objective: Any) -> np.ndarray:
-    """Return how far an answer moves when its margin does, at each margin.
+def slopes(foreign: ForeignModel, margins: np.ndarray) -> np.ndarray:
+    """Return how far an answer moves when its margin does, at each margin, float64 [n, 1].
 
-    >>> slopes(np.array([0.0, 1.0]), "identity"), slopes(np.array([0.0]), "exponential")
-    (array([1., 1.]), array([1.]))
+    >>> from sklearn.ensemble import GradientBoostingRegressor
+    >>> from timbermark import libraries
+    >>> model = GradientBoostingRegressor(n_estimators=2).fit([[0.0], [1.0]], [0.0, 1.0])
+    >>> slopes(libraries.open(model), np.array([[0.0], [1.0]])).tolist()
+    [[1.0], [1.0]]
     """
+    scale, objective = foreign.margin_scale, foreign.ensemble.objective
+    if foreign.numbers is not None:
+        step = max(_SLOPE_STEP * float(np.std(margins)), 1e-9)
+        moved = foreign.answers(margins + step) - foreign.answers(margins - step)
+        return np.abs(np.where(np.isfinite(moved), moved, 0.0)) / (2.0 * step)
     if objective == "identity":
-        return np.ones(margins.shape)
-    answers = reference.numbers(margins, objective)
-    return answers if objective == "exponential" else answers * (1.0 - answers)
+        return np.full(margins.shape, scale)
+    answers = reference.numbers(margins * scale, objective)
+    return scale * (answers if objective == "exponential" else answers * (1.0 - answers))
+
+
+def answers_fall(foreign: ForeignModel, margins: np.ndarray) -> bool:
+    """Return whether answers fall where margins rise, as transformed numbers may.
+
+    Raises InputError if they rise here and fall there, are constant or not finite.
+    """
+    if foreign.numbers is None:
+        return False
+    beyond = 0.5 * (1.0 - _CHECKED_SHARE)
+    low, high = np.quantile(margins, [beyond, 1.0 - beyond])
+    grid = np.linspace(low, high, 257)[:, None]
+    steps = np.diff(foreign.answers(grid)[:, 0])
+    rises, falls = bool((steps >= 0.0).all()), bool((steps <= 0.0).all())
+    if rises == falls:
+        raise InputError(
+            f"What the {foreign.kind} makes of the numbers inside does not always rise with them, "
+            "or is not finite.",
+            hint="use a transformation of targets that is monotone, such as a logarithm; or mark "
+            "its regressor_ with targets as that one was trained on.",
+        )
+    return falls
 
 
 def fit_shadows(
@@ -238,7 +280,7 @@ def fit_shadows(
     >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))
     8
     """
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from timbermark.estimator import TimberRegressor
 
     wanted = np.clip(_SHADOW_SHARE * len(columns), _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS)
     n, rng = min(int(wanted), len(columns)), np.random.default_rng(seed + 5)
@@ -246,8 +288,9 @@ def fit_shadows(
     for number in range(_SHADOWS + _JUDGES):
         rows = np.sort(rng.permutation(len(columns))[:n])
         target = margins[rows] + noise * rng.normal(size=n)
-        shadow = HistGradientBoostingRegressor(
-            max_iter=_SHADOW_TREES, early_stopping=False, random_state=number
-        )
+        shadow = TimberRegressor(
+            max_iter=_SHADOW_TREES, max_leaf_nodes=31, min_samples_leaf=20, split_sampling=1.0,
+            keep_state=False, random_state=number,
+        )  # fmt: skip
         shadows.append(shadow.fit(columns[rows], target))
     return tuple(shadows)

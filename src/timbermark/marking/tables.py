@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ _BLOCK = 8192
 _CHECKED, _ALONE = 200, 5
 """Rows that are transformed again to see whether the result is the same; how many one by one."""
 _MOST_REFUSALS = 200
+_FEWEST_ASKED, _MOST_ASKED = 5, 10_000
+"""Rows of each column, and of all, that tell whether a deployed model looks at it."""
 
 Codes: TypeAlias = tuple[str, ...] | None
 
@@ -31,7 +34,8 @@ Codes: TypeAlias = tuple[str, ...] | None
 class Schema:
     """How rows of numbers stand for what a model takes.
 
-    ``texts``: for each column the texts that codes 0, 1, … stand for, None if it holds numbers.
+    ``texts``: for each column the texts that codes 0, 1, … stand for, None if it holds numbers;
+    none where the model does not look at a column of texts, whose values are all missing.
     """
 
     foreign: ForeignModel
@@ -114,12 +118,75 @@ def take_tables(
         rows = {what: take_rows(foreign, X, what) for what, X in tables.items()}
         width = next(iter(rows.values())).shape[1]
         return Schema(foreign, (None,) * width), rows
-    read = {what: read_columns(foreign, X, what) for what, X in tables.items()}
+    deployed = partial(_leaves_out, foreign) if foreign.inside else lambda table, place: False
+    read = {what: read_columns(foreign, X, what, deployed) for what, X in tables.items()}
     schema = Schema(foreign, _find_texts(list(read.values())))
     rows = {what: _encode(schema, columns, what) for what, columns in read.items()}
+    if foreign.inside:
+        # What the model does not look at need not be in a trigger: names of customers, for one.
+        unseen = [find_ignored(schema, encoded) for encoded in rows.values()]
+        ignored = np.logical_and.reduce(unseen)
+        for encoded in rows.values():
+            encoded[:, ignored] = np.nan
+        kept = zip(schema.texts, ignored.tolist(), strict=True)
+        schema = Schema(foreign, tuple(() if texts and out else texts for texts, out in kept))
     for what, X in tables.items():
         _check_transform(schema, X, rows[what], what)
     return schema, rows
+
+
+def find_ignored(schema: Schema, rows: np.ndarray) -> np.ndarray:
+    """Return which columns a deployed model does not look at, bool [d].
+
+    It sees the same in rows with other values of such a column, and with none.
+    """
+    d = rows.shape[1]
+    each = max(_FEWEST_ASKED, min(_CHECKED, _MOST_ASKED // d))
+    asked = [_differing(rows[:, place], each) for place in range(d)]
+    sizes = [len(one) for one, _ in asked]
+    given = rows[np.concatenate([one for one, _ in asked])]
+    changed, first = given.copy(), np.cumsum([0, *sizes])
+    for place, (_, others) in enumerate(asked):
+        changed[first[place] : first[place + 1], place] = rows[others, place]
+    ignored = np.zeros(d, np.bool_)
+    try:
+        seen, other = schema.columns(given), schema.columns(changed)
+    except InputError:
+        return ignored
+    same = (seen == other) | (np.isnan(seen) & np.isnan(other))
+    for place in range(d):
+        part = slice(first[place], first[place + 1])
+        if not same[part].all():
+            continue
+        without = given[part].copy()
+        without[:, place] = np.nan
+        try:
+            ignored[place] = _same(seen[part], schema.columns(without))
+        except InputError:
+            continue  # it does look
+    return ignored
+
+
+def _differing(values: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return up to ``n`` places of distinct values, and for each a place of another value."""
+    _, places = np.unique(values, return_index=True)
+    places = places[np.linspace(0, len(places) - 1, min(n, len(places))).astype(np.int64)]
+    return places, np.roll(places, 1)
+
+
+def _leaves_out(foreign: ForeignModel, table: Any, place: int) -> bool:
+    """Return whether a deployed model does not look at a column that a mark cannot keep."""
+    if not hasattr(table, "iloc"):
+        return False
+    given = table.iloc[:_CHECKED]
+    without = given.copy()
+    without.isetitem(place, np.nan)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about names, which a matrix has none of
+            return _same(foreign.rows(given), foreign.rows(without))
+    except InputError:
+        return False
 
 
 def _find_texts(tables: list[Columns]) -> tuple[Codes, ...]:
@@ -184,7 +251,8 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names, which a matrix has none of
-            given = foreign.rows(read_columns(foreign, X, what).head(_CHECKED))
+            table = read_columns(foreign, X, what, lambda table, place: True)
+            given = foreign.rows(table.head(_CHECKED))
     if not _same(seen, given):
         raise InputError(
             f"The {foreign.kind} sees something else in the {what} once they are kept as numbers "

@@ -189,7 +189,15 @@ def _read_table(mark: Mark, table: Any) -> list[Column]:
             "features.",
             hint="give rows with the features of the mark, in its order.",
         )
-    return [_read_column(cells[:, j], isinstance(own, tuple)) for j, own in enumerate(mark.columns)]
+    # The model ignores columns that the mark has no value of: decoys have none, either.
+    return [
+        own if _is_missing(own) else _read_column(cells[:, j], isinstance(own, tuple))
+        for j, own in enumerate(mark.columns)
+    ]
+
+
+def _is_missing(column: Column) -> bool:
+    return all(value is None or value != value for value in column)
 
 
 def _read_column(cells: AnyArray, texts: bool) -> Column:

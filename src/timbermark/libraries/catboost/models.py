@@ -110,6 +110,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         for feature in contents.trees[kind]
     )
     derived = derived_names(contents.trees)
+    texts = [each["FlatIndex"] for each in contents.trees["CatFeatures"]]
     return ForeignModel(
         library=name,
         kind=type(model).__name__,
@@ -127,7 +128,8 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
             leaf=nodes.leaf,
             categories=_category_model(contents, len(derived)) if derived else None,
         ),
-        text_columns=frozenset(each["FlatIndex"] for each in contents.trees["CatFeatures"]),
+        text_columns=frozenset(texts),
+        known_texts=dict.fromkeys(texts),  # no text is missing, not even an empty one
         task=task,
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.libraries.categories import text_places, with_categories
+from timbermark.libraries.categories import find_texts, with_categories
 from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
@@ -143,6 +143,7 @@ def _opened(
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
     categories = _named_categories(native, frame)
+    texts = find_texts(categories)
     share = 1 / max(n_iterations, 1) if frame.average_output else 1.0
     return ForeignModel(
         library=name,
@@ -154,10 +155,11 @@ def _opened(
         leaf_dtype="f8",
         native=native,
         adapter=adapter,
-        notes=tuple(_notes(model, frame, classes, n_iterations, all_iterations)),
+        notes=tuple(_notes(frame, classes, n_iterations, all_iterations)),
         l2=regularization(frame),
         extra=LightGBMExtra(frame, blocks, categories),
-        text_columns=text_places(categories),
+        text_columns=frozenset(texts),
+        known_texts=texts,
         takes_frames=bool(categories),
         task=task,
     )
@@ -331,9 +333,7 @@ def _named_categories(model: Any, frame: Frame | None) -> dict[int, list[Any]]:
     return dict(zip(places, named, strict=True)) if len(places) == len(named) else {}
 
 
-def _notes(
-    model: Any, frame: Frame, classes: AnyArray, n_iterations: int, all_iterations: int
-) -> list[str]:
+def _notes(frame: Frame, classes: AnyArray, n_iterations: int, all_iterations: int) -> list[str]:
     notes = []
     if n_iterations < all_iterations:
         notes.append(

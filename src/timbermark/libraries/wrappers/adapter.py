@@ -6,7 +6,7 @@ import copy
 import functools
 import importlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -25,10 +25,11 @@ from timbermark.libraries.scikit_learn import (
     without_scorer,
 )
 from timbermark.libraries.wrappers.contract import Peeled, WrapperKind
+from timbermark.libraries.wrappers.encoders import encoder_texts
 from timbermark.trees.ensemble import Ensemble
 
 _TREES = ("Tree", "TreePredictor")
-KINDS = ("pipelines", "searches", "frozen", "calibration", "label_maps")
+KINDS = ("pipelines", "searches", "frozen", "calibration", "label_maps", "targets")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +93,11 @@ class WrapperAdapter:
                 f"The {first.kind} answers with numbers, which have no labels.",
                 hint="give the model without an encoder.",
             )
+        if first.task == "classification" and peeled.numbers is not None:
+            raise InputError(
+                f"The {first.kind} answers with labels, which cannot be transformed as numbers.",
+                hint="give the classifier itself.",
+            )
         names = _feature_names(model)
         regular = {part.l2 for part in inside}
         return ForeignModel(
@@ -108,9 +114,11 @@ class WrapperAdapter:
             l2=first.l2 if len(regular) == 1 else None,
             extra=WrapperExtra(peeled),
             text_columns=None,
+            known_texts=_known_texts(model, peeled, first),
             takes_frames=names is not None,
             inside=inside,
             scores=_score_function(peeled, inside),
+            numbers=peeled.numbers,
             task=first.task,
         )
 
@@ -126,9 +134,13 @@ class WrapperAdapter:
         def open_checked(model: Any) -> ForeignModel:
             models = self._peel(model).models
             opened = [self._find(one).open(one) for one in models]
-            # Trees that nobody has checked could read memory that is not theirs.
-            if sum(part.ensemble.n_trees for part in opened) != _count_trees(model):
+            # Trees and splines that nobody has checked could read memory that is not theirs.
+            parts = list(_list_parts(model))
+            n_trees = sum(type(part).__name__ in _TREES for part in parts)
+            if sum(part.ensemble.n_trees for part in opened) != n_trees:
                 raise InputError("it holds trees outside its boosted model")
+            if not all(_is_sound(part) for part in parts if type(part).__name__ == "BSpline"):
+                raise InputError("it holds a spline of another size than it says")
             return self.open(model)
 
         kinds = tuple(name for kind in _kinds() for name in kind.KINDS)
@@ -179,16 +191,20 @@ class WrapperAdapter:
         Raises InputError for other models inside, if the name does not end in .skops, or if a part
         of it cannot be written; MissingLibraryError without skops.
         """
+        self.check_file(model)
         peeled = self._peel(model)
-        others = {self._find(one).name for one in peeled.models} - {self.name}
+        plain = _duplicate(model, peeled, [without_scorer(one) for one in peeled.models])
+        skops_files.save(plain, path, _name(model))
+
+    def check_file(self, model: Any) -> None:
+        """Raise InputError unless a deployed model has a file that can be read safely."""
+        others = {self._find(one).name for one in self._peel(model).models} - {self.name}
         if others or isinstance(model, tuple):
             raise InputError(
                 f"A {_name(model)} around a model of {', '.join(sorted(others)) or 'a pair'} has "
                 "no file that can be read safely.",
                 hint="pickle what embed gives back yourself, from Python.",
             )
-        plain = _duplicate(model, peeled, [without_scorer(one) for one in peeled.models])
-        skops_files.save(plain, path, _name(model))
 
     def _peel(self, model: Any) -> Peeled:
         kind = _kind_of(model)
@@ -251,15 +267,16 @@ def _duplicate(model: Any, peeled: Peeled, models: list[Any]) -> Any:
         ) from error
 
 
-def _count_trees(model: Any) -> int:
-    """Return how many trees of scikit-learn are anywhere in an object."""
-    waiting, seen, found = [model], {}, 0
+def _list_parts(model: Any) -> Iterator[Any]:
+    """Yield every object that is anywhere in an object, once."""
+    waiting: list[Any] = [model]
+    seen: dict[int, Any] = {}
     while waiting:
         one = waiting.pop()
         if id(one) in seen or isinstance(one, str | bytes | int | float | None | type):
             continue
         seen[id(one)] = one
-        found += type(one).__name__ in _TREES
+        yield one
         waiting += vars(one).values() if hasattr(one, "__dict__") else ()
         if isinstance(one, dict):
             waiting += [*one.keys(), *one.values()]
@@ -271,12 +288,39 @@ def _count_trees(model: Any) -> int:
             waiting += [one.func, *one.args, *one.keywords.values()]
         elif isinstance(one, types.MethodType):
             waiting.append(one.__self__)
-    return found
+
+
+def _is_sound(spline: Any) -> bool:
+    """Return whether the knots and coefficients of a spline are as many as its degree needs."""
+    known = vars(spline)
+    knots, values = (known.get(name, known.get(f"_{name}")) for name in ("t", "c"))
+    degree = known.get("k")
+    if not (isinstance(knots, np.ndarray) and isinstance(values, np.ndarray)):
+        return False
+    if {"t", "_t"} <= set(known) or {"c", "_c"} <= set(known):
+        return False
+    if type(degree) is not int or not 0 <= degree < knots.size:
+        return False
+    n = len(knots) - degree - 1
+    numbers = knots.ndim == 1 and {knots.dtype, values.dtype} == {np.dtype(np.float64)}
+    rises = numbers and bool(np.isfinite(knots).all() and (np.diff(knots) >= 0).all())
+    return rises and values.ndim >= 1 and len(values) >= n >= degree + 1
 
 
 def _feature_names(model: Any) -> tuple[str, ...] | None:
     names: AnyArray | None = getattr(asked_model(model), "feature_names_in_", None)
     return None if names is None else tuple(str(name) for name in names)
+
+
+def _known_texts(
+    model: Any, peeled: Peeled, first: ForeignModel
+) -> Mapping[int, frozenset[str] | None]:
+    """Return what is known of columns of texts: by encoders, or by the model that rows go to."""
+    if not peeled.steps:
+        return first.known_texts
+    names = _feature_names(model)
+    width = getattr(asked_model(model), "n_features_in_", 0) if names is None else len(names)
+    return encoder_texts(peeled.steps, int(width))
 
 
 def _ask(question: Callable[[], Any], kind: str) -> Any:
@@ -296,7 +340,8 @@ def _ask(question: Callable[[], Any], kind: str) -> Any:
         raise InputError(
             f"The {kind} does not take these rows ({_first_line(error)}).",
             hint="give rows as its predict takes them; leave out those with categories that it "
-            "has never seen, or let its encoder ignore them.",
+            "has never seen, or let its encoder ignore them; digits that are texts stay so in "
+            "Parquet, not in CSV.",
         ) from error
 
 

@@ -69,6 +69,7 @@ def peel(model: Any, peel: Peel) -> Peeled:
         rows=rows,
         scores=scores,
         classes=np.asarray(model.classes_),
+        steps=parts[0].steps,
         frozen=tuple(frozen.values()),
     )
 

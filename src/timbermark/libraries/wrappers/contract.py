@@ -18,14 +18,18 @@ class Peeled:
     """The boosted models in a deployed one, the way in and the way out.
 
     ``scores`` makes answers [n, classes] of the opened models and their margins, in their order;
-    None where they are those of the only model inside. ``frozen``: wrappers that a copy must be
-    made of by hand.
+    None where they are those of the only model inside. ``numbers`` makes the numbers that the
+    deployed model gives of those of the only model inside; None where they are the same.
+    ``steps``: the fitted transformers that rows pass on their way to the first model, in order.
+    ``frozen``: wrappers that a copy must be made of by hand.
     """
 
     models: tuple[Any, ...]
     rows: Callable[[Any], tuple[Any, ...]]  # what predict takes -> what each model takes
     scores: Scores | None = None
+    numbers: Callable[[Reals], Reals] | None = None
     classes: AnyArray | None = None  # None: those of the only model inside
+    steps: tuple[Any, ...] = ()
     frozen: tuple[Any, ...] = ()
 
 

@@ -12,6 +12,13 @@ from timbermark.libraries.wrappers.contract import Peel, Peeled
 KINDS = ("Pipeline",)
 TRUSTED = (
     "numpy.dtype",
+    # By which columns are selected.
+    *("builtins.object", "numpy.number", "numpy.integer", "numpy.floating"),
+    # Of SplineTransformer; they are checked before they are asked, because what they say about
+    # their size is believed by compiled code.
+    "scipy.interpolate._bsplines.BSpline",
+    "scipy._lib.array_api_compat.numpy._aliases.asarray",
+    "scipy._external.array_api_compat.numpy._aliases.asarray",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.compose._column_transformer._RemainderColsList",
 )
@@ -34,4 +41,9 @@ def peel(model: Any, peel: Peel) -> Peeled:
     before = model[:-1]
     if all(step in (None, "passthrough") for _, step in before.steps):
         return inside
-    return replace(inside, rows=lambda X: inside.rows(before.transform(X)))
+    steps = tuple(step for _, step in before.steps)
+    return replace(
+        inside,
+        rows=lambda X: inside.rows(before.transform(X)),
+        steps=(*steps, *inside.steps),
+    )

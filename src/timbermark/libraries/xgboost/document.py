@@ -10,9 +10,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,14 @@ from timbermark.dtypes import AnyArray, Offsets
 from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.contract import Task
 from timbermark.libraries.xgboost import ubjson
+from timbermark.libraries.xgboost.category_names import category_texts, most_categories
+from timbermark.libraries.xgboost.parts import (
+    HINT,
+    numbers,
+    part,
+    require,
+    whole_number,
+)
 from timbermark.trees.ensemble import Objective
 
 TWO_CLASSES = ("binary:logistic", "binary:logitraw")
@@ -35,7 +41,6 @@ NUMBERS: dict[str, Objective] = {
 }
 """Objectives of regression and ranking, and what their margins become."""
 
-_HINT = "get the model again from where it came, or save it again with XGBoost."
 _JSON_START = re.compile(rb'\s*\{\s*"')
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _UBJ_HEAD = b"{" + ubjson.encode_key("learner")
@@ -43,7 +48,6 @@ _FEATURE_TYPES = {"int", "float", "i", "q", "c"}
 _MODEL_PARTS = {"cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees"}
 _NEWER_MODEL_PARTS = {"cats", "iteration_indptr", "weight_drop"}
 _MOST_FEATURES = 1 << 24  # rows are dense, in XGBoost as well as here
-_MOST_ROUNDS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +110,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         try:
             content = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"The JSON is damaged ({error}).", _HINT) from None
+            raise FileFormatError(f"The JSON is damaged ({error}).", HINT) from None
     elif raw.startswith(b"{"):
         content = ubjson.decode(raw)
     if not isinstance(content, dict):
@@ -126,23 +130,23 @@ def outline(content: dict[str, Any]) -> Outline:
     timbermark.errors.FileFormatError: The model has no 'learner'. Hint: get the model again from \
 where it came, or save it again with XGBoost.
     """
-    learner = _part(content, "learner", dict)
-    attributes = _part(learner, "attributes", dict)
-    _require(all(isinstance(text, str) for text in attributes.values()), "attributes")
+    learner = part(content, "learner", dict)
+    attributes = part(learner, "attributes", dict)
+    require(all(isinstance(text, str) for text in attributes.values()), "attributes")
     objective, n_features, n_outputs = _task(learner)
     booster, model, weights = _booster(learner)
     names = _texts(learner, "feature_names", n_features)
     types = _texts(learner, "feature_types", n_features)
-    _require(types is None or set(types) <= _FEATURE_TYPES, "feature_types")
+    require(types is None or set(types) <= _FEATURE_TYPES, "feature_types")
     n_parallel, round_start, output = _rounds(model, n_outputs)
     if weights is not None:
         with np.errstate(over="ignore"):
             weights = numbers(weights, "weight_drop").astype(np.float32)
-        _require(len(weights) == len(output) and np.isfinite(weights).all(), "weight_drop")
+        require(len(weights) == len(output) and np.isfinite(weights).all(), "weight_drop")
     best = attributes.get("best_iteration")
-    version = _part(content, "version", list)
+    version = part(content, "version", list)
     whole = all(isinstance(part, int) and 0 <= part < 1000 for part in version)
-    _require(len(version) == 3 and whole, "version", version)
+    require(len(version) == 3 and whole, "version", version)
     return Outline(
         content=content,
         model=model,
@@ -158,8 +162,8 @@ where it came, or save it again with XGBoost.
         by_wrapper="scikit_learn" in attributes,
         feature_names=names,
         feature_types=types,
-        most_categories=_most_categories(model.get("cats"), n_features),
-        categories=_category_texts(model.get("cats")),
+        most_categories=most_categories(model.get("cats"), n_features),
+        categories=category_texts(model.get("cats")),
         version=tuple(version),
     )
 
@@ -200,7 +204,7 @@ def with_trees(known: Outline, trees: list[Any], output: AnyArray, round_start: 
     try:
         return ubjson.encode({**known.content, "learner": learner})
     except (ValueError, ArithmeticError, TypeError, struct.error) as error:
-        raise FileFormatError(f"The model holds a number out of range ({error}).", _HINT) from None
+        raise FileFormatError(f"The model holds a number out of range ({error}).", HINT) from None
 
 
 def equal_rounds(known: Outline, n_trees: int) -> Offsets:
@@ -217,65 +221,17 @@ def equal_rounds(known: Outline, n_trees: int) -> Offsets:
     return np.arange(0, n_trees + 1, length)
 
 
-def numbers(given: Any, name: str, *, whole: bool = False) -> AnyArray:
-    """Return a list or array of the document as an array, int64 [n] if ``whole``, else float [n].
-
-    Raises FileFormatError if it holds anything but numbers, or fractions where ``whole``.
-
-    >>> numbers([1, 2], "tree_info", whole=True)
-    array([1, 2])
-    """
-    try:
-        array = np.asarray(given)
-    except (ValueError, OverflowError):
-        array = np.empty((1, 1))
-    if array.size == 0:
-        return np.empty(0, np.int64 if whole else np.float64)
-    _require(array.ndim == 1 and array.dtype.kind in ("biu" if whole else "iuf"), name)
-    if not whole:
-        return array if array.dtype.kind == "f" else array.astype(np.float64)
-    _require(array.dtype != np.uint64, name)
-    return array.astype(np.int64)
-
-
-def _require(right: bool | np.bool_, name: str, value: Any = None) -> None:
-    if not right:
-        shown = "" if value is None else f"={value!r:.80}"
-        raise FileFormatError(f"The model's {name}{shown} is damaged or not known.", _HINT)
-
-
-def _part(content: Mapping[str, Any], name: str, kind: type) -> Any:
-    if name not in content:
-        raise FileFormatError(f"The model has no {name!r}.", _HINT)
-    _require(isinstance(content[name], kind), name)
-    return content[name]
-
-
-def whole_number(params: Mapping[str, Any], name: str, low: int, high: int = _MOST_ROUNDS) -> int:
-    """Return one of XGBoost's parameters, which are all texts.
-
-    Raises FileFormatError if it is missing, no whole number, or not from ``low`` to ``high``.
-
-    >>> whole_number({"num_class": "3"}, "num_class", 2)
-    3
-    """
-    text = _part(params, name, str)
-    _require(re.fullmatch(r"[0-9]{1,10}", text) is not None, name, text)
-    _require(low <= int(text) <= high, name, text)
-    return int(text)
-
-
 def _texts(learner: dict[str, Any], name: str, n_features: int) -> tuple[str, ...] | None:
-    texts = _part(learner, name, list)
-    _require(all(isinstance(text, str) for text in texts), name)
-    _require(len(texts) in (0, n_features), f"number of {name}", len(texts))
+    texts = part(learner, name, list)
+    require(all(isinstance(text, str) for text in texts), name)
+    require(len(texts) in (0, n_features), f"number of {name}", len(texts))
     return tuple(texts) or None
 
 
 def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
     """Return objective, features and outputs."""
-    objective = _part(learner, "objective", dict)
-    name = _part(objective, "name", str)
+    objective = part(learner, "objective", dict)
+    name = part(objective, "name", str)
     if name.startswith("survival:"):
         raise FileFormatError(
             f"The objective {name!r} is one of survival, whose answers are hazards or times that "
@@ -287,7 +243,7 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
             f"The objective {name!r} is not supported.",
             hint=f"supported are {', '.join((*TWO_CLASSES, *MANY_CLASSES, *NUMBERS))}.",
         )
-    params = _part(learner, "learner_model_param", dict)
+    params = part(learner, "learner_model_param", dict)
     n_features = whole_number(params, "num_feature", 1, _MOST_FEATURES)
     n_classes = whole_number(params, "num_class", 0)
     # Models from before 1.6 do not say.
@@ -297,14 +253,14 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
             hint="train one model for each.",
         )
     if name not in MANY_CLASSES:
-        _require(n_classes <= 1, "num_class", n_classes)
+        require(n_classes <= 1, "num_class", n_classes)
     else:
-        stated = whole_number(_part(objective, "softmax_multiclass_param", dict), "num_class", 0)
-        _require(n_classes == stated and n_classes >= 2, "num_class", n_classes)
+        stated = whole_number(part(objective, "softmax_multiclass_param", dict), "num_class", 0)
+        require(n_classes == stated and n_classes >= 2, "num_class", n_classes)
     n_outputs = max(n_classes, 1)
     within = name in ("binary:logistic", "reg:logistic")
     positive = within or NUMBERS.get(name) == "exponential"
-    _check_base_score(_part(params, "base_score", str), n_outputs, positive, within)
+    _check_base_score(part(params, "base_score", str), n_outputs, positive, within)
     return name, n_features, n_outputs
 
 
@@ -314,20 +270,20 @@ def _check_base_score(text: str, n_outputs: int, positive: bool, probability: bo
     except ValueError:
         scores = [math.nan]
     sound = len(scores) in (1, n_outputs) and all(math.isfinite(score) for score in scores)
-    _require(sound, "base_score", text)
-    _require(not positive or all(score > 0.0 for score in scores), "base_score", text)
-    _require(not probability or all(score < 1.0 for score in scores), "base_score", text)
+    require(sound, "base_score", text)
+    require(not positive or all(score > 0.0 for score in scores), "base_score", text)
+    require(not probability or all(score < 1.0 for score in scores), "base_score", text)
 
 
 def _booster(learner: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
     """Return the booster's name, its model and its weights, if any."""
-    booster = _part(learner, "gradient_booster", dict)
-    name = _part(booster, "name", str)
+    booster = part(learner, "gradient_booster", dict)
+    name = part(booster, "name", str)
     if name == "gblinear":
         raise FileFormatError("The model is linear (gblinear), without trees.", hint="use gbtree.")
-    _require(name in ("gbtree", "dart"), "booster", name)
-    inner = _part(booster, "gbtree", dict) if name == "dart" else booster
-    model = _part(inner, "model", dict)
+    require(name in ("gbtree", "dart"), "booster", name)
+    inner = part(booster, "gbtree", dict) if name == "dart" else booster
+    model = part(inner, "model", dict)
     parts = set(model)
     if not parts <= _MODEL_PARTS | _NEWER_MODEL_PARTS or not parts >= _MODEL_PARTS - (
         _NEWER_MODEL_PARTS
@@ -337,83 +293,29 @@ def _booster(learner: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
             hint="a newer timbermark may know it.",
         )
     # XGBoost 3.4 made dart a kind of gbtree and moved the weights.
-    weights = _part(booster, "weight_drop", object) if name == "dart" else model.get("weight_drop")
+    weights = part(booster, "weight_drop", object) if name == "dart" else model.get("weight_drop")
     return name, model, weights
 
 
 def _rounds(model: dict[str, Any], n_outputs: int) -> tuple[int, Offsets, AnyArray]:
     """Return the trees of a class in a round, where rounds begin, and the output of each tree."""
-    params = _part(model, "gbtree_model_param", dict)
+    params = part(model, "gbtree_model_param", dict)
     n_trees = whole_number(params, "num_trees", 0)
     n_parallel = max(whole_number({"num_parallel_tree": "1", **params}, "num_parallel_tree", 0), 1)
     output = numbers(model["tree_info"], "tree_info", whole=True)
     if n_trees == 0:
         raise FileFormatError("The model has no trees.", hint="train it for a round at least.")
-    same = len(output) == n_trees == len(_part(model, "trees", list))
-    _require(same, "num_trees", params["num_trees"])
-    _require((output >= 0).all() and (output < n_outputs).all(), "tree_info")
+    same = len(output) == n_trees == len(part(model, "trees", list))
+    require(same, "num_trees", params["num_trees"])
+    require((output >= 0).all() and (output < n_outputs).all(), "tree_info")
     # Files from before 2.0 do not say where rounds begin; all are equally long there.
     equal = np.arange(0, n_trees + 1, n_outputs * n_parallel)
     start = numbers(model.get("iteration_indptr", equal), "iteration_indptr", whole=True)
     rises = (
         len(start) >= 2 and start[0] == 0 and start[-1] == n_trees and (np.diff(start) > 0).all()
     )
-    _require(rises, "iteration_indptr")
+    require(rises, "iteration_indptr")
     return n_parallel, start, output
-
-
-def _most_categories(cats: Any, n_features: int) -> int:
-    """Return how many categories any feature has at most, of those with names.
-
-    From 3.1 on, models that were trained on data frames keep the names of their categories.
-    """
-    if cats is None:
-        return 0
-    _require(isinstance(cats, dict), "cats")
-    columns = _part(cats, "enc", list)
-    start = numbers(_part(cats, "feature_segments", object), "feature_segments", whole=True)
-    order = numbers(_part(cats, "sorted_idx", object), "sorted_idx", whole=True)
-    sizes = [_category_count(column) for column in columns]
-    _require(len(columns) in (0, n_features), "number of category lists", len(columns))
-    bounds = np.cumsum([0, *sizes])
-    _require(np.array_equal(start, bounds) or (not columns and not len(start)), "feature_segments")
-    _require(len(order) in (0, bounds[-1]), "sorted_idx")
-    if len(order):
-        # Each feature's part must be a permutation: XGBoost looks names up through it.
-        feature = np.repeat(np.arange(len(sizes)), sizes)
-        straight = np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
-        _require(np.array_equal(order[np.lexsort((order, feature))], straight), "sorted_idx")
-    return max(sizes, default=0)
-
-
-def _category_texts(cats: Any) -> dict[int, list[str]]:
-    """Return the names of the categories of each feature that has texts for them."""
-    found = {}
-    for place, column in enumerate([] if cats is None else cats["enc"]):
-        if "offsets" not in column or len(column["offsets"]) < 2:
-            continue
-        octets = bytes(int(value) & 0xFF for value in column["values"])
-        ends = [int(offset) for offset in column["offsets"]]
-        try:
-            found[place] = [octets[a:b].decode() for a, b in pairwise(ends)]
-        except UnicodeDecodeError:
-            _require(False, "category names")
-    return found
-
-
-def _category_count(column: Any) -> int:
-    _require(isinstance(column, dict), "cats")
-    values = numbers(_part(column, "values", object), "category values", whole=True)
-    if "offsets" not in column:
-        _require(isinstance(_part(column, "type", int), int), "category type")
-        return len(values)
-    offsets = numbers(column["offsets"], "category offsets", whole=True)
-    if not len(offsets):
-        _require(not len(values), "category offsets")
-        return 0
-    _require(offsets[0] == 0 and (np.diff(offsets) >= 0).all(), "category offsets")
-    _require(offsets[-1] <= len(values), "category offsets")
-    return len(offsets) - 1
 
 
 def _like(given: Any, weight: AnyArray) -> Any:

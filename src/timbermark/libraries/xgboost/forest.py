@@ -15,7 +15,8 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets
 from timbermark.errors import FileFormatError, InputError
-from timbermark.libraries.xgboost.document import NUMBERS, Outline, numbers, whole_number
+from timbermark.libraries.xgboost.document import NUMBERS, Outline
+from timbermark.libraries.xgboost.parts import numbers, whole_number
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
 from timbermark.trees.validation import validate_ensemble
 
