@@ -17,6 +17,7 @@ import numpy as np
 from timbermark.editing.routing import Router
 from timbermark.kernels.hashing import mix_cells
 from timbermark.kernels.workers import Workers
+from timbermark.marking.defaults import SHORT_LEAD
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import SHARES
 from timbermark.marking.preparing import Prepared
@@ -24,10 +25,6 @@ from timbermark.marking.prices import find_room, mean_effort
 from timbermark.marking.tasks import Task
 from timbermark.partitions import Block, place_keys, run_pass
 
-SHORT_LEAD = 0.2
-"""What candidates of large tables are compared at. Marks of the same strength changed about six
-tenths of the labels that they change in the path for tables that fit, mostly because candidates are
-compared so and come from all rows (two tables, in docs/scale.md)."""
 _KEPT = 8_000
 _SECONDS = 4_096
 """So many rows, the same for all, are the second ones of mixtures."""

@@ -13,8 +13,8 @@ import numpy as np
 from timbermark.editing.routing import Routes
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking.best_candidates import SHORT_LEAD, find_best
-from timbermark.marking.defaults import EXPECTED_LEAD
+from timbermark.marking.best_candidates import find_best
+from timbermark.marking.defaults import EXPECTED_LEAD, LONGEST_SHORT_LEAD, SHORT_LEAD
 from timbermark.marking.large_tables import Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.preparing import Prepared
@@ -71,16 +71,16 @@ def find_candidates(
     q: int,
     workers: Workers,
     say: Say = lambda said: None,
+    lead: float = EXPECTED_LEAD,
 ) -> Candidates:
     """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
 
-    ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves.
-    Two candidates never share most of their values.
+    ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves;
+    ``lead``: what they are compared at. Two candidates never share most of their values.
 
     Raises InputError if there are fewer than ``least``.
     """
     task, router = prepared.task, prepared.router
-    lead = EXPECTED_LEAD
     if prepared.large is None or prepared.large.candidates is None:
         pool, base = make_pool(prepared, kind, pool_size(prepared))
     else:
@@ -114,6 +114,15 @@ def find_candidates(
     if len(chosen) < least:
         raise too_few(len(chosen), least, kind)
     return Candidates(pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], usable)
+
+
+def comparison_lead(lead: float) -> float:
+    """Return the lead at which candidates for a mark with this one are compared.
+
+    >>> comparison_lead(2.0), comparison_lead(0.1)
+    (1.0, 0.2)
+    """
+    return SHORT_LEAD if lead <= LONGEST_SHORT_LEAD else EXPECTED_LEAD
 
 
 def pool_size(prepared: Prepared) -> int:

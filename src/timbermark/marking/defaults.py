@@ -44,8 +44,11 @@ cost, if that makes the lead longer by the second factor; never by more than the
 SPARE_CANDIDATES = 3.0
 """Candidates to look for, per trigger: some are not taken, and the next ones replace them."""
 
-EXPECTED_LEAD = 1.0
-"""The lead at which candidates are compared: those that are cheap at one are cheap at others."""
+EXPECTED_LEAD, SHORT_LEAD, LONGEST_SHORT_LEAD = 1.0, 0.2, 0.5
+"""The lead at which candidates are compared, and the one for marks with leads up to the third
+number and for large tables: with a short lead it counts most how close the best labels are.
+(`./dev bench scale`: the same strength changes six tenths of the labels; `./dev bench fidelity`:
+of four models that were stopped early and could not be marked, all can.)"""
 
 HELD_SHARE, MOST_HELD = 0.3, 5_000
 """The share of rows that judge and report where no validation rows are given, and how many each."""

@@ -203,7 +203,7 @@ def _embed(
             f"{attempts[-1].bits:.0f} bits.",
             hint="ask for more triggers, give more rows, or allow a weak mark.",
         )
-    raise over_budget(attempts, budget)
+    raise over_budget(attempts[len(rehearsal.attempts) :], budget)
 
 
 def _make_mark(

@@ -15,7 +15,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
-from timbermark.marking.choosing import Candidates, find_candidates
+from timbermark.marking.choosing import Candidates, comparison_lead, find_candidates
 from timbermark.marking.defaults import (
     LEAD_GROWTH_AIM,
     LEAST_LEAD_GROWTH,
@@ -36,6 +36,10 @@ _OPTIMISM = 1.5
 _LONGEST_STEP = 8.0
 """Accuracy and AUC fall with the square of the lead, so that one attempt that is far over the
 budget does not skip strengths by more than this factor."""
+_CHEAPER = 0.5
+"""What was learnt from some candidates says less of others: they may cost half as much."""
+_RETRIED = 1.5
+"""Of the budget: the weakest mark is tried with other triggers where it uses no more than this."""
 _TRIES, _LAST_TRIES = 3, 8
 """Attempts at one strength, with other triggers each time; more for the weakest ones."""
 
@@ -113,7 +117,7 @@ class _Rehearsing:
         self.most, self.fewest = (choose(s.k for s in strengths) for choose in (max, min))
         # Not where the number of triggers was asked for, or is what is compared.
         self.may_shrink = self.most > self.fewest and not prepared.task.in_pairs
-        self.pools: dict[int, Candidates] = {}
+        self.pools: dict[tuple[int, float], Candidates] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
         self.share = prepared.task.budget_share
@@ -129,8 +133,7 @@ class _Rehearsing:
         fallback: list[Rehearsal] = []
         while left:
             strength = left.pop(0)
-            allowed = self.share if left or not is_last else 1.0
-            outcome = self._try_strength(strength, allowed)
+            outcome = self._try_strength(strength, is_end=is_last and not left)
             if outcome.found is not None:
                 return [self._lengthen(outcome.found, ladder[0].lead)]
             if is_last and outcome.nearly is not None:
@@ -144,14 +147,16 @@ class _Rehearsing:
                 left.pop(0)
         return fallback
 
-    def _try_strength(self, strength: Strength, allowed: float) -> _Outcome:
+    def _try_strength(self, strength: Strength, is_end: bool) -> _Outcome:
         """Try one strength with several choices of triggers.
 
         Triggers that are not taken are left out where the others are plenty, and replaced by the
-        next candidates where not.
+        next candidates where not. ``is_end``: nothing weaker is left to try, so that the whole
+        budget may be used, and a choice of triggers that costs a little more is not the last one.
         """
+        allowed = 1.0 if is_end else self.share
         enough, hopeless = self.prepared.task.set_shares
-        found = self._candidates(strength.q)
+        found = self._candidates(strength)
         usable = np.ones(len(found), np.bool_)  # whoever is not taken may be at a shorter lead
         weakest = not strength.hidden
         places = np.flatnonzero(usable)[: strength.k]
@@ -164,9 +169,10 @@ class _Rehearsing:
             proves = attempt.bits >= min(SAFE_BITS, strength.bits)
             if attempt.most_used <= 1.0 and proves:
                 nearly = rehearsal
-            if attempt.most_used > allowed:
+            fits = attempt.most_used <= allowed
+            if attempt.most_used > allowed * (_RETRIED if is_end else 1.0):
                 return _Outcome(over=strength, nearly=nearly)
-            if proves and attempt.n_set >= enough * strength.k:
+            if fits and proves and attempt.n_set >= enough * strength.k:
                 return _Outcome(found=rehearsal)
             usable[places[rehearsal.setting.lead < TAKEN_SHARE * strength.lead]] = False
             if attempt.n_set < hopeless * strength.k and not weakest:
@@ -191,18 +197,31 @@ class _Rehearsing:
         return longer if fits and longer.attempts[-1].n_set >= attempt.n_set - 1 else found
 
     def _skip_expensive(self, left: list[Strength]) -> None:
-        while len(left) > 1 and left[0].expense > self.affordable:
+        while len(left) > 1:
+            known = self._pool_of(left[0]) in self.pools
+            if left[0].expense * (1.0 if known else _CHEAPER) <= self.affordable:
+                break
             left.pop(0)
 
-    def _candidates(self, q: int) -> Candidates:
-        """Return the candidates for alphabets of ``q``: they are cheap or not for each q apart."""
-        if q not in self.pools:
+    def _pool_of(self, strength: Strength) -> tuple[int, float]:
+        in_pairs = self.prepared.task.in_pairs
+        return strength.q, 0.0 if in_pairs else comparison_lead(strength.lead)
+
+    def _candidates(self, strength: Strength) -> Candidates:
+        """Return candidates that are cheap for alphabets and leads like those of the strength."""
+        key = self._pool_of(strength)
+        if key not in self.pools:
             sought = int(np.ceil(SPARE_CANDIDATES * self.most))
-            find = find_pairs if self.prepared.task.in_pairs else find_candidates
-            self.pools[q] = find(
-                self.prepared, self.kind, sought, self.fewest, q, self.workers, self.progress
+            given = (
+                self.prepared, self.kind, sought, self.fewest, strength.q, self.workers,
+                self.progress,
+            )  # fmt: skip
+            self.pools[key] = (
+                find_pairs(*given)
+                if self.prepared.task.in_pairs
+                else find_candidates(*given, lead=key[1])
             )
-        return self.pools[q]
+        return self.pools[key]
 
     def _try(self, strength: Strength, triggers: Candidates) -> Rehearsal:
         self.progress(f"rehearsing {strength.k} triggers")

@@ -47,12 +47,13 @@ _LADDER_OF_TWO = (
     # Small models cannot always be edited so that nothing in the file tells.
     Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
     # A million rows of two classes carried no mark with a lead of 0.1 (`./dev bench scale`).
-    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False), Strength(88, 2, 0.05, False),
+    Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False), Strength(120, 2, 0.05, False),
+    Strength(88, 2, 0.05, False),
 )  # fmt: skip
 _LADDER_OF_FOUR = (
     Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
-    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-9:],
+    Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-10:],
 )  # fmt: skip
 # Numbers: the lead is the distance of levels in units of how far other models differ there. How
 # many triggers survive most depends on the model: a ladder for each number is tried, and the best
