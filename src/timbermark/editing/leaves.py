@@ -28,6 +28,7 @@ from timbermark.kernels.editing import (
     edit_round,
     weigh_leaves,
 )
+from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble, FloatType
 
@@ -144,7 +145,11 @@ def _edit_output(
     size = np.abs(wanted)
     close = np.minimum(_CLOSE * np.maximum(size, size[size > 0.0].mean()), slack)
     leaves = Leaves(first, mass, hold, change=np.zeros(first[-1]))
-    held_rows = HeldRows(leaf, held, drift=np.zeros(leaf.shape[1]))
+    # Rows that weigh nothing only cost time.
+    heavy = np.flatnonzero(held)
+    held_rows = HeldRows(
+        np.ascontiguousarray(leaf[:, heavy]), held[heavy], drift=np.zeros(len(heavy))
+    )
     pulled = PulledRows(trigger_leaf, pull, wanted.copy(), shift=np.zeros(len(wanted)))
     kept = SplitLimits(limits.splits, limits.first, limits.value, limits.firm)
     lacking = np.zeros(len(wanted))
@@ -161,10 +166,14 @@ def _edit_output(
         stalled = stalled + 1 if due > _STALLED * before else 0
         lacking += _STEP * rest
         order = order[::-1].copy()
+    drift = np.zeros(leaf.shape[1])
+    if len(heavy) < len(drift):
+        add_leaf_values(leaf, 0, len(drift), first, leaves.change, drift)
+    drift[heavy] = held_rows.drift
     change = leaves.change
     if len(limits.splits):
         change = _keep_means(change, first, limits.firm)
-    return change, held_rows.drift, pulled.shift, rounds
+    return change, drift, pulled.shift, rounds
 
 
 def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:

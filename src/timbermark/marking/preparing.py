@@ -23,6 +23,8 @@ from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.defaults import (
+    CERTAIN_ROWS_KEPT,
+    CERTAIN_WEIGHT,
     HELD_SHARE,
     MOST_HELD,
     SURROGATE_WEIGHT,
@@ -31,7 +33,7 @@ from timbermark.marking.defaults import (
 )
 from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
 from timbermark.marking.large_tables import LargeTable, Say
-from timbermark.marking.mixing import mix_rows
+from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.models import open_model
 from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task, task_of
@@ -176,6 +178,8 @@ def prepare(
     importance = np.ones(len(margins))
     importance[n_real:] = SURROGATE_WEIGHT if X is not None else 1.0
     weight = task.weigh_rows(margins) * importance[:, None]
+    if not task.in_pairs:
+        weight = thin_certain_rows(weight, row_keys(holding[takes], seed + 5))
     mix: Mix | None = None
     if measured_on == "training":
         mix = _mix_unseen(foreign, router, given, order, (held, rest), seed, workers)
@@ -262,6 +266,21 @@ def columns(foreign: ForeignModel, X: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names, which a matrix has none of
         return foreign.rows(X)
+
+
+def thin_certain_rows(weight: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return weights [n, K] in which one of several certain rows stands for all of them.
+
+    Of most outputs a classifier is certain for most rows, and these weigh little one by one. Which
+    of them stay follows from the rows' ``keys`` and the output.
+
+    >>> keys = np.array([0, 1, 1], np.uint64)
+    >>> thin_certain_rows(np.array([[0.05], [0.05], [1.0]]), keys).tolist()
+    [[0.2], [0.0], [1.0]]
+    """
+    turn = keys[:, None] + np.arange(weight.shape[1], dtype=np.uint64)
+    kept = np.where(turn % np.uint64(CERTAIN_ROWS_KEPT) == 0, CERTAIN_ROWS_KEPT * weight, 0.0)
+    return np.where(weight < CERTAIN_WEIGHT, kept, weight)
 
 
 def weigh(
