@@ -245,7 +245,7 @@ BAD = {
     "a suspect that is not there": (
         lambda h, t: ("judge", h.evidence, "--suspect", t / "none"), "No such file"),
     "a suspect that is no model": (
-        lambda h, t: ("judge", h.evidence, "--suspect", h.folder / "owner.key"), "owner-key"),
+        lambda h, t: ("judge", h.evidence, "--suspect", h.folder / "owner.key"), "an owner key"),
     "no suspect": (lambda h, t: ("judge", h.evidence), "no answers and no suspect"),
     "roots that are none": (
         lambda h, t: ("judge", h.evidence, "--suspect", h.marked, "--roots", h.marked),
