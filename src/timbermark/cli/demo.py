@@ -142,7 +142,7 @@ class _Folder:
         model.save(self.at(name))
 
     def forget_openings(self, mark: str) -> None:
-        """Remove the record of what was opened of the mark that is replaced now."""
+        """Remove the record of openings of the mark that is being replaced."""
         from timbermark.ownership.ledger import ledger_path
 
         ledger_path(self._path / mark).unlink(missing_ok=True)

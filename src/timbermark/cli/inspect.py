@@ -28,7 +28,7 @@ def inspect(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Say what a file holds; nothing that it shows is secret.
+    """Show what a file holds; nothing that is shown is secret.
 
     For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
     made, for which model, how strong, and what is left of it after openings. For a claim: what it

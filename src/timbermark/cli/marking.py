@@ -240,7 +240,7 @@ def _take_choices(
     weak: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """Return arguments of `timbermark.embed`, checked as far as they can be without the model."""
+    """Return arguments of `timbermark.embed`, checked as far as is possible without the model."""
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import check_choices
 
@@ -259,7 +259,7 @@ def _take_choices(
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
-    """Return the model; choices that it cannot carry are refused."""
+    """Return the opened model. Raises InputError for choices that it does not allow."""
     from timbermark.marking.budget import check_budget
     from timbermark.marking.models import open_model
     from timbermark.marking.strengths import list_strengths
@@ -358,7 +358,7 @@ def _check_group(model: ForeignModel, label: str | None, group: str | None) -> N
 
 
 def _number(text: str, kind: type[int] | type[float]) -> Any:
-    """Return a number; any other text as it is, for the one who knows what may be said."""
+    """Return a number; any other text as it is, to be checked by whoever takes it."""
     try:
         return kind(text)
     except ValueError:

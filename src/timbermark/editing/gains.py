@@ -122,7 +122,7 @@ class _Nodes:
 
 
 def _square_apart(apart: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return how far each leaf is from the other side of its split, squared, never quite 0."""
+    """Return the squared distance of each leaf from the other side of its split, above 0."""
     sizes = np.diff(first)
     tree = np.repeat(np.arange(len(sizes)), sizes)
     mean = np.bincount(tree, apart**2, len(sizes)) / np.maximum(sizes, 1)

@@ -166,7 +166,7 @@ def _edit_output(
 
 
 def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:
-    """Return the changes with the same mean in every tree, so that no tree's own one stands out.
+    """Return the changes with the same mean in every tree, so that no tree stands out.
 
     A tree that boosting made hardly moves the mean of all rows, and its root says by how much. What
     the changes of one tree add to all rows is spread over all trees; the sum stays.

@@ -83,7 +83,7 @@ class _Asking:
     title = "pass 2: asking for candidates"
 
     def limited(self, limit: float) -> _Asking:
-        """Return the same pass, which leaves out what is dearer than a limit."""
+        """Return the same pass without candidates that cost more than a limit."""
         return _Asking(
             self.table, self.router, self.task, self.mass, self.most_room, self.seconds, self.q,
             self.seed, self.k, limit,

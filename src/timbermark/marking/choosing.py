@@ -53,7 +53,7 @@ class Candidates:
         return f"Candidates({len(self)} of {self.usable} usable, q={self.alphabets.shape[1]})"
 
     def take(self, places: np.ndarray) -> Candidates:
-        """Return some of them, in the given order."""
+        """Return some of the candidates, in the given order."""
         rows = places
         if self.in_pairs:
             rows = np.column_stack([2 * places, 2 * places + 1]).ravel()
@@ -126,13 +126,13 @@ def comparison_lead(lead: float) -> float:
 
 
 def pool_size(prepared: Prepared) -> int:
-    """Return how many rows there are to choose from: the more, the fewer trees there are."""
+    """Return the number of rows to choose from, which is larger for models with fewer trees."""
     n_trees = sum(len(trees) for trees in prepared.router.trees)
     return int(np.clip(_POOL_CELLS // max(n_trees, 1), _SMALLEST_POOL, _LARGEST_POOL))
 
 
 def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to choose from, and which of the given rows most of each comes from."""
+    """Return the rows to choose from, and the given row that most of each one comes from."""
     if kind == "mixed":
         mixed = mix_rows(prepared.source, size, np.random.default_rng(prepared.seed + 2))
         return mixed.X, mixed.base
@@ -143,7 +143,7 @@ def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.
 def survive_rounding(
     prepared: Prepared, X: np.ndarray, routes: Routes, workers: Workers
 ) -> np.ndarray:
-    """Return bool [n]: rows that end in the same leaves as float32, and a few units up or down."""
+    """Return bool [n]: rows whose leaves stay the same under rounding to float32 and printing."""
     same = np.ones(len(X), np.bool_)
     with np.errstate(over="ignore"):
         single = X.astype(np.float32).astype(np.float64)
@@ -166,7 +166,7 @@ def first_of_equals(margins: np.ndarray) -> np.ndarray:
 
 
 def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
-    """Return the error for rows that make too few candidates."""
+    """Return the error for rows from which too few candidates can be made."""
     what = what or ("mixtures of the rows" if kind == "mixed" else "rows")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",

@@ -49,12 +49,12 @@ class Classification:
 
     @property
     def unit(self) -> float:
-        """Return a change of the margin that matters."""
+        """Return the size of a change of the margin that matters."""
         return 1.0 / self.foreign.margin_scale
 
     @property
     def budget_share(self) -> float:
-        """Return how much of the budget a rehearsal may use."""
+        """Return the share of the budget that a rehearsal may use."""
         return BUDGET_SHARE_TWO_CLASSES if len(self.foreign.classes) == 2 else BUDGET_SHARE
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
@@ -75,7 +75,7 @@ class Classification:
         self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
         holding: np.ndarray, seed: int,
     ) -> Classification:  # fmt: skip
-        """Return the task itself: probabilities have a unit."""
+        """Return the task itself: probabilities need no unit."""
         return self
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ class Classification:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> float:  # fmt: skip
-        """Return the bits of the labels."""
+        """Return the bits that the labels of an untouched copy prove."""
         ahead = self.find_leads(before, after, alphabets, symbols, lead)
         return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
 
@@ -125,7 +125,7 @@ class Classification:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float, columns: np.ndarray,
     ) -> float:  # fmt: skip
-        """Return 0: the strongest mark that fits survives most."""
+        """Return 0: no forecast is needed, because the strongest mark that fits survives most."""
         return 0.0
 
     def use_of_budget(

@@ -49,7 +49,7 @@ class GivenTables:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """How many rows of tables that are passed over are held in memory."""
+    """How many rows are held in memory of tables that are read in passes."""
 
     holding: int
     source: int
@@ -69,7 +69,7 @@ def take_given(
     seed: int,
     say: Say,
 ) -> GivenTables:
-    """Return the tables as rows of numbers, those that are passed over thinned.
+    """Return the tables as rows of numbers; of tables read in passes, a sample of rows.
 
     ``most``: rows of such tables that hold the model, make candidates, and measure. Raises
     InputError for tables, labels and groups that do not fit the model or each other.
@@ -121,7 +121,7 @@ def take_given(
 def _take_here(
     foreign: ForeignModel, here: dict[str, Any], opened: dict[str, LargeTable]
 ) -> tuple[Schema, dict[str, np.ndarray]]:
-    """Return how rows in memory are encoded, and these."""
+    """Return the encoding of rows in memory, and the encoded rows."""
     if not opened:
         return take_tables(foreign, here)
     schema = next(iter(opened.values())).schema
@@ -153,7 +153,7 @@ def _hold(
 
 
 def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) -> GivenTable:
-    """Return the rows of a table that is passed over that are held in memory."""
+    """Return the sample of rows that is held in memory of a table read in passes."""
     seed, by_place = limits.seed, table.is_large
     k = limits.holding
     if what == VALIDATION:

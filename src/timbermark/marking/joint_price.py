@@ -69,7 +69,7 @@ class _Shared:
         self.n_rows = routes.n_rows
 
     def with_one(self, chosen: int) -> np.ndarray:
-        """Return float64 [n]: the room that each candidate shares with one of them."""
+        """Return float64 [n]: the room that each candidate shares with a given one."""
         if not self.in_pairs:
             return self._of_row(chosen)
         moved = self._of_row(2 * chosen + 1) - self._of_row(2 * chosen)

@@ -62,7 +62,7 @@ def judge_whole(
 def measure_whole(
     prepared: Prepared, edit: Edit, budget: Budget, workers: Workers, say: Say
 ) -> WholeCost:
-    """Measure an edit on all rows of the table that tells what it costs."""
+    """Measure the cost of an edit on all rows of the table that the cost is measured on."""
     large = prepared.large
     assert large is not None
     table, task = large.cost, prepared.task

@@ -71,7 +71,7 @@ class NumberTally:
 
     @property
     def _spread(self) -> float:
-        """The variance of the targets, in squares of the error."""
+        """Return the variance of the targets, in units of the squared error."""
         assert self.target is not None
         return max(self._mean(self.target[1]) - self._mean(self.target[0]) ** 2, 0.0)
 

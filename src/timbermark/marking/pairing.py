@@ -164,7 +164,7 @@ def _thresholds(prepared: Prepared) -> list[np.ndarray]:
 
 
 def _column_order(prepared: Prepared) -> np.ndarray | None:
-    """Return which column of the ensemble each column of rows is, by asking with one changed.
+    """Return the column of the ensemble that each column of rows becomes, found by probing.
 
     None where columns of the ensemble are others than those of rows: texts and what transformers
     make.
@@ -190,7 +190,7 @@ def _column_order(prepared: Prepared) -> np.ndarray | None:
 
 
 def _thin(values: np.ndarray) -> np.ndarray:
-    """Return values that are few enough to be asked for."""
+    """Return a limited number of values that represent all given ones."""
     if len(values) <= _MOST_ASKED:
         return values
     return np.asarray(values[np.linspace(0, len(values) - 1, _MOST_ASKED).astype(np.int64)])

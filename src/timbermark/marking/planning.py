@@ -81,7 +81,7 @@ def plan(
     random_state: int = 0,
     verbose: int = 0,
 ) -> Plan:
-    """Rehearse a mark with throwaway symbols and return what it would cost; changes nothing.
+    """Rehearse a mark with throwaway symbols and return what it would cost; change nothing.
 
     The arguments are those of :func:`timbermark.embed`.
 

@@ -59,7 +59,7 @@ class MeasuredRows:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return self.routes.n_rows
 
 
@@ -213,7 +213,7 @@ def _mix_unseen(
     seed: int,
     workers: Workers,
 ) -> Mix:
-    """Return what makes rows that stand for unseen ones out of training rows.
+    """Return a function that makes surrogates of unseen rows out of training rows.
 
     ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order.
     """

@@ -71,7 +71,7 @@ class Numbers:
 
     @property
     def ranks(self) -> bool:
-        """Whether answers mean nothing by themselves but rank rows."""
+        """Return whether the answers are scores of a ranker, which only order rows."""
         return self.foreign.task == "ranking"
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
@@ -102,7 +102,7 @@ class Numbers:
         self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
         holding: np.ndarray, seed: int,
     ) -> Numbers:  # fmt: skip
-        """Return the task with the model's error, what it is in margins, and shadow models."""
+        """Return the task with the model's error, its equivalent in margins, and shadow models."""
         answers, slope = self.foreign.answers(margins), slopes(self.foreign, margins)
         spread = float(np.std(answers)) or 1.0
         error, known = _UNKNOWN_ERROR * spread, False
@@ -170,7 +170,7 @@ class Numbers:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> float:  # fmt: skip
-        """Return the bits of the numbers."""
+        """Return the bits that the numbers of an untouched copy prove."""
         answers = self.foreign.answers(after)[:, 0]
         levels = self._levels(before, alphabets, lead)
         return numbers_evidence(answers[1::2] - answers[::2], levels, symbols)
@@ -179,7 +179,7 @@ class Numbers:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float, columns: np.ndarray,
     ) -> float:  # fmt: skip
-        """Return the bits after averaging half and half with models that chose no pair, the mean.
+        """Return the mean bits after averaging half and half with models that chose no pair.
 
         What proves more than anyone asks for does not make up for what proves too little.
         """
@@ -274,7 +274,7 @@ def answers_fall(foreign: ForeignModel, margins: np.ndarray) -> bool:
 def fit_shadows(
     columns: np.ndarray, margins: np.ndarray, noise: float, seed: int
 ) -> tuple[Any, ...]:
-    """Return models of rows [n, d] and margins [n] as others would train them on a part of both.
+    """Return shadow models, each trained on a part of the rows [n, d] and margins [n].
 
     >>> X = np.arange(80.0)[:, None]
     >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))

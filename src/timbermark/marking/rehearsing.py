@@ -208,7 +208,7 @@ class _Rehearsing:
         return strength.q, 0.0 if in_pairs else comparison_lead(strength.lead)
 
     def _candidates(self, strength: Strength) -> Candidates:
-        """Return candidates that are cheap for alphabets and leads like those of the strength."""
+        """Return the cheapest candidates for the alphabets and the lead of a strength."""
         key = self._pool_of(strength)
         if key not in self.pools:
             sought = int(np.ceil(SPARE_CANDIDATES * self.most))

@@ -78,7 +78,7 @@ class Hold:
 def hold_by_sample(
     prepared: Prepared, triggers: Candidates, size: int, workers: Workers, say: Say
 ) -> Prepared:
-    """Return what was prepared with ``size`` weighted rows of all in place of those that hold.
+    """Return the prepared model with ``size`` weighted rows of the whole table as holding rows.
 
     Their weights sum up to as much as those of the rows before: what holds leaves at their values
     is measured in these.
@@ -144,7 +144,7 @@ class _Sampling:
     title = "pass 3: sampling rows"
 
     def densities(self, pressed: np.ndarray) -> np.ndarray:
-        """Return s [n], 1 for the average row, of what triggers do to rows, [n, K]."""
+        """Return s [n], 1 for the average row, given how triggers move rows, [n, K]."""
         return np.asarray(0.5 + 0.5 * np.minimum(pressed.sum(axis=1) / self.usual, _DENSEST))
 
     def look(self, block: Block) -> Sample:

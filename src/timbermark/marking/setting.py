@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def n_set(self) -> int:
-        """How many triggers answer with their symbol."""
+        """Return the number of triggers that answer with their symbol."""
         return int((self.lead > 0.0).sum())
 
     def __repr__(self) -> str:

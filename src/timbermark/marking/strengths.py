@@ -29,12 +29,12 @@ class Strength:
 
     @property
     def bits(self) -> float:
-        """Return the evidence while every symbol is there."""
+        """Return the bits of evidence if every symbol is matched."""
         return self.k * float(np.log2(self.q))
 
     @property
     def expense(self) -> float:
-        """Return what the cost of a mark is proportional to: lead · √(triggers that change)."""
+        """Return a figure proportional to the cost of a mark: lead · √(triggers that change)."""
         return self.lead * float(np.sqrt(self.k * (self.q - 1) / self.q))
 
 

@@ -43,12 +43,12 @@ class Schema:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are what the model takes as they are."""
+        """Return whether the model takes the encoded rows as they are."""
         return not self.foreign.takes_frames and all(known is None for known in self.texts)
 
     @property
     def named(self) -> np.ndarray:
-        """Which columns hold texts, bool [d]."""
+        """Return which columns hold texts, bool [d]."""
         return np.array([known is not None for known in self.texts])
 
     def decode(self, rows: np.ndarray) -> Any:

@@ -136,7 +136,7 @@ class Tally:
 
     @property
     def drift(self) -> float:
-        """The mean over rows of the largest change of a probability."""
+        """Return the mean over rows of the largest change of a probability."""
         return self.moves * UNIT / self.n
 
     def cost(self, classes: Any, measured_on: str) -> Cost:

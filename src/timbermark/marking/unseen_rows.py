@@ -77,7 +77,7 @@ class Neighbourhood:
         return np.where(swapped, other, first)
 
     def _place(self, X: np.ndarray) -> np.ndarray:
-        """Return points whose distances tell how alike rows are."""
+        """Return points whose distances measure how similar rows are."""
         numbers = np.where(np.isfinite(X), X, 0.0)
         parts = [numbers[:, ~self._named] / self._spread]
         for column, seeds in zip(numbers[:, self._named].T, self._seeds, strict=True):
@@ -115,7 +115,7 @@ def find_distance(
     shadow.fit(columns(train), label)
 
     def doubt(rows: np.ndarray) -> tuple[float, float]:
-        """Return how unsure the shadow is of rows, and the variance of that figure."""
+        """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
         unsure = 1.0 - shadow.predict_proba(columns(rows)).max(axis=1)
         return float(unsure.mean()), float(unsure.var() / len(unsure))
 

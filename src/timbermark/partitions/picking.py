@@ -31,7 +31,7 @@ def place_keys(start: int, n: int, seed: int) -> np.ndarray:
 
 
 def hash_limit(k: int, n: int) -> int | None:
-    """Return what the ``k`` lowest of ``n`` hashes do not exceed, None if these are all.
+    """Return a bound that the ``k`` lowest of ``n`` hashes do not exceed, None for k >= n.
 
     >>> hash_limit(10, 10) is None, hash_limit(10, 10**6) < 2**52
     (True, True)

@@ -98,7 +98,7 @@ class _Heard:
 
 
 def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[bytes]) -> _Heard:
-    """Check one side's evidence; what does not hold is its own reason, not an error."""
+    """Check one side's evidence; a failed check becomes a reason of the result, not an error."""
     claim: Claim | None = None
     opened, stamps, refused = None, tuple[StampCheck, ...](), ""
     try:

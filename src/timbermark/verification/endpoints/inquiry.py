@@ -152,7 +152,7 @@ def _setting(run: Progress) -> dict[str, Any]:
 
 
 def _order(run: Progress) -> str:
-    """Return what identifies the columns and all that was said by hand about requests."""
+    """Return what identifies the columns and all options given by hand about requests."""
     columns, options = run.columns, run.endpoint.options
     own = list(columns.places) == list(range(len(columns.places)))
     order = "own order" if own else ",".join(map(str, columns.places))
@@ -179,7 +179,7 @@ def _take(
 
 
 def _ask(run: Progress, delivery: Delivery, size: int) -> list[Any]:
-    """Return the answers to the next questions, however often that must be tried."""
+    """Return the answers to the next questions, repeating requests that fail."""
     try:
         return _try(run, delivery, run.asked, size)
     except FailureError as error:
