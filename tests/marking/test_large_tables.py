@@ -29,7 +29,7 @@ from timbermark.marking.measuring import measure_whole
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import set_symbols
+from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import Strength
 from timbermark.ownership import mark
 from timbermark.partitions import connect, running

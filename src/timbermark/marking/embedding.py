@@ -29,7 +29,7 @@ from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import Setting, set_symbols
+from timbermark.marking.setting_symbols import Setting, set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows

@@ -16,7 +16,7 @@ from timbermark.marking.number_tallies import NumberTally
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.regression import Numbers
 from timbermark.marking.rehearsing import Attempt, judge
-from timbermark.marking.setting import Setting, answers_after, report_cost
+from timbermark.marking.setting_symbols import Setting, answers_after, report_cost
 from timbermark.marking.strengths import Strength
 from timbermark.marking.tallies import Tally
 from timbermark.marking.tasks import Cost

@@ -17,7 +17,7 @@ from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import report_cost, set_symbols
+from timbermark.marking.setting_symbols import report_cost, set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed

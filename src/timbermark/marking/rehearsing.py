@@ -27,7 +27,7 @@ from timbermark.marking.defaults import (
 )
 from timbermark.marking.pairing import find_pairs
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.setting import Setting, answers_after, set_symbols
+from timbermark.marking.setting_symbols import Setting, answers_after, set_symbols
 from timbermark.marking.strengths import Strength, split_ladders
 from timbermark.ownership.statistics import evidence_bits
 

@@ -1,4 +1,4 @@
-"""Set: the edit that makes triggers answer with their symbols, and which of them then do."""
+"""The edit that makes triggers answer with their symbols, and which of them then do."""
 
 from __future__ import annotations
 
