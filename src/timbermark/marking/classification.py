@@ -13,7 +13,7 @@ from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking import costs
 from timbermark.marking.budget import Budget
-from timbermark.marking.deciding import (
+from timbermark.marking.calibrated_answers import (
     deciding_margins,
     rank_scores,
     score_leads,
@@ -39,7 +39,7 @@ class Classification:
     """The `timbermark.marking.tasks.Task` of classifiers.
 
     Those that are calibrated answer with scores that are made of their margins; see
-    `timbermark.marking.deciding`.
+    `timbermark.marking.calibrated_answers`.
     """
 
     foreign: ForeignModel

@@ -1,8 +1,8 @@
-"""What deployed models answer where it is not what their trees say: calibrated ones.
+"""Answers of calibrated models, which differ from what their trees alone would answer.
 
-A calibrated model decides by scores that are made of the margins of one or several boosted models
-inside. Its scores rise with the margin of a class but nobody knows how, so that the margins with
-which a label wins are found by trying.
+A calibrated model decides by scores that are computed from the margins of one or several boosted
+models inside. Its scores rise with the margin of a class by an unknown function, so that the
+margins with which a label wins are found by search.
 """
 
 from __future__ import annotations
