@@ -12,8 +12,8 @@ from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_parts, take_rows
 from timbermark.marking.large_tables import LARGE, LargeTable, Say, hold_large, open_large, thin
-from timbermark.marking.tables import Schema, take_tables
 from timbermark.marking.tasks import Task
+from timbermark.marking.text_codes import Schema, take_tables
 from timbermark.partitions import is_in_parts
 
 TRAINING, CANDIDATES, VALIDATION = "training rows", "candidates", "validation rows"

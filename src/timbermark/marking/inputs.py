@@ -53,7 +53,7 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
 
     Tables may have their columns in any order, and more of them than the model knows. Raises
     InputError for what is not a matrix of numbers that the model takes, and for a deployed model
-    around others, whose rows `timbermark.marking.tables` takes.
+    around others, whose rows `timbermark.marking.text_codes` takes.
     """
     if foreign.inside:
         raise InputError(

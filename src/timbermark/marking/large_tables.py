@@ -19,8 +19,8 @@ from timbermark.files.tables import read_labels
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_rows
 from timbermark.marking.mixing import row_keys
-from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task
+from timbermark.marking.text_codes import Schema
 from timbermark.partitions import (
     Block,
     Parts,

@@ -33,8 +33,8 @@ from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
-from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task, task_of
+from timbermark.marking.text_codes import Schema
 from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
 Mix = Callable[[np.ndarray, int], np.ndarray]

@@ -1,8 +1,8 @@
-"""Rows in marking are matrices of numbers; here texts become codes in them and come back.
+"""Codes for texts: marking works on matrices of numbers, in which each text has a code.
 
-The model that is deployed takes numbers and texts, in a frame if it finds its columns by name.
-Marking mixes, hashes and compares rows, for which a code is as good as a text. A `Schema` knows
-which text each code stands for and gives rows to the model as `timbermark.verify` will ask them.
+A deployed model takes numbers and texts, in a data frame if it finds its columns by name. Marking
+mixes, hashes and compares rows, for which a code is as good as a text. A `Schema` knows the text of
+each code and passes rows to the model in the form in which `timbermark.verify` will ask them.
 """
 
 from __future__ import annotations
