@@ -23,7 +23,7 @@ from tests.marking.models import KEY
 from tests.partitions.killing import Dying, Killing
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking import given_tables, large_tables, sampling
+from timbermark.marking import input_tables, large_tables, sampling
 from timbermark.marking.budget import Budget
 from timbermark.marking.measuring import measure_whole
 from timbermark.marking.preparing import prepare
@@ -60,7 +60,7 @@ def model():
 @pytest.fixture
 def small(monkeypatch):
     """Let tables be large from 3,000 rows on."""
-    for module in (large_tables, given_tables):
+    for module in (large_tables, input_tables):
         monkeypatch.setattr(module, "LARGE", 3000)
     monkeypatch.setattr(sampling, "FIRST_SIZE", 3000)
 
@@ -123,7 +123,7 @@ def make(X, y, kind="mixed", seed=0, validation=None):
 def in_memory():
     """What rows in memory give."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (large_tables, given_tables):
+        for module in (large_tables, input_tables):
             patch.setattr(module, "LARGE", 3000)
         patch.setattr(sampling, "FIRST_SIZE", 3000)
         return make(*data())

@@ -29,7 +29,7 @@ from timbermark.marking.defaults import (
     SURROGATES,
     UNSEEN_ROWS,
 )
-from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
+from timbermark.marking.input_tables import LEAST_HELD, InputTables, take_input_tables
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
@@ -140,7 +140,7 @@ def prepare(
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
     held_rows = 2 * MOST_HELD
-    given = take_given(
+    given = take_input_tables(
         foreign, task, X, y, candidates, validation, groups,
         (held_rows + most, most, held_rows), seed, say,
     )  # fmt: skip
@@ -207,7 +207,7 @@ def prepare(
 def _mix_unseen(
     foreign: ForeignModel,
     router: Router,
-    given: GivenTables,
+    given: InputTables,
     order: np.ndarray,
     parts: tuple[np.ndarray, np.ndarray],
     seed: int,
@@ -236,7 +236,7 @@ def _mix_unseen(
     return partial(near.mix, distance=distance)
 
 
-def _find_large(given: GivenTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
+def _find_large(given: InputTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
     """Return the tables that are passed over, None if all rows are in memory."""
     holding, source, tested = (
         None if table is None else table.passed
