@@ -162,7 +162,7 @@ def _describe_key(path: Path) -> dict[str, Any]:
 
 
 def _describe_journal(path: Path) -> dict[str, Any]:
-    from timbermark.ownership.judging import printable
+    from timbermark.ownership.judging_answers import printable
     from timbermark.verification.journal import read_journal
 
     history = read_journal(path)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.ownership.judging import judge
+from timbermark.ownership.judging_answers import judge
 from timbermark.ownership.labels import (
     count_mapped,
     list_answers,

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from timbermark.errors import InputError
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging_answers import Inquiry, judge
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.verdict import Verdict
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
