@@ -25,7 +25,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking import input_tables, large_tables, sampling
 from timbermark.marking.budget import Budget
-from timbermark.marking.measuring import measure_whole
+from timbermark.marking.large_table_costs import measure_whole
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
@@ -276,10 +276,10 @@ def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memor
 
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):
-    from timbermark.marking import measuring
+    from timbermark.marking import large_table_costs
 
     sizes = []
-    original = measuring.measure_whole
+    original = large_table_costs.measure_whole
 
     def dear_at_first(prepared, edit, budget, workers, say):
         sizes.append(prepared.holding.n_rows)
@@ -288,7 +288,7 @@ def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monk
             told.use["drift"] = 1.5
         return told
 
-    monkeypatch.setattr(measuring, "measure_whole", dear_at_first)
+    monkeypatch.setattr(large_table_costs, "measure_whole", dear_at_first)
     options = {"budget": WIDE, "n_triggers": 120, "lead": 0.1}
     result = tm.embed(model(), *arrays(3), key=KEY, owner="Ann Ltd", **options)
     assert sizes[:3] == [3000, 6000, N - 3600]

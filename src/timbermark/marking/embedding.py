@@ -24,7 +24,7 @@ from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.defaults import ENOUGH_BITS
-from timbermark.marking.measuring import judge_whole
+from timbermark.marking.large_table_costs import judge_whole
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse

@@ -11,8 +11,8 @@ from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.embedding import check_choices
+from timbermark.marking.large_table_costs import judge_whole
 from timbermark.marking.large_tables import Say
-from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, rehearse

@@ -1,4 +1,4 @@
-"""What an edit costs on every row of a large table: one pass, both models in it."""
+"""The cost of an edit on every row of a large table, measured in one pass with both models."""
 
 from __future__ import annotations
 
