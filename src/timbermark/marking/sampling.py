@@ -29,7 +29,8 @@ rows the edit may hold in memory, if that is less."""
 _DENSEST = 20.0
 """What triggers do to a row counts up to so many times the average. A row that they leave alone has
 the density 0.5, the average row 1, and none more than 10.5."""
-_SLACK = 1.1
+_LIMIT_FACTOR = 1.1
+"""By which the estimated limit on u / s is raised, so that one pass mostly finds enough rows."""
 
 
 class Sample(NamedTuple):
@@ -95,7 +96,7 @@ def hold_by_sample(
         prepared.seed + 7, size + 1, np.inf,
     )  # fmt: skip
     density = bare.densities(pressed)
-    limit = _SLACK * (size + 1) / (table.n_rows * float(density.mean()))
+    limit = _LIMIT_FACTOR * (size + 1) / (table.n_rows * float(density.mean()))
     found = run_pass(table.parts, replace(bare, limit=limit), say)
     if len(found.score) < min(size + 1, table.n_rows - len(prepared.large.held)):
         found = run_pass(table.parts, bare, say)
