@@ -32,18 +32,18 @@ from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
-"""What holds a leaf at its value: as much as one row of weight 1 that ends there."""
+"""The ridge penalty on the change of a leaf, equal to one row of weight 1 in the leaf."""
 ROUNDS = 60
 _STALLED, _PATIENCE = 0.98, 4
-"""Rounds end early where so many of them in a row leave this share of what was lacking."""
+"""Rounds end early if this many in a row leave more than this share of what was lacking."""
 _CLOSE = 0.15
-"""A trigger within this share of its way has arrived."""
+"""A trigger has arrived if what is lacking is at most this share of the wanted move."""
 _PULL = 2.0
-"""How much a trigger weighs at first: 1 would take it half of its way if rows did not object."""
+"""The first weight of a trigger: without other rows, 1 would move it half of its way."""
 _STEP = 0.5
 """The share of what is lacking that is added to the target after a round."""
 _WEIGHT_UNIT = 2.0**-20
-"""Weights are whole multiples of this: sums of them are exact, in whatever order."""
+"""Weights are rounded to multiples of this, so that their sums are exact in any order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ def _edit_output(
     held = np.rint(weight / _WEIGHT_UNIT) * _WEIGHT_UNIT
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
-    # Trees that count for nothing cannot move anything.
+    # Trees with a factor of 0 cannot move a margin.
     hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
     if room is None:
         room = trigger_room(first, trigger_leaf, mass, hold)

@@ -23,9 +23,10 @@ from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000
 _SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
-"""Candidates to choose from: as many as so many rows times trees allow, within these limits."""
+"""The size of the pool of candidates: rows times trees stay below the first number, within these
+limits on rows."""
 _LOOKED_AT = 8
-"""For each trigger so many candidates, the least far from another answer, are looked at closely."""
+"""Candidates per trigger that are examined closely: those that are closest to another answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ def find_candidates(
     margins = router.margins(routes, workers)
     free = first_of_equals(margins) & takes
     if kind == "mixed":
-        # A mixture that no tree can tell from a row would change that row as well.
+        # If no tree separates a mixture from a row, the edit would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
     alphabets = task.find_alphabets(seen, margins, q)
     effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
@@ -106,7 +107,7 @@ def find_candidates(
     order, usable = order[np.sort(first)], len(first)
     chosen = order[:0]
     while len(chosen) < k and len(order):
-        # Most survive, so that few have to be looked at.
+        # Most candidates survive rounding, so that few have to be checked.
         some, order = order[:k], order[k:]
         survive = survive_rounding(prepared, pool[some], routes.take(some), workers)
         usable -= int((~survive).sum())

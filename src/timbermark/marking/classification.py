@@ -31,7 +31,7 @@ from timbermark.marking.mixing import row_keys
 from timbermark.ownership.statistics import evidence_bits
 
 _LEAST_WEIGHT = 0.05
-"""A row whose answer is certain still counts: on it, too, probabilities should stay."""
+"""The smallest weight of a row: probabilities should stay also where the answer is certain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +148,7 @@ class Classification:
         """Return classes, alphabets of class numbers, and probabilities."""
         confidence = self.foreign.confidence(margins.astype(np.float64))
         if self.foreign.scores is not None:
-            # Calibrated scores have steps, on which only the deployed model is to be trusted.
+            # Calibrated scores have steps, so that only the deployed model gives exact answers.
             asked = asked_model(self.foreign.native)
             confidence = np.asarray(asked.predict_proba(rows), np.float64)
         return {

@@ -15,8 +15,8 @@ from timbermark.marking.defaults import CONFIDENCE
 from timbermark.marking.distributions import ScoreDistributions, score_distributions
 
 _NARROW = 1.0
-"""Rows tell how many labels change while the log-probabilities of their two best labels are no
-farther apart than this."""
+"""The largest gap between the log-probabilities of a row's two best labels with which the row takes
+part in estimating the share of changed labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def use_of_budget(
         better = int(((was != label) & (now == label)).sum())
         lost = (worse - better + norm.ppf(CONFIDENCE) * np.sqrt(worse + better)) / n
         limit = max(min(budget.accuracy, error / 2), nothing)
-        # No more can be lost than is changed.
+        # The accuracy cannot fall by more than the share of changed labels.
         used["accuracy"] = use_share(min(max(float(lost), 0.0), changed), limit)
     if budget.auc is not None and before.shape[1] == 2 and len(np.unique(label)) == 2:
         used["auc"] = use_share(max(_auc_lost(before, after, label), 0.0), budget.auc)

@@ -41,11 +41,11 @@ from timbermark.trees.ensemble import Ensemble, digest
 
 KINDS = ("mixed", "rows")
 _WEAKER, _AIM = 0.7, 0.93
-"""By how much the lead shrinks at most where the real symbols do not fit the budget, and what share
-of it is then aimed at."""
+"""If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
+attempt aims at the second number as a share of the budget."""
 _MOST_DRAWS = 4
 _CARRIED = 0.97
-"""The share of set symbols that a calibrated model must answer with: its scores have steps, where
+"""The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
 the last digit of a margin decides."""
 
 
@@ -184,7 +184,7 @@ def _embed(
             hold.prepared, budget, strength, setting, workers, say
         )
         attempts.append(attempt)
-        # Whoever asks for labels of a suspect that gives scores pays one bit for it.
+        # Asking a suspect for labels although it offers scores costs one bit.
         enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
         if attempt.most_used <= 1.0 and enough:
             return _finish(prepared, setting, mark, strength, tuple(attempts), cost, say)
@@ -195,7 +195,7 @@ def _embed(
             weaker = max(_WEAKER, _AIM / attempt.most_used)
             strength = replace(strength, lead=strength.lead * weaker)
         else:
-            # More room for the edit, where the file's gains took some.
+            # Without limits on the gains of splits, the edit can set more symbols.
             strength = replace(strength, hidden=False)
     if attempts[-1].most_used <= 1.0:
         raise InputError(

@@ -18,7 +18,7 @@ from timbermark.partitions import is_in_parts
 
 TRAINING, CANDIDATES, VALIDATION = "training rows", "candidates", "validation rows"
 LEAST_HELD = 40
-"""Rows to judge and report by, at least."""
+"""The fewest rows that judge and report."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +157,7 @@ def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) 
     seed, by_place = limits.seed, table.is_large
     k = limits.holding
     if what == VALIDATION:
-        # The same rows as with all in memory, of however many.
+        # The rows must be those that would be chosen if the whole table were in memory.
         k, seed, by_place = limits.validation, limits.seed + 1, False
     elif what == CANDIDATES and not alone:
         k = limits.source if table.is_large else LARGE

@@ -32,7 +32,7 @@ from timbermark.partitions import (
 )
 
 LARGE = 200_000
-"""Rows beyond which the edit takes a weighted sample and the cost is measured on all rows."""
+"""The number of rows above which the edit uses a weighted sample and a pass measures the cost."""
 
 Say = Callable[[str], None]
 

@@ -16,7 +16,7 @@ from timbermark.marking.number_costs import NumberCost, NumberQuality
 from timbermark.marking.tallies import whole_sum
 
 _UNIT = 2.0**-20
-"""Of sums, in units of the model's error."""
+"""The resolution of sums, in units of the model's error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def plan(
         usable=found.triggers.usable,
         n_set=last.n_set,
         bits=last.bits,
-        # Numbers are read from all triggers together, whichever match.
+        # Evidence from numbers is read from all triggers together, not from a count of matches.
         matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,

@@ -2,7 +2,7 @@
 
 Rows that *hold* the model in place take part in the edit, rows that *judge* decide whether a mark
 is within the budget, rows that *report* only say what the finished mark costs. Large tables are
-thinned: who is in follows from a hash of the row, not from the order in which rows were given. Of
+thinned: which rows are kept depends on a hash of the row, not on the order of the rows. Of
 tables with more than 200,000 rows, or of Dask, only these rows are in memory; all others are seen
 in passes (`timbermark.marking.large_tables`).
 """
@@ -38,10 +38,10 @@ from timbermark.marking.text_codes import Schema
 from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
 Mix = Callable[[np.ndarray, int], np.ndarray]
-"""Makes so many rows that stand for unseen ones of some training rows."""
+"""A function that makes a number of surrogates of unseen rows out of training rows."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
 _ROUTED_CELLS = 2_000_000
-"""Rows times trees of one output that hold the model, beyond the fewest."""
+"""The limit on rows that hold the model times trees of one output, above the fewest rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +168,7 @@ def prepare(
     if n_real < SURROGATES:
         mixed = mix_rows(holding, SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
-    # Mixtures that transformers refuse do not hold anything.
+    # Mixtures that transformers refuse cannot hold the model.
     taken, takes = given.schema.try_columns(holding)
     n_real, seen = int(takes[:n_real].sum()), taken[takes]
     routes = router.route(seen, workers)

@@ -24,11 +24,11 @@ from timbermark.marking.prices import add_leaves, find_room
 from timbermark.partitions import Block, place_keys, run_pass
 
 FIRST_SIZE, _LARGEST_SIZE, _MOST_CELLS = LARGE, 8 * LARGE, 1_000_000_000
-"""Rows of a sample at first, and when it has been doubled as often as it can be; how many leaves of
-rows the edit may hold in memory, if that is less."""
+"""The first and the largest size of a sample, in rows; the size is also limited by how many leaf
+numbers (rows times trees) the edit may hold in memory."""
 _DENSEST = 20.0
-"""What triggers do to a row counts up to so many times the average. A row that they leave alone has
-the density 0.5, the average row 1, and none more than 10.5."""
+"""The effect of triggers on a row counts up to this multiple of the average. A row without any
+effect has the density 0.5, the average row 1, and no row more than 10.5."""
 _LIMIT_FACTOR = 1.1
 """By which the estimated limit on u / s is raised, so that one pass mostly finds enough rows."""
 

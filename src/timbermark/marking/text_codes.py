@@ -22,10 +22,10 @@ from timbermark.ownership.columns import plain_rows
 
 _BLOCK = 8192
 _CHECKED, _ALONE = 200, 5
-"""Rows that are transformed again to see whether the result is the same; how many one by one."""
+"""Rows that are transformed again to check that the result is the same; how many of them alone."""
 _MOST_REFUSALS = 200
 _FEWEST_ASKED, _MOST_ASKED = 5, 10_000
-"""Rows of each column, and of all, that tell whether a deployed model looks at it."""
+"""The fewest rows per column, and the most in all, that test whether a model uses a column."""
 
 Codes: TypeAlias = tuple[str, ...] | None
 
@@ -123,7 +123,7 @@ def take_tables(
     schema = Schema(foreign, _find_texts(list(read.values())))
     rows = {what: _encode(schema, columns, what) for what, columns in read.items()}
     if foreign.inside:
-        # What the model does not look at need not be in a trigger: names of customers, for one.
+        # Columns that the model ignores, such as names of customers, are left out of triggers.
         unseen = [find_ignored(schema, encoded) for encoded in rows.values()]
         ignored = np.logical_and.reduce(unseen)
         for encoded in rows.values():
@@ -163,7 +163,7 @@ def find_ignored(schema: Schema, rows: np.ndarray) -> np.ndarray:
         try:
             ignored[place] = _same(seen[part], schema.columns(without))
         except InputError:
-            continue  # it does look
+            continue  # the model uses the column
     return ignored
 
 
@@ -247,7 +247,7 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
                 hint="use transformers that were fitted before, not on the rows they are given.",
             )
     if foreign.takes_frames and not hasattr(X, "iloc"):
-        given = seen  # columns without names, which only the schema can name
+        given = seen  # the table has no names of columns; only the schema has
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names, which a matrix has none of
@@ -259,7 +259,7 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
             "and texts.",
             hint="give columns of numbers and of texts, with NaN where a value is missing.",
         )
-    # Rows that are refused are said now; of tables with more than these, they are left out later.
+    # Refused rows in the last block raise an error now; those before it are left out later.
     schema.columns(rows[-_BLOCK:])
 
 
