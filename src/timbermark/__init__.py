@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from timbermark.ownership.opening import Opening, open_mark
     from timbermark.verification.disputes import Party, judge_dispute
     from timbermark.verification.endpoints.endpoint import Endpoint
-    from timbermark.verification.judging import judge
+    from timbermark.verification.judging_claims import judge
     from timbermark.verification.models import claim
     from timbermark.verification.verifying import verify
 
@@ -69,7 +69,7 @@ _HOME = {
     "attack": "timbermark.attacks.lab",
     "claim": "timbermark.verification.models",
     "embed": "timbermark.marking.embedding",
-    "judge": "timbermark.verification.judging",
+    "judge": "timbermark.verification.judging_claims",
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",

@@ -30,6 +30,23 @@ NO_LIMITS = [
 SECRETS = ("secret", "triggers_rows", "symbols", "reference", "alphabets")
 
 
+@pytest.mark.parametrize("command", ["plan", "embed"])
+def test_limits_that_are_not_given_are_those_of_a_budget(command, tmp_path, monkeypatch):
+    found = []
+
+    def refuse(budget, triggers):
+        found.append(budget)
+        raise InputError("Enough.", hint="look at the budget.")
+
+    monkeypatch.setattr("timbermark.marking.embedding.check_choices", refuse)
+    words = [command, str(tmp_path / "model"), "--train", str(tmp_path / "train.csv")]
+    if command == "embed":
+        words += ["--key", str(tmp_path / "key"), "--owner", "Ann"]
+        words += ["--out", str(tmp_path / "out"), "--mark", str(tmp_path / "mark")]
+    assert main(words) == 2
+    assert found == [Budget()]
+
+
 def write_csv(path, X, y, names):
     lines = [",".join([*names, "digit"])]
     lines += [

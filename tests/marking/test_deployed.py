@@ -18,7 +18,7 @@ from tests.libraries.deployed_models import table, transformer
 from tests.marking.models import KEY, new_model
 from timbermark.errors import InputError
 from timbermark.marking.models import open_model
-from timbermark.marking.tables import take_tables
+from timbermark.marking.text_codes import take_tables
 from timbermark.verification.decoys import make_decoys
 
 N = 4000

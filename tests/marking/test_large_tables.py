@@ -23,13 +23,13 @@ from tests.marking.models import KEY
 from tests.partitions.killing import Dying, Killing
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking import given_tables, large_tables, sampling
+from timbermark.marking import input_tables, large_tables, sampling
 from timbermark.marking.budget import Budget
-from timbermark.marking.measuring import measure_whole
+from timbermark.marking.large_table_costs import measure_whole
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import set_symbols
+from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import Strength
 from timbermark.ownership import mark
 from timbermark.partitions import connect, running
@@ -60,7 +60,7 @@ def model():
 @pytest.fixture
 def small(monkeypatch):
     """Let tables be large from 3,000 rows on."""
-    for module in (large_tables, given_tables):
+    for module in (large_tables, input_tables):
         monkeypatch.setattr(module, "LARGE", 3000)
     monkeypatch.setattr(sampling, "FIRST_SIZE", 3000)
 
@@ -123,7 +123,7 @@ def make(X, y, kind="mixed", seed=0, validation=None):
 def in_memory():
     """What rows in memory give."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (large_tables, given_tables):
+        for module in (large_tables, input_tables):
             patch.setattr(module, "LARGE", 3000)
         patch.setattr(sampling, "FIRST_SIZE", 3000)
         return make(*data())
@@ -276,10 +276,10 @@ def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memor
 
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):
-    from timbermark.marking import measuring
+    from timbermark.marking import large_table_costs
 
     sizes = []
-    original = measuring.measure_whole
+    original = large_table_costs.measure_whole
 
     def dear_at_first(prepared, edit, budget, workers, say):
         sizes.append(prepared.holding.n_rows)
@@ -288,7 +288,7 @@ def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monk
             told.use["drift"] = 1.5
         return told
 
-    monkeypatch.setattr(measuring, "measure_whole", dear_at_first)
+    monkeypatch.setattr(large_table_costs, "measure_whole", dear_at_first)
     options = {"budget": WIDE, "n_triggers": 120, "lead": 0.1}
     result = tm.embed(model(), *arrays(3), key=KEY, owner="Ann Ltd", **options)
     assert sizes[:3] == [3000, 6000, N - 3600]

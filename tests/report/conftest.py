@@ -15,7 +15,7 @@ from tests.verification.staircases import JUDGE, build_house, others_model, stai
 from timbermark.ownership import symbols
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 
 KINDS = (
     "classes", "two classes", "no labels", "regressor", "ranker", "with attacks", "verdict",

@@ -27,7 +27,7 @@ from timbermark.ownership.stamps import add_stamp, make_query
 from timbermark.trees.ensemble import digest
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ownership import independent, independent_claims
 from timbermark.ownership import Claim, Opening
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import read_pack
 
 FOLDER = Path(__file__).parent / "fixtures"

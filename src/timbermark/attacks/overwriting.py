@@ -21,7 +21,7 @@ from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
-from timbermark.marking.setting import set_symbols
+from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import list_strengths
 
 WIDE_BUDGET = Budget(changed=0.03, drift=0.03, accuracy=None, auc=None)

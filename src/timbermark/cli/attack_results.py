@@ -41,7 +41,7 @@ def show_found(found: AttackResult, as_json: bool) -> None:
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
-    """Return the attacks that a plan shall try, None for none; refuse what cannot be."""
+    """Return the attacks to try, None for none. Raises InputError for unknown ones."""
     if not given:
         return None
     from timbermark.attacks.registry import find_attacks

@@ -40,7 +40,7 @@ def claim(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Claim a marked model in public, before it leaves the house; says nothing about triggers.
+    """Claim a marked model in public, before it is deployed; reveals nothing about triggers.
 
     Without a network: --query writes what a time-stamping authority must be sent; later the same
     command with --stamp adds its response.

@@ -142,7 +142,7 @@ class _Folder:
         model.save(self.at(name))
 
     def forget_openings(self, mark: str) -> None:
-        """Remove the record of what was opened of the mark that is replaced now."""
+        """Remove the record of openings of the mark that is being replaced."""
         from timbermark.ownership.ledger import ledger_path
 
         ledger_path(self._path / mark).unlink(missing_ok=True)
@@ -202,7 +202,7 @@ def _show_suspects(suspects: dict[str, Any], result: EmbedResult, test: Rows) ->
 def _judge(place: _Folder, suspect: _Average) -> Judgment:
     """Let the judge ask what was opened, as somebody who has the server's answers only."""
     from timbermark.files import atomic_write
-    from timbermark.verification.judging import find_parts, judge
+    from timbermark.verification.judging_claims import find_parts, judge
     from timbermark.verification.packs import read_pack
     from timbermark.verification.question_files import write_questions
 

@@ -114,7 +114,7 @@ def _declare(
         InDoubt | None, _asking(help="After a crash: ask again what was under way, or skip it.")
     ] = None,
 ) -> None:
-    """Carry the options in a signature; nobody calls it."""
+    """Declare the options in a signature, which is read and never called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class EndpointFlags:
 
     @property
     def journal(self) -> Path | None:
-        """The file that keeps the answers, if one is named."""
+        """Return the file that keeps the answers, if one is named."""
         path: Path | None = self.given["journal"]
         return path
 

@@ -28,7 +28,7 @@ def inspect(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Say what a file holds; nothing that it shows is secret.
+    """Show what a file holds; nothing that is shown is secret.
 
     For a model: library, classes, trees, features, digest. For a mark: whose it is, when it was
     made, for which model, how strong, and what is left of it after openings. For a claim: what it
@@ -162,7 +162,7 @@ def _describe_key(path: Path) -> dict[str, Any]:
 
 
 def _describe_journal(path: Path) -> dict[str, Any]:
-    from timbermark.ownership.judging import printable
+    from timbermark.ownership.judging_answers import printable
     from timbermark.verification.journal import read_journal
 
     history = read_journal(path)

@@ -146,7 +146,7 @@ def _judge_one(
     as_json: bool,
     endpoint: EndpointFlags,
 ) -> None:
-    from timbermark.verification.judging import judge as weigh
+    from timbermark.verification.judging_claims import judge as weigh
     from timbermark.verification.packs import check_target, read_pack
 
     if out is not None:

@@ -26,7 +26,7 @@ class FileTable:
 
     @property
     def X(self) -> str:  # noqa: N802 - as the rows of other tables
-        """What `timbermark.embed` takes as rows."""
+        """Return the rows as `timbermark.embed` takes them."""
         return str(self.path)
 
 
@@ -57,7 +57,7 @@ def is_pattern(path: Path) -> bool:
 
 @contextmanager
 def on_scheduler(scheduler: str, tables: Iterable[object]) -> Iterator[None]:
-    """Run passes where --scheduler says. Raises InputError if that is nowhere, or for no table."""
+    """Run passes on --scheduler. Raises InputError if it is not there, or there is no table."""
     if scheduler == LOCAL:
         yield
         return

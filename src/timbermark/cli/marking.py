@@ -19,6 +19,7 @@ from timbermark.cli.attack_results import (
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
 from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
 from timbermark.cli.marking_options import (
+    DEFAULT_LIMITS,
     Alphabet,
     Attacks,
     Count,
@@ -65,17 +66,17 @@ def plan(
     group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
-    max_changed: MaxChanged = "0.01",
-    max_drift: MaxDrift = "0.01",
-    max_accuracy_loss: MaxAccuracyLoss = "0.005",
-    max_auc_loss: MaxAucLoss = "0.002",
-    max_move: MaxMove = "0.02",
-    max_largest: MaxLargest = "off",
-    max_rmse_growth: MaxRmseGrowth = "0.003",
-    max_mae_growth: MaxMaeGrowth = "off",
-    max_r2_loss: MaxR2Loss = "off",
-    max_order_loss: MaxOrderLoss = "0.002",
-    max_ndcg_loss: MaxNdcgLoss = "0.002",
+    max_changed: MaxChanged = DEFAULT_LIMITS["changed"],
+    max_drift: MaxDrift = DEFAULT_LIMITS["drift"],
+    max_accuracy_loss: MaxAccuracyLoss = DEFAULT_LIMITS["accuracy"],
+    max_auc_loss: MaxAucLoss = DEFAULT_LIMITS["auc"],
+    max_move: MaxMove = DEFAULT_LIMITS["move"],
+    max_largest: MaxLargest = DEFAULT_LIMITS["largest"],
+    max_rmse_growth: MaxRmseGrowth = DEFAULT_LIMITS["rmse"],
+    max_mae_growth: MaxMaeGrowth = DEFAULT_LIMITS["mae"],
+    max_r2_loss: MaxR2Loss = DEFAULT_LIMITS["r2"],
+    max_order_loss: MaxOrderLoss = DEFAULT_LIMITS["order"],
+    max_ndcg_loss: MaxNdcgLoss = DEFAULT_LIMITS["ndcg"],
     triggers: Triggers = Kind.mixed,
     n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
@@ -133,17 +134,17 @@ def embed(
     group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
-    max_changed: MaxChanged = "0.01",
-    max_drift: MaxDrift = "0.01",
-    max_accuracy_loss: MaxAccuracyLoss = "0.005",
-    max_auc_loss: MaxAucLoss = "0.002",
-    max_move: MaxMove = "0.02",
-    max_largest: MaxLargest = "off",
-    max_rmse_growth: MaxRmseGrowth = "0.003",
-    max_mae_growth: MaxMaeGrowth = "off",
-    max_r2_loss: MaxR2Loss = "off",
-    max_order_loss: MaxOrderLoss = "0.002",
-    max_ndcg_loss: MaxNdcgLoss = "0.002",
+    max_changed: MaxChanged = DEFAULT_LIMITS["changed"],
+    max_drift: MaxDrift = DEFAULT_LIMITS["drift"],
+    max_accuracy_loss: MaxAccuracyLoss = DEFAULT_LIMITS["accuracy"],
+    max_auc_loss: MaxAucLoss = DEFAULT_LIMITS["auc"],
+    max_move: MaxMove = DEFAULT_LIMITS["move"],
+    max_largest: MaxLargest = DEFAULT_LIMITS["largest"],
+    max_rmse_growth: MaxRmseGrowth = DEFAULT_LIMITS["rmse"],
+    max_mae_growth: MaxMaeGrowth = DEFAULT_LIMITS["mae"],
+    max_r2_loss: MaxR2Loss = DEFAULT_LIMITS["r2"],
+    max_order_loss: MaxOrderLoss = DEFAULT_LIMITS["order"],
+    max_ndcg_loss: MaxNdcgLoss = DEFAULT_LIMITS["ndcg"],
     triggers: Triggers = Kind.mixed,
     n_triggers: Count = "auto",
     alphabet: Alphabet = "auto",
@@ -240,7 +241,7 @@ def _take_choices(
     weak: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """Return arguments of `timbermark.embed`, checked as far as they can be without the model."""
+    """Return arguments of `timbermark.embed`, checked as far as is possible without the model."""
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import check_choices
 
@@ -259,7 +260,7 @@ def _take_choices(
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
-    """Return the model; choices that it cannot carry are refused."""
+    """Return the opened model. Raises InputError for choices that it does not allow."""
     from timbermark.marking.budget import check_budget
     from timbermark.marking.models import open_model
     from timbermark.marking.strengths import list_strengths
@@ -358,7 +359,7 @@ def _check_group(model: ForeignModel, label: str | None, group: str | None) -> N
 
 
 def _number(text: str, kind: type[int] | type[float]) -> Any:
-    """Return a number; any other text as it is, for the one who knows what may be said."""
+    """Return a number; any other text as it is, to be checked by whoever takes it."""
     try:
         return kind(text)
     except ValueError:

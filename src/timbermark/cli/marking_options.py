@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from timbermark.marking.budget import Budget
+
+DEFAULT_LIMITS = {
+    field.name: "off" if field.default is None else str(field.default) for field in fields(Budget)
+}
+"""The limits of `timbermark.Budget` by name, as options of the command line write them."""
 
 
 class Kind(StrEnum):

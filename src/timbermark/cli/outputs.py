@@ -132,7 +132,7 @@ def _keep_mark(path: Path, old: bytes | None) -> Path | None:
 
 
 def _files_of(pattern: Path) -> list[str]:
-    """Return the files that a pattern or a folder stands for; that there are none is said later."""
+    """Return the files that a pattern or a folder stands for, possibly none."""
     from timbermark.partitions.parquet import find_files
 
     try:

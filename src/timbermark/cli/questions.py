@@ -38,7 +38,7 @@ def questions(
     in a column called label, or scores in columns called like the classes.
     """
     from timbermark.ownership.mark import Mark
-    from timbermark.verification.judging import find_parts
+    from timbermark.verification.judging_claims import find_parts
     from timbermark.verification.packs import is_pack, read_pack
     from timbermark.verification.question_files import id_column, write_questions
 

@@ -73,7 +73,7 @@ def reproduce(
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """Progress on stderr: a bar with the remaining time, and for a terminal only."""
+    """Show progress on stderr, only on a terminal: a bar with the remaining time."""
     from timbermark.experiments.reproducing import Progress
 
     if not sys.stderr.isatty():

@@ -29,7 +29,7 @@ def new_passphrase(wanted: bool) -> str | None:
 
 
 def unlock(load: Callable[[str | None], Loaded]) -> Loaded:
-    """Return what ``load(passphrase)`` gives; a passphrase is asked for only if it is needed."""
+    """Return the result of ``load(passphrase)``; ask for a passphrase only if it is needed."""
     loaded, encrypted = try_to_unlock(load)
     if loaded is None and encrypted:
         return load(None)  # which says that a passphrase is needed

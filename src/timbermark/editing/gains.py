@@ -1,10 +1,10 @@
-"""What every split gains by its leaves: what an edit must not make vanish.
+"""The gains of splits, which an edit must keep so that a file does not reveal it.
 
-A library splits only where there is something to gain, and its file says how much. A thief who
-finds splits that gain next to nothing has found an edit. So leaves are held the more firmly, the
-less they differ from what is on the other side of their split, and no split may gain less than a
-part of what it did, nor much more. Where a file holds no gains, nobody can tell, and leaves may
-move freely.
+A library splits only where the gain is positive, and its file states the gain. Splits that gain
+next to nothing would reveal an edit. So a leaf is held the more firmly, the less it differs from
+the other side of its split, and the gain of a split may neither fall below a part of what it was
+nor grow much above it. Where a file holds no gains, there is nothing to check, and leaves may move
+freely.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
 
 SHYNESS = 0.1
-"""What holds a leaf that moves as far as the sides of its split are apart, in rows of weight 1."""
+"""The penalty on a leaf, in rows of weight 1, for a change as large as the distance between the
+sides of its split."""
 _LOWEST, _PART = 0.95, 1.0 / 3.0
-"""A split must gain this share of what its tree's weakest split did, and this part of what it did
-itself: the smallest gains of a tree betray an edit first (benchmarks/hiding.py)."""
+"""A split must keep the first share of the gain of its tree's weakest split, and the second of its
+own gain: the smallest gains of a tree reveal an edit first (benchmarks/hiding.py)."""
 _MOST = 1.7
-"""And it may gain so much more than it did: gains that rise change the order in which a tree was
-grown. Edited LightGBM trees are told with .67 without, .63 with 3, .60 with 1.7 (nine models)."""
+"""The factor by which a gain may grow: larger gains change the order in which a tree was grown.
+Edited LightGBM trees are told with .67 without this limit, .63 with 3, .60 with 1.7 (nine
+models)."""
 _ROUNDING = 1e-9
 
 
@@ -66,7 +68,7 @@ def limit_gains(router: Router, l2: float | None, unit: float = 1.0) -> list[Gai
         mine = nodes.inner[np.isin(owner[nodes.inner], trees)]
         a, b = left[mine], right[mine]
         gain = g[a] ** 2 / firm[a] + g[b] ** 2 / firm[b] - g[mine] ** 2 / firm[mine]
-        # Where the formula does not give what the file says, nobody can hold the edit to it.
+        # If the formula does not reproduce the file's gains, these cannot be used against the edit.
         sound = gain > 0.0
         lowest = np.full(e.n_trees, np.inf)
         np.minimum.at(lowest, owner[mine[sound]], gain[sound])
@@ -122,7 +124,7 @@ class _Nodes:
 
 
 def _square_apart(apart: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return how far each leaf is from the other side of its split, squared, never quite 0."""
+    """Return the squared distance of each leaf from the other side of its split, above 0."""
     sizes = np.diff(first)
     tree = np.repeat(np.arange(len(sizes)), sizes)
     mean = np.bincount(tree, apart**2, len(sizes)) / np.maximum(sizes, 1)

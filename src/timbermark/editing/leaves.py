@@ -33,20 +33,20 @@ from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble, FloatType
 
 RIDGE = 1.0
-"""What holds a leaf at its value: as much as one row of weight 1 that ends there."""
+"""The ridge penalty on the change of a leaf, equal to one row of weight 1 in the leaf."""
 ROUNDS = 40
 """Rounds at most. (`./dev bench fidelity`, avila, LightGBM: 296 of 320 symbols are set with 30, 301
 with 40 and 304 with 60, which takes a quarter longer.)"""
 _STALLED, _PATIENCE = 0.98, 4
-"""Rounds end early where so many of them in a row leave this share of what was lacking."""
+"""Rounds end early if this many in a row leave more than this share of what was lacking."""
 _CLOSE = 0.15
-"""A trigger within this share of its way has arrived."""
+"""A trigger has arrived if what is lacking is at most this share of the wanted move."""
 _PULL = 2.0
-"""How much a trigger weighs at first: 1 would take it half of its way if rows did not object."""
+"""The first weight of a trigger: without other rows, 1 would move it half of its way."""
 _STEP = 0.5
 """The share of what is lacking that is added to the target after a round."""
 _WEIGHT_UNIT = 2.0**-20
-"""Weights are whole multiples of this: sums of them are exact, in whatever order."""
+"""Weights are rounded to multiples of this, so that their sums are exact in any order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ def _edit_output(
     held = np.rint(weight / _WEIGHT_UNIT) * _WEIGHT_UNIT
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
-    # Trees that count for nothing cannot move anything.
+    # Trees with a factor of 0 cannot move a margin.
     hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
     if room is None:
         room = trigger_room(first, trigger_leaf, mass, hold)
@@ -177,7 +177,7 @@ def _edit_output(
 
 
 def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:
-    """Return the changes with the same mean in every tree, so that no tree's own one stands out.
+    """Return the changes with the same mean in every tree, so that no tree stands out.
 
     A tree that boosting made hardly moves the mean of all rows, and its root says by how much. What
     the changes of one tree add to all rows is spread over all trees; the sum stays.

@@ -47,7 +47,7 @@ class Routes:
         return Routes(tuple(taken[id(leaf)] for leaf in self.leaf))
 
     def same(self, other: Routes) -> np.ndarray:
-        """Return bool [n]: rows that end in the same leaves in both, row by row."""
+        """Return bool [n]: whether each row ends in the same leaves in both."""
         alike = [(a == b).all(axis=0) for a, b in zip(self.leaf, other.leaf, strict=True)]
         return np.asarray(np.logical_and.reduce(alike))
 

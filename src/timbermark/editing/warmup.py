@@ -11,7 +11,7 @@ from timbermark.trees.construction import make_ensemble
 
 
 def warm_editing() -> None:
-    """Route and edit a few rows, so that the machine code of these kernels lies on disk."""
+    """Route and edit a few rows, so that these kernels are compiled and cached on disk."""
     stump = make_ensemble(
         n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
         left=[1, -1, -1], right=[2, -1, -1], value=[0, -1, 1],

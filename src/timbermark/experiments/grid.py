@@ -91,7 +91,7 @@ def make_plan(
     """Return the plan of a run: one table or all; some data sets or all; that many seeds from 0.
 
     ``quick`` takes a part of the same cells: two data sets, two ratios and one seed, where nothing
-    else is said. Raises InputError for a table, a data set or a number that cannot be.
+    else is said. Raises InputError for an unknown table or data set, or a bad number.
 
     >>> len(make_plan(seeds=1).cells)
     360

@@ -64,7 +64,7 @@ def with_categories(
 
 
 def find_texts(categories: Mapping[int, Sequence[Any]]) -> dict[int, frozenset[str] | None]:
-    """Return the categories of each column that has texts for them; a missing one is none.
+    """Return the categories of each column that has texts for them; missing values are none.
 
     >>> find_texts({0: [1, 2], 3: ["a", np.nan]})
     {3: frozenset({'a'})}

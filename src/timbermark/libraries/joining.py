@@ -107,7 +107,7 @@ def _without_vectors(e: Ensemble) -> Ensemble:
 
 
 def _with_vectors(e: Ensemble, values: AnyArray) -> AnyArray:
-    """Return the values of a part's trees as vectors again, the inverse of the above."""
+    """Return the values of a part's trees as vectors again, the inverse of `_without_vectors`."""
     if e.value.shape[1] == 1:
         return values[:, None]
     found = np.empty(e.value.shape)

@@ -98,7 +98,7 @@ def names_of(model: Any) -> tuple[str, ...] | None:
 
 
 def find_kind(model: object, kinds: tuple[str, str]) -> str:
-    """Return which of the kinds a model is.
+    """Return the kind of a model.
 
     Raises InputError if it is neither.
     """
@@ -134,7 +134,7 @@ def check_outputs(model: Any, kind: str) -> None:
 
 
 def task_of(kind: str) -> Task:
-    """Return what models of a kind are for.
+    """Return the task of models of a kind.
 
     >>> task_of("GradientBoostingRegressor")
     'regression'

@@ -1,4 +1,4 @@
-"""The best candidates of a table that is passed over: every row is asked, or a mixture of it.
+"""The best candidates of a table that is read in passes: every row, or a mixture of it, is tried.
 
 Each row makes one mixture, with a second row and a choice of values that follow from its number.
 The cheapest of each part merge into the cheapest of all, whatever the parts are. A mark of a large
@@ -27,11 +27,12 @@ from timbermark.partitions import Block, place_keys, run_pass
 
 _KEPT = 8_000
 _SECONDS = 4_096
-"""So many rows, the same for all, are the second ones of mixtures."""
+"""The number of rows from which the second row of every mixture is taken."""
 _MOST_ROOM = 0.999
-"""Room counts up to what this share of rows does not have: triggers need not be outliers."""
+"""The quantile of rows at which room is capped, so that outliers are not preferred as triggers."""
 _ENOUGH = 50
-"""So many of the rows in memory must be under the limit that keeps most rows where they are."""
+"""The fewest rows in memory that must be below the limit on prices, by which most rows are dropped
+where they are read."""
 
 
 class Best(NamedTuple):
@@ -83,7 +84,7 @@ class _Asking:
     title = "pass 2: asking for candidates"
 
     def limited(self, limit: float) -> _Asking:
-        """Return the same pass, which leaves out what is dearer than a limit."""
+        """Return the same pass without candidates that cost more than a limit."""
         return _Asking(
             self.table, self.router, self.task, self.mass, self.most_room, self.seconds, self.q,
             self.seed, self.k, limit,

@@ -23,9 +23,10 @@ from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000
 _SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
-"""Candidates to choose from: as many as so many rows times trees allow, within these limits."""
+"""The size of the pool of candidates: rows times trees stay below the first number, within these
+limits on rows."""
 _LOOKED_AT = 8
-"""For each trigger so many candidates, the least far from another answer, are looked at closely."""
+"""Candidates per trigger that are examined closely: those that are closest to another answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ class Candidates:
         return f"Candidates({len(self)} of {self.usable} usable, q={self.alphabets.shape[1]})"
 
     def take(self, places: np.ndarray) -> Candidates:
-        """Return some of them, in the given order."""
+        """Return some of the candidates, in the given order."""
         rows = places
         if self.in_pairs:
             rows = np.column_stack([2 * places, 2 * places + 1]).ravel()
@@ -93,7 +94,7 @@ def find_candidates(
     margins = router.margins(routes, workers)
     free = first_of_equals(margins) & takes
     if kind == "mixed":
-        # A mixture that no tree can tell from a row would change that row as well.
+        # If no tree separates a mixture from a row, the edit would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
     alphabets = task.find_alphabets(seen, margins, q)
     effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
@@ -106,7 +107,7 @@ def find_candidates(
     order, usable = order[np.sort(first)], len(first)
     chosen = order[:0]
     while len(chosen) < k and len(order):
-        # Most survive, so that few have to be looked at.
+        # Most candidates survive rounding, so that few have to be checked.
         some, order = order[:k], order[k:]
         survive = survive_rounding(prepared, pool[some], routes.take(some), workers)
         usable -= int((~survive).sum())
@@ -126,13 +127,13 @@ def comparison_lead(lead: float) -> float:
 
 
 def pool_size(prepared: Prepared) -> int:
-    """Return how many rows there are to choose from: the more, the fewer trees there are."""
+    """Return the number of rows to choose from, which is larger for models with fewer trees."""
     n_trees = sum(len(trees) for trees in prepared.router.trees)
     return int(np.clip(_POOL_CELLS // max(n_trees, 1), _SMALLEST_POOL, _LARGEST_POOL))
 
 
 def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to choose from, and which of the given rows most of each comes from."""
+    """Return the rows to choose from, and the given row that most of each one comes from."""
     if kind == "mixed":
         mixed = mix_rows(prepared.source, size, np.random.default_rng(prepared.seed + 2))
         return mixed.X, mixed.base
@@ -143,7 +144,7 @@ def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.
 def survive_rounding(
     prepared: Prepared, X: np.ndarray, routes: Routes, workers: Workers
 ) -> np.ndarray:
-    """Return bool [n]: rows that end in the same leaves as float32, and a few units up or down."""
+    """Return bool [n]: rows whose leaves stay the same under rounding to float32 and printing."""
     same = np.ones(len(X), np.bool_)
     with np.errstate(over="ignore"):
         single = X.astype(np.float32).astype(np.float64)
@@ -166,7 +167,7 @@ def first_of_equals(margins: np.ndarray) -> np.ndarray:
 
 
 def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
-    """Return the error for rows that make too few candidates."""
+    """Return the error for rows from which too few candidates can be made."""
     what = what or ("mixtures of the rows" if kind == "mixed" else "rows")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",

@@ -13,7 +13,7 @@ from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking import costs
 from timbermark.marking.budget import Budget
-from timbermark.marking.deciding import (
+from timbermark.marking.calibrated_answers import (
     deciding_margins,
     rank_scores,
     score_leads,
@@ -31,7 +31,7 @@ from timbermark.marking.mixing import row_keys
 from timbermark.ownership.statistics import evidence_bits
 
 _LEAST_WEIGHT = 0.05
-"""A row whose answer is certain still counts: on it, too, probabilities should stay."""
+"""The smallest weight of a row: probabilities should stay also where the answer is certain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Classification:
     """The `timbermark.marking.tasks.Task` of classifiers.
 
     Those that are calibrated answer with scores that are made of their margins; see
-    `timbermark.marking.deciding`.
+    `timbermark.marking.calibrated_answers`.
     """
 
     foreign: ForeignModel
@@ -49,12 +49,12 @@ class Classification:
 
     @property
     def unit(self) -> float:
-        """Return a change of the margin that matters."""
+        """Return the size of a change of the margin that matters."""
         return 1.0 / self.foreign.margin_scale
 
     @property
     def budget_share(self) -> float:
-        """Return how much of the budget a rehearsal may use."""
+        """Return the share of the budget that a rehearsal may use."""
         return BUDGET_SHARE_TWO_CLASSES if len(self.foreign.classes) == 2 else BUDGET_SHARE
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
@@ -75,7 +75,7 @@ class Classification:
         self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
         holding: np.ndarray, seed: int,
     ) -> Classification:  # fmt: skip
-        """Return the task itself: probabilities have a unit."""
+        """Return the task itself: probabilities need no unit."""
         return self
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ class Classification:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> float:  # fmt: skip
-        """Return the bits of the labels."""
+        """Return the bits that the labels of an untouched copy prove."""
         ahead = self.find_leads(before, after, alphabets, symbols, lead)
         return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
 
@@ -125,7 +125,7 @@ class Classification:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float, columns: np.ndarray,
     ) -> float:  # fmt: skip
-        """Return 0: the strongest mark that fits survives most."""
+        """Return 0: no forecast is needed, because the strongest mark that fits survives most."""
         return 0.0
 
     def use_of_budget(
@@ -148,7 +148,7 @@ class Classification:
         """Return classes, alphabets of class numbers, and probabilities."""
         confidence = self.foreign.confidence(margins.astype(np.float64))
         if self.foreign.scores is not None:
-            # Calibrated scores have steps, on which only the deployed model is to be trusted.
+            # Calibrated scores have steps, so that only the deployed model gives exact answers.
             asked = asked_model(self.foreign.native)
             confidence = np.asarray(asked.predict_proba(rows), np.float64)
         return {

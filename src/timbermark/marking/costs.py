@@ -15,13 +15,13 @@ from timbermark.marking.defaults import CONFIDENCE
 from timbermark.marking.distributions import ScoreDistributions, score_distributions
 
 _NARROW = 1.0
-"""Rows tell how many labels change while the log-probabilities of their two best labels are no
-farther apart than this."""
+"""The largest gap between the log-probabilities of a row's two best labels with which the row takes
+part in estimating the share of changed labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How a model does on some rows; what needs labels is None without them.
+    """The quality of a model on some rows; figures that need labels are None without them.
 
     ``mean_score`` [K]: the mean probability of each class; ``recall`` [K]: None for a class without
     rows; ``auc``: two classes only.
@@ -58,19 +58,19 @@ class Cost:
 
     @property
     def accuracy_lost(self) -> float | None:
-        """The share of accuracy lost: 0.003 is 0.3 points; negative where the mark helped."""
+        """Return the share of accuracy lost: 0.003 is 0.3 points; negative if accuracy grew."""
         if self.before.accuracy is None or self.after.accuracy is None:
             return None
         return self.before.accuracy - self.after.accuracy
 
     @property
     def answers(self) -> str:
-        """What the model answers with: "labels"."""
+        """Return the kind of the model's answers: "labels"."""
         return "labels"
 
     @property
     def target_limits(self) -> tuple[str, ...]:
-        """The limits that need labels."""
+        """Return the names of the limits that need labels."""
         return ("accuracy", "auc") if len(self.classes) == 2 else ("accuracy",)
 
     def lines(self) -> list[tuple[str, str, str]]:
@@ -231,7 +231,7 @@ def use_of_budget(
         better = int(((was != label) & (now == label)).sum())
         lost = (worse - better + norm.ppf(CONFIDENCE) * np.sqrt(worse + better)) / n
         limit = max(min(budget.accuracy, error / 2), nothing)
-        # No more can be lost than is changed.
+        # The accuracy cannot fall by more than the share of changed labels.
         used["accuracy"] = use_share(min(max(float(lost), 0.0), changed), limit)
     if budget.auc is not None and before.shape[1] == 2 and len(np.unique(label)) == 2:
         used["auc"] = use_share(max(_auc_lost(before, after, label), 0.0), budget.auc)
@@ -239,7 +239,7 @@ def use_of_budget(
 
 
 def share_at_most(count: int, n: int) -> float:
-    """Return an upper confidence bound of the share behind ``count`` of ``n`` (Clopper–Pearson).
+    """Return the Clopper–Pearson upper confidence bound of a share, given ``count`` of ``n``.
 
     >>> round(share_at_most(0, 300), 4), round(share_at_most(1, 300), 4)
     (0.0046, 0.009)
@@ -252,7 +252,7 @@ def _share_at_least(count: int, n: int) -> float:
 
 
 def mean_at_most(values: np.ndarray) -> float:
-    """Return an upper confidence bound of the mean behind some values.
+    """Return an upper confidence bound of the expected value of a sample.
 
     >>> mean_at_most(np.full(10, 0.5))
     0.5
@@ -307,7 +307,7 @@ def _auc(confidence: np.ndarray, label: np.ndarray) -> float | None:
 
 
 def use_share(value: float, limit: float) -> float:
-    """Return what share of a limit a value is; of a limit of 0 only 0 is within.
+    """Return the share of a limit that a value uses; a limit of 0 admits only 0.
 
     >>> use_share(0.01, 0.02), use_share(0.0, 0.0), use_share(0.1, 0.0)
     (0.5, 0.0, inf)

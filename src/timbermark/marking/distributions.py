@@ -12,7 +12,7 @@ import numpy as np
 N_BINS = 20
 N_RELIABILITY_BINS = 10
 CHANGE_EDGES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""Of changes of a probability: most are tiny, and what matters is how many are not."""
+"""Edges of the bins for changes of a probability, finer near 0, where most changes are."""
 _TAIL = 0.005
 """The share of numbers on either side that the outer bins collect."""
 

@@ -24,12 +24,12 @@ from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.defaults import ENOUGH_BITS
-from timbermark.marking.measuring import judge_whole
+from timbermark.marking.large_table_costs import judge_whole
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import Setting, set_symbols
+from timbermark.marking.setting_symbols import Setting, set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.columns import plain_rows
@@ -41,11 +41,11 @@ from timbermark.trees.ensemble import Ensemble, digest
 
 KINDS = ("mixed", "rows")
 _WEAKER, _AIM = 0.7, 0.93
-"""By how much the lead shrinks at most where the real symbols do not fit the budget, and what share
-of it is then aimed at."""
+"""If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
+attempt aims at the second number as a share of the budget."""
 _MOST_DRAWS = 4
 _CARRIED = 0.97
-"""The share of set symbols that a calibrated model must answer with: its scores have steps, where
+"""The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
 the last digit of a margin decides."""
 
 
@@ -184,7 +184,7 @@ def _embed(
             hold.prepared, budget, strength, setting, workers, say
         )
         attempts.append(attempt)
-        # Whoever asks for labels of a suspect that gives scores pays one bit for it.
+        # Asking a suspect for labels although it offers scores costs one bit.
         enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
         if attempt.most_used <= 1.0 and enough:
             return _finish(prepared, setting, mark, strength, tuple(attempts), cost, say)
@@ -195,7 +195,7 @@ def _embed(
             weaker = max(_WEAKER, _AIM / attempt.most_used)
             strength = replace(strength, lead=strength.lead * weaker)
         else:
-            # More room for the edit, where the file's gains took some.
+            # Without limits on the gains of splits, the edit can set more symbols.
             strength = replace(strength, hidden=False)
     if attempts[-1].most_used <= 1.0:
         raise InputError(

@@ -36,11 +36,11 @@ class Columns:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.values[0])
 
     def name(self, place: int) -> str:
-        """Return what a column is called in messages."""
+        """Return the name of a column in messages."""
         return str(place) if self.names is None else f"'{self.names[place]}'"
 
     def head(self, n: int) -> Any:
@@ -53,7 +53,7 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
 
     Tables may have their columns in any order, and more of them than the model knows. Raises
     InputError for what is not a matrix of numbers that the model takes, and for a deployed model
-    around others, whose rows `timbermark.marking.tables` takes.
+    around others, whose rows `timbermark.marking.text_codes` takes.
     """
     if foreign.inside:
         raise InputError(
@@ -298,7 +298,7 @@ def _in_order(X: Any, names: tuple[str, ...], what: str) -> Any:
 
 
 def _refuse_pool(X: Any, what: str) -> None:
-    """Raise InputError for what libraries make of a table before they train on it."""
+    """Raise InputError for the data set objects of libraries (Pool, DMatrix, Dataset)."""
     kind = type(X)
     library, name = kind.__module__.partition(".")[0], kind.__name__
     if (library, name) in _POOLS:
@@ -309,7 +309,7 @@ def _refuse_pool(X: Any, what: str) -> None:
 
 
 def _category_places(X: Any, texts: frozenset[int]) -> list[int]:
-    """Return which columns of a table are categories: they are not what they look like.
+    """Return which columns of a table are categories, whatever type their values have.
 
     ``texts``: columns in which the model takes texts; they are categories unless they are numbers.
     """

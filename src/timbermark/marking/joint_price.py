@@ -2,8 +2,8 @@
 
 Triggers that share leaves hold each other back: what the edit does for one, it must undo for the
 other. A trigger's room is how easily its margin moves; what is left of it after others have taken
-theirs is what is independent of them. Chosen is, one after the other, who is the cheapest for the
-room that is left: a Cholesky decomposition of the shared room, pivoted by the price.
+theirs is the part that is independent of them. Candidates are chosen one after the other, each the
+cheapest for the room that is left: a Cholesky decomposition of the shared room, pivoted by price.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from timbermark.kernels.routing import add_shared_leaves
 from timbermark.kernels.workers import Workers
 
 _LEAST_LEFT = 1e-9
-"""Less of its room than this share, and a candidate depends on the others wholly."""
+"""A candidate with less than this share of its room left counts as dependent on the others."""
 
 
 def order_by_joint_price(
@@ -37,7 +37,7 @@ def order_by_joint_price(
     n = len(price)
     shared = _Shared(routes, router, ease, workers, in_pairs)
     factor = np.empty((min(k, n), n))
-    left = np.ones(n)  # the share of its room that each one has left
+    left = np.ones(n)  # the share of its room that each candidate has left
     room = shared.own_room()
     order: list[int] = []
     free = np.ones(n, np.bool_)
@@ -69,7 +69,7 @@ class _Shared:
         self.n_rows = routes.n_rows
 
     def with_one(self, chosen: int) -> np.ndarray:
-        """Return float64 [n]: the room that each candidate shares with one of them."""
+        """Return float64 [n]: the room that each candidate shares with a given one."""
         if not self.in_pairs:
             return self._of_row(chosen)
         moved = self._of_row(2 * chosen + 1) - self._of_row(2 * chosen)

@@ -19,8 +19,8 @@ from timbermark.files.tables import read_labels
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_rows
 from timbermark.marking.mixing import row_keys
-from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task
+from timbermark.marking.text_codes import Schema
 from timbermark.partitions import (
     Block,
     Parts,
@@ -32,7 +32,7 @@ from timbermark.partitions import (
 )
 
 LARGE = 200_000
-"""Rows beyond which the edit takes a weighted sample and the cost is measured on all rows."""
+"""The number of rows above which the edit uses a weighted sample and a pass measures the cost."""
 
 Say = Callable[[str], None]
 
@@ -54,16 +54,16 @@ class LargeTable:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return self.parts.n_rows
 
     @property
     def is_large(self) -> bool:
-        """Whether it has so many rows that they are sampled and measured in passes."""
+        """Return whether the table is so large that it is sampled and measured in passes."""
         return self.n_rows > LARGE
 
     def bare(self) -> LargeTable:
-        """Return the table without its parts: what a pass needs of it."""
+        """Return the table without its parts, which is all that a pass needs."""
         return replace(self, parts=Parts((), True, self.parts.labelled))
 
     def rows(self, block: Block) -> np.ndarray:
@@ -96,7 +96,7 @@ class Thinned(NamedTuple):
 
     @classmethod
     def lowest(cls, found: Sequence[Thinned], k: int) -> Thinned:
-        """Return the ``k`` rows with the lowest hashes; of equal ones, those that come first."""
+        """Return the ``k`` rows with the lowest hashes; of equal hashes, the first rows."""
         known = [part.target for part in found if part.target is not None]
         key, place = (np.concatenate([getattr(p, n) for p in found]) for n in ("key", "place"))
         order = np.lexsort((place, key))[:k]
@@ -108,7 +108,7 @@ class Thinned(NamedTuple):
 def open_large(
     foreign: ForeignModel, task: Task, X: Any, y: Any, what: str, groups: Any = None
 ) -> LargeTable:
-    """Return a table of Dask or in Parquet files. Raises InputError for what cannot be marked so.
+    """Return a table of Dask or in Parquet files. Raises InputError for groups or texts.
 
     ``y``: its labels, or the name of the label column in files.
     """
@@ -134,7 +134,7 @@ def open_large(
 def hold_large(
     schema: Schema, task: Task, rows: np.ndarray, target: np.ndarray | None, what: str
 ) -> LargeTable | None:
-    """Return rows in memory as a large table, None if they are not that many or have groups."""
+    """Return rows in memory as a large table, None if they are few or have groups."""
     if len(rows) <= LARGE or (target is not None and target.ndim > 1):
         return None
     return LargeTable(memory_parts(rows, target), task, schema, what, encoded=True)
@@ -191,7 +191,7 @@ class _Thinning:
 
 
 def _distinct(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels that occur, and which of them each cell is. Raises InputError for NaN."""
+    """Return the distinct labels and the number of each cell's label. Raises InputError for NaN."""
     if cells.dtype == object:
         names = list(dict.fromkeys(cells.tolist()))
         number = {name: i for i, name in enumerate(names)}

@@ -14,7 +14,7 @@ import numpy as np
 from timbermark.kernels.hashing import hash_rows
 
 SHARES = (0.1, 0.2, 0.4)
-"""How much of a mixture comes from the second row, in turn."""
+"""Shares of values that mixtures take from the second row; they alternate."""
 
 
 class Mixtures(NamedTuple):

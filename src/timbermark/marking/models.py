@@ -73,7 +73,7 @@ class OwnAdapter:
         return np.asarray(check_rows(foreign.native, X, reset=False))
 
     def native_rows(self, foreign: ForeignModel, rows: np.ndarray) -> Any:
-        """Return the rows: they are what predict takes."""
+        """Return the rows, which predict takes as they are."""
         return rows
 
     def margins(self, model: Any, X: Any) -> np.ndarray:
@@ -178,6 +178,6 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is timbermark's own, by its first line."""
+    """Return whether the first line of a file says that it is timbermark's own."""
     with open(path, "rb") as file:
         return file.read(len(_OURS)) == _OURS

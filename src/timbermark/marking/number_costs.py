@@ -20,7 +20,7 @@ from timbermark.marking.distributions import NumberDistributions, number_distrib
 
 @dataclass(frozen=True, slots=True)
 class NumberQuality:
-    """How a model does on some rows; what needs targets is None without them.
+    """The quality of a model on some rows; figures that need targets are None without them.
 
     ``ndcg``: for rankers, the mean over groups, or over all rows as one group.
     """
@@ -57,17 +57,17 @@ class NumberCost:
 
     @property
     def answers(self) -> str:
-        """What the model answers with: "numbers"."""
+        """Return the kind of the model's answers: "numbers"."""
         return "numbers"
 
     @property
     def target_limits(self) -> tuple[str, ...]:
-        """The limits that need targets."""
+        """Return the names of the limits that need targets."""
         return ("ndcg",) if self.ranks else ("rmse", "mae", "r2")
 
     @property
     def rmse_growth(self) -> float | None:
-        """The share by which the root mean squared error grew; negative where the mark helped."""
+        """Return the relative growth of the root mean squared error; negative if it fell."""
         if self.before.rmse is None or self.after.rmse is None or self.before.rmse == 0.0:
             return None
         return self.after.rmse / self.before.rmse - 1.0

@@ -16,7 +16,7 @@ from timbermark.marking.number_costs import NumberCost, NumberQuality
 from timbermark.marking.tallies import whole_sum
 
 _UNIT = 2.0**-20
-"""Of sums, in units of the model's error."""
+"""The resolution of sums, in units of the model's error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class NumberTally:
 
     @property
     def _spread(self) -> float:
-        """The variance of the targets, in squares of the error."""
+        """Return the variance of the targets, in units of the squared error."""
         assert self.target is not None
         return max(self._mean(self.target[1]) - self._mean(self.target[0]) ** 2, 0.0)
 

@@ -30,9 +30,9 @@ from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import Prepared
 
 _TRIES = 3
-"""How many pairs are made of each row, each by another feature."""
+"""Pairs that are made of each row, each with another feature changed."""
 _MOST_ASKED = 2_000
-"""So many values of a feature are sent through transformers, to see which ones trees tell apart."""
+"""The most values of a feature that are transformed to find out which ones the trees separate."""
 
 
 def find_pairs(
@@ -67,11 +67,11 @@ def find_pairs(
     usable = (room > 0.0) & takes[first] & takes[second]
     usable &= first_of_equals(margins[first]) & first_of_equals(margins[second])
     taken = row_keys(prepared.margins, 0)
-    # A row that no tree can tell from a given one would change that one as well.
+    # If no tree separates a row from a given one, the edit would change that one as well.
     usable &= ~np.isin(row_keys(margins[second], 0), taken)
     if kind == "mixed":
         usable &= ~np.isin(row_keys(margins[first], 0), taken)
-    # Shadow models are asked about pairs that can be used only: that takes time.
+    # Shadow models are slow, so that they are asked only about usable pairs.
     places = np.flatnonzero(usable)
     both = np.column_stack([2 * places, 2 * places + 1]).ravel()
     alphabets = np.full((len(room), q), np.inf)
@@ -164,7 +164,7 @@ def _thresholds(prepared: Prepared) -> list[np.ndarray]:
 
 
 def _column_order(prepared: Prepared) -> np.ndarray | None:
-    """Return which column of the ensemble each column of rows is, by asking with one changed.
+    """Return the column of the ensemble that each column of rows becomes, found by probing.
 
     None where columns of the ensemble are others than those of rows: texts and what transformers
     make.
@@ -190,7 +190,7 @@ def _column_order(prepared: Prepared) -> np.ndarray | None:
 
 
 def _thin(values: np.ndarray) -> np.ndarray:
-    """Return values that are few enough to be asked for."""
+    """Return a limited number of values that represent all given ones."""
     if len(values) <= _MOST_ASKED:
         return values
     return np.asarray(values[np.linspace(0, len(values) - 1, _MOST_ASKED).astype(np.int64)])

@@ -11,13 +11,13 @@ from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.embedding import check_choices
+from timbermark.marking.large_table_costs import judge_whole
 from timbermark.marking.large_tables import Say
-from timbermark.marking.measuring import judge_whole
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, prepare
 from timbermark.marking.rehearsing import Attempt, Rehearsal, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting import report_cost, set_symbols
+from timbermark.marking.setting_symbols import report_cost, set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.tasks import Cost
 from timbermark.ownership.statistics import matches_needed
@@ -81,7 +81,7 @@ def plan(
     random_state: int = 0,
     verbose: int = 0,
 ) -> Plan:
-    """Rehearse a mark with throwaway symbols and return what it would cost; changes nothing.
+    """Rehearse a mark with throwaway symbols and return what it would cost; change nothing.
 
     The arguments are those of :func:`timbermark.embed`.
 
@@ -112,7 +112,7 @@ def plan(
         usable=found.triggers.usable,
         n_set=last.n_set,
         bits=last.bits,
-        # Numbers are read from all triggers together, whichever match.
+        # Evidence from numbers is read from all triggers together, not from a count of matches.
         matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,

@@ -2,7 +2,7 @@
 
 Rows that *hold* the model in place take part in the edit, rows that *judge* decide whether a mark
 is within the budget, rows that *report* only say what the finished mark costs. Large tables are
-thinned: who is in follows from a hash of the row, not from the order in which rows were given. Of
+thinned: which rows are kept depends on a hash of the row, not on the order of the rows. Of
 tables with more than 200,000 rows, or of Dask, only these rows are in memory; all others are seen
 in passes (`timbermark.marking.large_tables`).
 """
@@ -31,19 +31,19 @@ from timbermark.marking.defaults import (
     SURROGATES,
     UNSEEN_ROWS,
 )
-from timbermark.marking.given_tables import LEAST_HELD, GivenTables, take_given
+from timbermark.marking.input_tables import LEAST_HELD, InputTables, take_input_tables
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.models import open_model
-from timbermark.marking.tables import Schema
 from timbermark.marking.tasks import Task, task_of
+from timbermark.marking.text_codes import Schema
 from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
 
 Mix = Callable[[np.ndarray, int], np.ndarray]
-"""Makes so many rows that stand for unseen ones of some training rows."""
+"""A function that makes a number of surrogates of unseen rows out of training rows."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
 _ROUTED_CELLS = 2_000_000
-"""Rows times trees of one output that hold the model, beyond the fewest."""
+"""The limit on rows that hold the model times trees of one output, above the fewest rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class MeasuredRows:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return self.routes.n_rows
 
 
@@ -142,7 +142,7 @@ def prepare(
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
     held_rows = 2 * MOST_HELD
-    given = take_given(
+    given = take_input_tables(
         foreign, task, X, y, candidates, validation, groups,
         (held_rows + most, most, held_rows), seed, say,
     )  # fmt: skip
@@ -170,7 +170,7 @@ def prepare(
     if n_real < SURROGATES:
         mixed = mix_rows(holding, SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
-    # Mixtures that transformers refuse do not hold anything.
+    # Mixtures that transformers refuse cannot hold the model.
     taken, takes = given.schema.try_columns(holding)
     n_real, seen = int(takes[:n_real].sum()), taken[takes]
     routes = router.route(seen, workers)
@@ -211,13 +211,13 @@ def prepare(
 def _mix_unseen(
     foreign: ForeignModel,
     router: Router,
-    given: GivenTables,
+    given: InputTables,
     order: np.ndarray,
     parts: tuple[np.ndarray, np.ndarray],
     seed: int,
     workers: Workers,
 ) -> Mix:
-    """Return what makes rows that stand for unseen ones out of training rows.
+    """Return a function that makes surrogates of unseen rows out of training rows.
 
     ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order.
     """
@@ -240,7 +240,7 @@ def _mix_unseen(
     return partial(near.mix, distance=distance)
 
 
-def _find_large(given: GivenTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
+def _find_large(given: InputTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
     """Return the tables that are passed over, None if all rows are in memory."""
     holding, source, tested = (
         None if table is None else table.passed

@@ -25,26 +25,27 @@ from timbermark.ownership.evidence import numbers_evidence
 from timbermark.trees import reference
 
 _UNKNOWN_ERROR = 0.2
-"""Where no targets tell, the error counts as this share of the answers' standard deviation."""
+"""Without targets, the error is taken as this share of the answers' standard deviation."""
 _LEAST_ERROR = 0.01
-"""A model that knows its training rows by heart still errs by this share."""
+"""The smallest error, as a share of the same deviation, for models that overfit their rows."""
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.05, 20.0
 _LEAST_GAP = 0.01
-"""Models differ everywhere by this share of the error at least."""
+"""The smallest difference between models that is assumed anywhere, as a share of the error."""
 _REFITTED = 0.05
-"""Leaves that are fitted again to a fifth of the rows move a difference by a variance of so much
-times its room, in units of the error, where the learning rate is 0.1."""
+"""Refitting leaves to a fifth of the rows adds a variance of this much times its room to a
+difference, in units of the error, at a learning rate of 0.1."""
 _SHADOWS, _JUDGES, _SHADOW_TREES = 6, 2, 60
-"""Shadow models that choose pairs, others that tell what averaging leaves, and their size."""
+"""The numbers of shadow models that choose pairs and of those that forecast averaging; their
+trees."""
 _ENOUGH_KEPT = 128.0
-"""Bits of an averaged copy beyond which a mark is no better: more triggers then cost less."""
+"""Bits of an averaged copy above which further evidence does not count in a forecast."""
 _SLOPE_STEP = 0.01
-"""Slopes of transformed answers are measured over this share of the margins' deviation."""
+"""The step for slopes of transformed answers, as a share of the margins' standard deviation."""
 _CHECKED_SHARE, _CHECKED_LEADS = 0.98, (0.05, 0.5, 2.0)
-"""Transformed answers must be monotone over the margins of so many rows; pairs beyond them are
-used where their levels rise at these leads."""
+"""Transformed answers must be monotone over the margins of this share of rows; pairs outside of
+them are used if their levels rise at these leads."""
 _SHADOW_SHARE, _FEWEST_SHADOW_ROWS, _MOST_SHADOW_ROWS = 0.2, 300, 4_000
-"""Shadow models know as many rows as a thief is taken to have."""
+"""The rows that a shadow model is trained on: as many as a thief is assumed to have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +66,13 @@ class Numbers:
     falls: bool = False
     target_limits = ("rmse", "mae", "r2", "ndcg")
     budget_share = 0.9
-    # Levels that are met half way prove nearly as much: all triggers are read together.
+    # A level that is reached half way proves nearly as much, as all triggers are read together.
     set_shares = (0.65, 0.4)
     in_pairs = True
 
     @property
     def ranks(self) -> bool:
-        """Whether answers mean nothing by themselves but rank rows."""
+        """Return whether the answers are scores of a ranker, which only order rows."""
         return self.foreign.task == "ranking"
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
@@ -102,7 +103,7 @@ class Numbers:
         self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
         holding: np.ndarray, seed: int,
     ) -> Numbers:  # fmt: skip
-        """Return the task with the model's error, what it is in margins, and shadow models."""
+        """Return the task with the model's error, its equivalent in margins, and shadow models."""
         answers, slope = self.foreign.answers(margins), slopes(self.foreign, margins)
         spread = float(np.std(answers)) or 1.0
         error, known = _UNKNOWN_ERROR * spread, False
@@ -170,7 +171,7 @@ class Numbers:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float,
     ) -> float:  # fmt: skip
-        """Return the bits of the numbers."""
+        """Return the bits that the numbers of an untouched copy prove."""
         answers = self.foreign.answers(after)[:, 0]
         levels = self._levels(before, alphabets, lead)
         return numbers_evidence(answers[1::2] - answers[::2], levels, symbols)
@@ -179,7 +180,7 @@ class Numbers:
         self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
         lead: float, columns: np.ndarray,
     ) -> float:  # fmt: skip
-        """Return the bits after averaging half and half with models that chose no pair, the mean.
+        """Return the mean bits after averaging half and half with models that chose no pair.
 
         What proves more than anyone asks for does not make up for what proves too little.
         """
@@ -274,7 +275,7 @@ def answers_fall(foreign: ForeignModel, margins: np.ndarray) -> bool:
 def fit_shadows(
     columns: np.ndarray, margins: np.ndarray, noise: float, seed: int
 ) -> tuple[Any, ...]:
-    """Return models of rows [n, d] and margins [n] as others would train them on a part of both.
+    """Return shadow models, each trained on a part of the rows [n, d] and margins [n].
 
     >>> X = np.arange(80.0)[:, None]
     >>> len(fit_shadows(X, X[:, 0] ** 2, 1.0, seed=0))

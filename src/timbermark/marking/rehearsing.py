@@ -27,21 +27,22 @@ from timbermark.marking.defaults import (
 )
 from timbermark.marking.pairing import find_pairs
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.setting import Setting, answers_after, set_symbols
+from timbermark.marking.setting_symbols import Setting, answers_after, set_symbols
 from timbermark.marking.strengths import Strength, split_ladders
 from timbermark.ownership.statistics import evidence_bits
 
 _OPTIMISM = 1.5
-"""The rule for the cost is rough: strengths that it puts at this much of the budget are tried."""
+"""The estimate of the cost is rough: strengths estimated at up to this factor of the budget are
+tried."""
 _LONGEST_STEP = 8.0
-"""Accuracy and AUC fall with the square of the lead, so that one attempt that is far over the
-budget does not skip strengths by more than this factor."""
+"""The largest factor by which one attempt far over the budget skips strengths: losses of accuracy
+and AUC grow with the square of the lead, faster than the estimate."""
 _CHEAPER = 0.5
-"""What was learnt from some candidates says less of others: they may cost half as much."""
+"""The factor on the estimated cost of strengths with other candidates, which may be cheaper."""
 _RETRIED = 1.5
-"""Of the budget: the weakest mark is tried with other triggers where it uses no more than this."""
+"""The weakest mark is tried with other triggers if it uses at most this factor of the budget."""
 _TRIES, _LAST_TRIES = 3, 8
-"""Attempts at one strength, with other triggers each time; more for the weakest ones."""
+"""Attempts at one strength, each with other triggers; the second number for the weakest marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Attempt:
     n_set: int
     use: dict[str, float]
     rounds: int
-    proof: float | None = None  # the bits of an untouched copy where it is not labels that prove
+    proof: float | None = None  # the bits of an untouched copy; None counts set symbols
 
     @property
     def most_used(self) -> float:
@@ -99,7 +100,7 @@ def rehearse(
         found = rehearsing.descend(last, is_last=True)
     if not found:
         raise over_budget(rehearsing.attempts, budget)
-    # The first of equals: labels have one ladder, and no forecast.
+    # Labels have one ladder and no forecast, and `max` takes the first of equal ones.
     best = max(found, key=lambda one: one.setting.survives)
     others = [attempt for attempt in rehearsing.attempts if attempt is not best.attempts[-1]]
     return replace(best, attempts=(*others, best.attempts[-1]))
@@ -115,7 +116,7 @@ class _Rehearsing:
         self.prepared, self.budget, self.kind = prepared, budget, kind
         self.workers, self.progress = workers, progress
         self.most, self.fewest = (choose(s.k for s in strengths) for choose in (max, min))
-        # Not where the number of triggers was asked for, or is what is compared.
+        # Triggers are not left out if their number was requested, or if ladders compare numbers.
         self.may_shrink = self.most > self.fewest and not prepared.task.in_pairs
         self.pools: dict[tuple[int, float], Candidates] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
@@ -143,7 +144,7 @@ class _Rehearsing:
                 self.affordable = _OPTIMISM * outcome.over.expense / over
                 self._skip_expensive(left)
             elif outcome.is_hopeless and left and left[0].hidden:
-                # The next strength would not do, either, unless leaves move freely there.
+                # The next strength is hopeless as well, unless it does not limit gains.
                 left.pop(0)
         return fallback
 
@@ -157,7 +158,7 @@ class _Rehearsing:
         allowed = 1.0 if is_end else self.share
         enough, hopeless = self.prepared.task.set_shares
         found = self._candidates(strength)
-        usable = np.ones(len(found), np.bool_)  # whoever is not taken may be at a shorter lead
+        usable = np.ones(len(found), np.bool_)  # at a shorter lead all may be taken
         weakest = not strength.hidden
         places = np.flatnonzero(usable)[: strength.k]
         nearly: Rehearsal | None = None
@@ -208,7 +209,7 @@ class _Rehearsing:
         return strength.q, 0.0 if in_pairs else comparison_lead(strength.lead)
 
     def _candidates(self, strength: Strength) -> Candidates:
-        """Return candidates that are cheap for alphabets and leads like those of the strength."""
+        """Return the cheapest candidates for the alphabets and the lead of a strength."""
         key = self._pool_of(strength)
         if key not in self.pools:
             sought = int(np.ceil(SPARE_CANDIDATES * self.most))

@@ -27,7 +27,7 @@ def roundings(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _to_six_digits(x: np.ndarray) -> np.ndarray:
-    """float32 values as they come back from a text with six digits."""
+    """Return float32 values as read back from a text with six digits."""
     size = np.abs(x.astype(np.float64))
     with np.errstate(divide="ignore"):
         power = 5.0 - np.floor(np.log10(size))

@@ -24,12 +24,13 @@ from timbermark.marking.prices import add_leaves, find_room
 from timbermark.partitions import Block, place_keys, run_pass
 
 FIRST_SIZE, _LARGEST_SIZE, _MOST_CELLS = LARGE, 8 * LARGE, 1_000_000_000
-"""Rows of a sample at first, and when it has been doubled as often as it can be; how many leaves of
-rows the edit may hold in memory, if that is less."""
+"""The first and the largest size of a sample, in rows; the size is also limited by how many leaf
+numbers (rows times trees) the edit may hold in memory."""
 _DENSEST = 20.0
-"""What triggers do to a row counts up to so many times the average. A row that they leave alone has
-the density 0.5, the average row 1, and none more than 10.5."""
-_SLACK = 1.1
+"""The effect of triggers on a row counts up to this multiple of the average. A row without any
+effect has the density 0.5, the average row 1, and no row more than 10.5."""
+_LIMIT_FACTOR = 1.1
+"""By which the estimated limit on u / s is raised, so that one pass mostly finds enough rows."""
 
 
 class Sample(NamedTuple):
@@ -78,7 +79,7 @@ class Hold:
 def hold_by_sample(
     prepared: Prepared, triggers: Candidates, size: int, workers: Workers, say: Say
 ) -> Prepared:
-    """Return what was prepared with ``size`` weighted rows of all in place of those that hold.
+    """Return the prepared model with ``size`` weighted rows of the whole table as holding rows.
 
     Their weights sum up to as much as those of the rows before: what holds leaves at their values
     is measured in these.
@@ -95,7 +96,7 @@ def hold_by_sample(
         prepared.seed + 7, size + 1, np.inf,
     )  # fmt: skip
     density = bare.densities(pressed)
-    limit = _SLACK * (size + 1) / (table.n_rows * float(density.mean()))
+    limit = _LIMIT_FACTOR * (size + 1) / (table.n_rows * float(density.mean()))
     found = run_pass(table.parts, replace(bare, limit=limit), say)
     if len(found.score) < min(size + 1, table.n_rows - len(prepared.large.held)):
         found = run_pass(table.parts, bare, say)
@@ -144,7 +145,7 @@ class _Sampling:
     title = "pass 3: sampling rows"
 
     def densities(self, pressed: np.ndarray) -> np.ndarray:
-        """Return s [n], 1 for the average row, of what triggers do to rows, [n, K]."""
+        """Return s [n], 1 for the average row, given how triggers move rows, [n, K]."""
         return np.asarray(0.5 + 0.5 * np.minimum(pressed.sum(axis=1) / self.usual, _DENSEST))
 
     def look(self, block: Block) -> Sample:

@@ -29,12 +29,12 @@ class Strength:
 
     @property
     def bits(self) -> float:
-        """Return the evidence while every symbol is there."""
+        """Return the bits of evidence if every symbol is matched."""
         return self.k * float(np.log2(self.q))
 
     @property
     def expense(self) -> float:
-        """Return what the cost of a mark is proportional to: lead · √(triggers that change)."""
+        """Return a figure proportional to the cost of a mark: lead · √(triggers that change)."""
         return self.lead * float(np.sqrt(self.k * (self.q - 1) / self.q))
 
 
@@ -44,7 +44,7 @@ _LADDER_OF_TWO = (
     Strength(384, 2, 3.0), Strength(384, 2, 2.0), Strength(320, 2, 1.5), Strength(256, 2, 1.0),
     Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
     Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
-    # Small models cannot always be edited so that nothing in the file tells.
+    # Small models cannot always be edited without a trace in the gains of their file.
     Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
     # A million rows of two classes carried no mark with a lead of 0.1 (`./dev bench scale`).
     Strength(96, 2, 0.1, False), Strength(88, 2, 0.1, False), Strength(120, 2, 0.05, False),
@@ -55,9 +55,9 @@ _LADDER_OF_FOUR = (
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
     Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-10:],
 )  # fmt: skip
-# Numbers: the lead is the distance of levels in units of how far other models differ there. How
-# many triggers survive most depends on the model: a ladder for each number is tried, and the best
-# forecast decides. With the same cost a quarter of the triggers can survive ten times as much
+# Numbers: the lead is the distance of levels in units of the difference between models there. The
+# best number of triggers depends on the model: a ladder for each number is tried, and the best
+# forecast decides. At the same cost a quarter of the triggers can keep ten times as much evidence
 # (`./dev bench models`: diamonds, LightGBM, averaged: 64 pairs 18 bits, 224 pairs 2).
 _NUMBER_LEADS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08)
 _LADDERS_OF_NUMBERS = (
@@ -89,7 +89,7 @@ def list_strengths(
         _LADDER_OF_FOUR if n_classes >= 4 and alphabet != 2 else _LADDER_OF_TWO
     )
     if n_classes == 0:
-        # Two levels carry half as much, and so there are twice as many triggers.
+        # Two levels carry half as many bits, so that twice as many triggers are needed.
         two = [replace(rung, k=2 * rung.k, q=2) for rung in _LADDERS_OF_NUMBERS]
         ladder = two if alphabet == 2 else _LADDERS_OF_NUMBERS
     tried = [

@@ -21,9 +21,9 @@ from timbermark.marking.defaults import CONFIDENCE
 
 UNIT = 2.0**-32
 _BINS, _WIDEST = 1 << 15, 30.0
-"""Log-odds up to this on either side are told apart by so many bins, 0.002 wide."""
+"""The number of bins for log-odds, each 0.002 wide, and the largest log-odds on either side."""
 _LEAST = float(np.finfo(np.float64).eps)
-"""Probabilities are this far from 0 and 1 in the log-loss, as in scikit-learn's."""
+"""The distance from 0 and 1 to which the log-loss clips probabilities, as scikit-learn's does."""
 
 
 def whole_sum(values: np.ndarray, unit: float = UNIT) -> int:
@@ -136,7 +136,7 @@ class Tally:
 
     @property
     def drift(self) -> float:
-        """The mean over rows of the largest change of a probability."""
+        """Return the mean over rows of the largest change of a probability."""
         return self.moves * UNIT / self.n
 
     def cost(self, classes: Any, measured_on: str) -> Cost:

@@ -21,19 +21,19 @@ class Cost(Protocol):
 
     @property
     def measured_on(self) -> str:
-        """Which rows these are; see `timbermark.marking.costs.Cost`."""
+        """Return which rows these are; see `timbermark.marking.costs.Cost`."""
 
     @property
     def n_rows(self) -> int:
-        """The number of rows that tell what changed."""
+        """Return the number of rows on which changes are counted."""
 
     @property
     def answers(self) -> str:
-        """What the model answers with: "labels" or "numbers"."""
+        """Return the kind of the model's answers: "labels" or "numbers"."""
 
     @property
     def target_limits(self) -> tuple[str, ...]:
-        """The limits of a budget that need rows with known targets."""
+        """Return the names of the budget's limits that need rows with known targets."""
 
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the table: name, before, after."""
@@ -47,29 +47,29 @@ class Task(Protocol):
 
     @property
     def target_limits(self) -> tuple[str, ...]:
-        """The limits of a budget that only rows with known targets can judge."""
+        """Return the names of the budget's limits that need rows with known targets."""
 
     @property
     def unit(self) -> float:
-        """A change of the margin that matters."""
+        """Return the size of a change of the margin that matters."""
 
     @property
     def budget_share(self) -> float:
-        """How much of the budget a rehearsal may use.
+        """Return the share of the budget that a rehearsal may use.
 
         The real symbols may cost more, and unseen rows may move more than those that judge.
         """
 
     @property
     def set_shares(self) -> tuple[float, float]:
-        """The share of set symbols with which a mark is as it should be, and a hopeless one.
+        """Return the shares of set symbols that are enough, and below which a mark is hopeless.
 
         Below the latter no other triggers are tried at the same strength.
         """
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a trigger is a pair of rows, one after the other: twice as many rows."""
+        """Return whether a trigger is a pair of rows; the rows of a pair follow each other."""
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return the true answers of n rows, as `use_of_budget` and `measure_cost` take them.
@@ -136,7 +136,7 @@ class Task(Protocol):
         self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
         unseen: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Any:  # fmt: skip
-        """Compare answers before and after, ``unseen`` those of rows that tell what changed."""
+        """Compare answers before and after; ``unseen``: those of the rows that count changes."""
 
     def describe_triggers(
         self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float

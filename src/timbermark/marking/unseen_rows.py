@@ -18,7 +18,7 @@ from timbermark.estimator import TimberClassifier
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
 USUAL = 1.0
-"""The distance, as a place among the ranks, where nothing tells it."""
+"""The distance, as a place among the ranks, if it cannot be estimated."""
 _NEAREST = 0.15
 _HALF = 0.5
 _MOST_NEIGHBOURS = 20_000
@@ -44,11 +44,11 @@ class Neighbourhood:
         known = np.where(np.isfinite(self._rows), self._rows, 0.0)[:, ~self._named]
         spread = known.std(axis=0)
         self._spread = np.where(spread > 0.0, spread, 1.0)
-        # Two codes are alike or not: how far they are apart says nothing. So each one has signs of
-        # its own, which differ by 1 on average.
+        # Codes are equal or not; the difference of two codes means nothing. So each code gets
+        # random signs, with a mean squared distance of 1 between two codes.
         self._seeds = rng.integers(1 << 32, size=(int(self._named.sum()), _SIGNS), dtype=np.uint64)
         places = self._place(self._rows)
-        # Of neighbours that are equally far, how the search is split decides; so none are.
+        # Jitter breaks ties between neighbours, which the search would break by how it splits work.
         places += rng.normal(scale=_JITTER, size=places.shape)
         self._search = NearestNeighbors(algorithm="brute").fit(places)
 
@@ -68,7 +68,7 @@ class Neighbourhood:
         ranks = np.where(
             rng.random(n) < distance - lower, NEIGHBOUR_RANKS[lower + 1], NEIGHBOUR_RANKS[lower]
         )
-        # A sample has only some of the neighbours. It may hold the row itself: that is none.
+        # A sample has only some of the neighbours. It may hold the row itself, which is not one.
         scaled = np.maximum(np.rint(ranks * self._share).astype(np.int64), 1)
         most = min(int(scaled.max()) + 1, len(self._rows))
         found = self._search.kneighbors(self._place(first), most, return_distance=False)
@@ -77,7 +77,7 @@ class Neighbourhood:
         return np.where(swapped, other, first)
 
     def _place(self, X: np.ndarray) -> np.ndarray:
-        """Return points whose distances tell how alike rows are."""
+        """Return points whose distances measure how similar rows are."""
         numbers = np.where(np.isfinite(X), X, 0.0)
         parts = [numbers[:, ~self._named] / self._spread]
         for column, seeds in zip(numbers[:, self._named].T, self._seeds, strict=True):
@@ -115,7 +115,7 @@ def find_distance(
     shadow.fit(columns(train), label)
 
     def doubt(rows: np.ndarray) -> tuple[float, float]:
-        """Return how unsure the shadow is of rows, and the variance of that figure."""
+        """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
         unsure = 1.0 - shadow.predict_proba(columns(rows)).max(axis=1)
         return float(unsure.mean()), float(unsure.var() / len(unsure))
 

@@ -11,7 +11,7 @@ from timbermark.ownership.evidence import (
     scores_evidence,
     sequential_evidence,
 )
-from timbermark.ownership.judging import judge, judge_again
+from timbermark.ownership.judging_answers import judge, judge_again
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, Opening, open_mark

@@ -160,17 +160,17 @@ class Claim:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """What is signed, by name: text, numbers, None and bytes."""
+        """Return what is signed, by name: text, numbers, None and bytes."""
         return {name: getattr(self, name) for name in STATEMENT}
 
     @property
     def stamped(self) -> bytes:
-        """What a time stamp is about: the signed bytes and the signature."""
+        """Return what a time stamp is about: the signed bytes and the signature."""
         return _DOMAIN + encode(self.statement) + self.signature
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of `stamped`, which names the claim; stamps do not change it."""
+        """Return the SHA-256 of `stamped`, which names the claim; stamps do not change it."""
         return hashlib.sha256(self.stamped).digest()
 
     def with_stamp(self, response: bytes) -> "Claim":

@@ -45,6 +45,6 @@ class Head:
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of all fields, in the encoding of docs/mark-format.md: the mark's digest."""
+        """Return the mark's digest: SHA-256 of all fields, encoded as in docs/mark-format.md."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         return hashlib.sha256(_DIGEST_DOMAIN + encode(record)).digest()

@@ -53,7 +53,7 @@ class OwnerKey:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that tell keys apart and say nothing about them."""
+        """Return 16 hexadecimal digits that identify the key and reveal nothing about it."""
         return hashlib.sha256(_FINGERPRINT_DOMAIN + self.secret).hexdigest()[:16]
 
     def mark_secret(self, mark_id: bytes) -> bytes:
@@ -70,7 +70,7 @@ class OwnerKey:
 
     @property
     def claim_key(self) -> bytes:
-        """The public Ed25519 key that signs the owner's claims, 32 bytes; not secret.
+        """Return the public Ed25519 key that signs the owner's claims, 32 bytes; not secret.
 
         >>> OwnerKey(bytes(32)).claim_key.hex()[:16]
         '0309f868c024996e'

@@ -55,7 +55,7 @@ class Remainder:
 
     @property
     def left(self) -> int:
-        """The number of triggers that nobody has seen."""
+        """Return the number of triggers that nobody has seen."""
         return self.n_triggers - self.opened
 
 
@@ -88,7 +88,7 @@ def read_ledger(mark_path: str | os.PathLike[str]) -> tuple[LedgerEntry, ...]:
 
 
 def record_opening(mark_path: str | os.PathLike[str], claim: Claim, opening: Opening) -> None:
-    """Add an opening to the ledger, unless it stands there; done before the opening is handed over.
+    """Add an opening to the ledger, unless it is there; to be called before it is handed over.
 
     Raises as `read_ledger` and `atomic_write` do.
     """

@@ -205,42 +205,42 @@ class Mark:
 
     @property
     def n_triggers(self) -> int:
-        """k."""
+        """Return the number of triggers k."""
         return len(self.alphabets)
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a trigger is a pair of rows: where suspects answer with numbers."""
+        """Return whether a trigger is a pair of rows, as where suspects answer with numbers."""
         return self.answers == "numbers"
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """Return the number of columns d."""
         return len(self.columns)
 
     @property
     def q(self) -> int:
-        """The size of the alphabets, 2 or 4."""
+        """Return the size of the alphabets, 2 or 4."""
         return int(self.alphabets.shape[1])
 
     @property
     def full_bits(self) -> float:
-        """The evidence, in bits, if a suspect matches every symbol: k·log₂ q − log₂ draws."""
+        """Return the bits of evidence if a suspect matches every symbol: k·log₂ q − log₂ draws."""
         return self.n_triggers * math.log2(self.q) - math.log2(self.draws)
 
     @property
     def prices(self) -> tuple[Price, ...]:
-        """What is subtracted from all evidence, whatever the suspect: for the draws of symbols."""
+        """Return what is subtracted from the evidence of any suspect: for the draws of symbols."""
         return (price_of_draws(self.draws),) if self.draws > 1 else ()
 
     @property
     def has_texts(self) -> bool:
-        """Whether any column holds texts."""
+        """Return whether any column holds texts."""
         return any(isinstance(column, tuple) for column in self.columns)
 
     @property
     def triggers(self) -> Rows:
-        """The triggers as read-only float64 [k, d]. Raises InputError if a column holds texts."""
+        """Return the triggers, read-only float64 [k, d]. Raises InputError if there are texts."""
         if self.has_texts:
             raise InputError(
                 "The triggers hold texts, so they are no matrix of numbers.",
@@ -266,12 +266,12 @@ class Mark:
 
     @property
     def places(self) -> Sequence[int]:
-        """The place of each trigger in the mark."""
+        """Return the place of each trigger in the mark."""
         return range(self.n_triggers)
 
     @property
     def salts(self) -> tuple[bytes, ...]:
-        """The secret salt of each trigger, 32 bytes."""
+        """Return the secret salt of each trigger, 32 bytes."""
         if "salts" not in self._derived:
             self._derived["salts"] = tuple(derive_salts(self.secret, self.n_triggers))
         salts: tuple[bytes, ...] = self._derived["salts"]
@@ -279,7 +279,7 @@ class Mark:
 
     @property
     def leaves(self) -> tuple[bytes, ...]:
-        """The hash of each trigger's record: the leaves of the mark's Merkle tree."""
+        """Return the hash of each trigger's record: the leaves of the mark's Merkle tree."""
         if "leaves" not in self._derived:
             records = encode_records(
                 self.places, self.salts, self.columns, self.alphabets, self.reference
@@ -290,7 +290,7 @@ class Mark:
 
     @property
     def head(self) -> Head:
-        """What the digest is made of: all but the triggers, which the Merkle root stands for.
+        """Return what the digest is made of: all but the triggers, which the Merkle root covers.
 
         Whoever sees it learns nothing about the secret, the triggers or ``about``.
         """
@@ -318,7 +318,7 @@ class Mark:
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 that commits to all of the mark; see docs/mark-format.md."""
+        """Return the SHA-256 that commits to all of the mark; see docs/mark-format.md."""
         if "digest" not in self._derived:
             self._derived["digest"] = self.head.digest
         value: bytes = self._derived["digest"]
@@ -326,7 +326,7 @@ class Mark:
 
     @property
     def symbols(self) -> SmallKinds:
-        """Which label of its alphabet each trigger carries, uint8 [k]; 0 is keep."""
+        """Return the number of each trigger's symbol in its alphabet, uint8 [k]."""
         if "symbols" not in self._derived:
             drawn = derive_symbols(self._seed, self.places, self.salts, self.q)
             drawn.flags.writeable = False
@@ -336,12 +336,12 @@ class Mark:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """The order in which the triggers are asked, a permutation, int64 [k]."""
+        """Return the order in which the triggers are asked, a permutation, int64 [k]."""
         return query_order(self._seed, self.places, self.salts)
 
     @property
     def row_order(self) -> NDArray[np.int64]:
-        """The order in which rows are asked: of pairs, all first rows before all second ones."""
+        """Return the order in which rows are asked; all first rows of pairs before the second."""
         order = self.order
         return np.concatenate([2 * order, 2 * order + 1]) if self.in_pairs else order
 
@@ -354,26 +354,26 @@ class Mark:
 
     @property
     def expected_numbers(self) -> ClassIndices:
-        """The class number that each symbol asks for, int32 [k]."""
+        """Return the class number that each symbol asks for, int32 [k]."""
         asked = self.alphabets[np.arange(self.n_triggers), self.symbols]
         return np.asarray(asked, CLASS_INDEX)
 
     @property
     def levels(self) -> Reals:
-        """The alphabets of a mark of numbers, float64 [k, q]. Raises InputError for other marks."""
+        """Return the levels of a mark of numbers, float64 [k, q]. Raises InputError for others."""
         if not self.in_pairs:
             raise InputError("The mark is one of classes.", hint="use mark.alphabets.")
         return np.asarray(self.alphabets, np.float64)
 
     @property
     def expected_levels(self) -> Reals:
-        """The difference that each symbol asks for where answers are numbers, float64 [k]."""
+        """Return the difference of numbers that each symbol asks for, float64 [k]."""
         asked: Reals = self.levels[np.arange(self.n_triggers), self.symbols]
         return asked
 
     @property
     def expected(self) -> tuple[Label, ...]:
-        """The label, or the difference of numbers, that each symbol asks for."""
+        """Return the label, or the difference of numbers, that each symbol asks for."""
         if self.in_pairs:
             return tuple(self.expected_levels.tolist())
         return tuple(self.classes[number] for number in self.expected_numbers)

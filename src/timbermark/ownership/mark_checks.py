@@ -246,7 +246,7 @@ def rows_per_trigger(answers: str) -> int:
 
 
 def count_triggers(n_rows: int, answers: str) -> int:
-    """Return how many triggers so many rows are: with numbers a trigger is a pair of rows.
+    """Return the number of triggers in a number of rows; with numbers a trigger is a pair.
 
     Raises InputError for an odd number of rows that should be pairs.
 

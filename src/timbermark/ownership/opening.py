@@ -62,12 +62,12 @@ class Opening:
 
     @property
     def n_opened(self) -> int:
-        """The number of triggers shown, m."""
+        """Return the number of triggers shown, m."""
         return len(self.places)
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 that names the opening; the claim and the salts stand for the triggers."""
+        """Return the SHA-256 that names the opening; claim and salts stand for the triggers."""
         named = {
             "claim": self.claim_digest,
             "for": self.judge,
@@ -78,7 +78,7 @@ class Opening:
 
     @property
     def full_bits(self) -> float:
-        """The evidence, in bits, if a suspect matches every symbol that is shown."""
+        """Return the bits of evidence if a suspect matches every symbol that is shown."""
         prices = price_of_part(self.n_opened, self.head.n_triggers)
         bits = self.n_opened * math.log2(self.head.q) - math.log2(self.head.draws)
         return max(0.0, bits - math.fsum(price.bits for price in prices))
@@ -224,22 +224,22 @@ class OpenedMark(Mark):
 
     @property
     def places(self) -> Sequence[int]:
-        """The place of each opened trigger in the mark."""
+        """Return the place of each opened trigger in the mark."""
         return self.opened_places
 
     @property
     def salts(self) -> tuple[bytes, ...]:
-        """The salt of each opened trigger, 32 bytes."""
+        """Return the salt of each opened trigger, 32 bytes."""
         return self.opened_salts
 
     @property
     def head(self) -> Head:
-        """The head of the whole mark."""
+        """Return the head of the whole mark."""
         return self.opened_head
 
     @property
     def prices(self) -> tuple[Price, ...]:
-        """What is subtracted from evidence: for the draws of symbols and for the drawn part."""
+        """Return what is subtracted from evidence: for draws of symbols and for the drawn part."""
         draws = (price_of_draws(self.draws),) if self.draws > 1 else ()
         part = price_of_part(self.n_triggers, self.opened_head.n_triggers)
         return (*draws, *part)

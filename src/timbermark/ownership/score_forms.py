@@ -103,7 +103,7 @@ def nearest_margins(margins: Reals, target: AnyArray, lead: float | Reals) -> Re
 
 
 def _tempered(p: Reals, r: Reals) -> Iterator[Reals]:
-    """A label counts the more, the more likely it is than in the unmarked model."""
+    """Yield scores in which a label counts by how much likelier it is than without the mark."""
     log_p, log_r = np.log(p), np.log(r)
     for temperature in TEMPERATURES:
         for share in REFERENCE_SHARES:
@@ -111,7 +111,7 @@ def _tempered(p: Reals, r: Reals) -> Iterator[Reals]:
 
 
 def _averaged(p: Reals, expected: Reals) -> Iterator[Reals]:
-    """The suspect is an average of the marked model and another one.
+    """Yield log-likelihoods for a suspect that averages the marked model with another one.
 
     What is left after the marked model's share is the other model's scores, which are mostly near
     0: their density is taken as 1/(tolerance + score), falling off quickly below 0.
@@ -124,7 +124,7 @@ def _averaged(p: Reals, expected: Reals) -> Iterator[Reals]:
 
 
 def _moved(p: Reals, r: Reals, expected: Reals) -> Iterator[Reals]:
-    """A part of what the mark did to the logarithms of scores is left, with Laplace noise."""
+    """Yield log-likelihoods for a suspect that keeps a part of the mark's change of log-scores."""
     log_r = np.log(r)
     observed = (np.log(p) - log_r)[:, np.newaxis]
     intended = np.log(np.maximum(expected, SCORE_FLOOR)) - log_r[:, np.newaxis]

@@ -67,7 +67,7 @@ class ScryptCost:
 
     @property
     def memory(self) -> int:
-        """Bytes needed at once."""
+        """Return the number of bytes of memory that are needed at once."""
         return 128 * self.n * self.r
 
     def is_bearable(self) -> bool:
@@ -287,7 +287,7 @@ def _create(target: str, content: bytes) -> None:
 
 
 def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:
-    """Warn if others than its owner may read a secret file; systems without such modes are silent.
+    """Warn if others than its owner may read a secret file, where the system has such permissions.
 
     Raises OSError if there is no such file.
     """
@@ -334,7 +334,10 @@ def _read_hex(text: object, n_bytes: int) -> bytes | None:
 
 
 def _bound(kind: str, version: int, how: Mapping[str, Any]) -> bytes:
-    """What the cipher authenticates beside the content: any change to it is a wrong passphrase."""
+    """Return what the cipher authenticates beside the content.
+
+    Any change to it makes decryption fail as a wrong passphrase does.
+    """
     return _DOMAIN + encode({**how, "kind": kind, "version": version})
 
 

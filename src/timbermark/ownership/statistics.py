@@ -92,7 +92,7 @@ def show_chance(bits: float) -> str:
 
 
 def level(bits: float) -> Level:
-    """Return what the evidence is good for: nothing, convincing the owner, convincing anyone.
+    """Return the level of evidence: none, indicative (convinces the owner) or conclusive.
 
     >>> level(19.9), level(20), level(64)
     ('none', 'indicative', 'conclusive')
@@ -132,7 +132,7 @@ def _check(trials: int, q: int) -> None:
 
 
 def _count_tail(matched: int, trials: int, q: int) -> int:
-    """Of the q^trials equally likely sequences of symbols, count those with enough matches."""
+    """Count those of the q^trials equally likely sequences of symbols with enough matches."""
     tail, term = 0, 1
     for i in range(trials, matched - 1, -1):
         tail += term

@@ -60,7 +60,7 @@ def _stretch(digest: bytes, n: int) -> bytes:
 def derive_symbols(
     seed: bytes, places: Sequence[int], salts: Sequence[bytes], q: int
 ) -> SmallKinds:
-    """Return which label of its alphabet each trigger carries, uint8 [n] from 0 to q - 1.
+    """Return the number of each trigger's symbol in its alphabet, uint8 [n] from 0 to q - 1.
 
     ``places`` are the triggers' places in the mark. A symbol is the lowest log₂ q bits of the first
     byte of SHAKE-256("timbermark/symbol/2" ‖ seed ‖ place ‖ salt). ``seed`` comes from

@@ -56,7 +56,7 @@ class Transcript:
 
     @property
     def kind(self) -> str:
-        """Which answers are there: "scores", "labels" or "numbers"."""
+        """Return the kind of the answers: "scores", "labels" or "numbers"."""
         if self.numbers is not None:
             return "numbers"
         return "labels" if self.scores is None else "scores"

@@ -167,37 +167,37 @@ class Verdict(Reportable):
 
     @property
     def net_bits(self) -> float:
-        """The evidence minus all prices, in bits; may be negative."""
+        """Return the evidence minus all prices, in bits; may be negative."""
         return self.raw_bits - math.fsum(price.bits for price in self.prices)
 
     @property
     def bits(self) -> float:
-        """The evidence minus all prices, never below 0, rounded down to thousandths of a bit."""
+        """Return the evidence minus all prices, at least 0, rounded down to 0.001 bits."""
         return max(0.0, round_bits(self.net_bits))
 
     @property
     def level(self) -> Level:
-        """``none`` below 20 bits, ``indicative``, from 64 bits on ``conclusive``."""
+        """Return ``none`` below 20 bits, ``conclusive`` from 64 bits on, else ``indicative``."""
         return level(self.bits)
 
     @property
     def chance(self) -> str:
-        """How often a suspect that knows nothing of the mark answers like this: 1 in 6·10^57."""
+        """Return how often a suspect without the mark answers like this: "1 in 6·10^57"."""
         return show_chance(self.bits)
 
     @property
     def finding(self) -> str:
-        """What was found, in half a sentence without a full stop."""
+        """Return what was found, in half a sentence without a full stop."""
         return _FINDINGS[self.level].format(owner=self.owner)
 
     @property
     def meaning(self) -> str:
-        """What the level means, in one sentence."""
+        """Return what the level means, in one sentence."""
         return _MEANINGS[self.level]
 
     @property
     def condition(self) -> str:
-        """What the evidence depends on because of how the suspect was asked; may be empty.
+        """Return what the evidence depends on, given how the suspect was asked; may be empty.
 
         A suspect that is code can be an adapter, written after the secret was known. That has no
         price in bits, nor has everything that can be chosen about requests to a server.
@@ -206,13 +206,13 @@ class Verdict(Reportable):
 
     @property
     def _provisos(self) -> tuple[str, ...]:
-        """The sentences of the condition."""
+        """Return the sentences of the condition."""
         adapter = _ADAPTERS.get(self.asked_through)
         return self.conditions if adapter is None else (adapter, *self.conditions)
 
     @property
     def unanswered(self) -> int:
-        """Triggers that the suspect did not answer."""
+        """Return the number of triggers that the suspect did not answer."""
         return self.trials - self.answered
 
     def table(self) -> list[Answer]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.ownership.judging import judge
+from timbermark.ownership.judging_answers import judge
 from timbermark.ownership.labels import (
     count_mapped,
     list_answers,
@@ -195,7 +195,7 @@ def _judge_labels(
 
 
 def _choose_kind(suspect: Suspect, answers: AnswersWanted) -> tuple[str, tuple[Price, ...]]:
-    """Return which function is asked, by a rule that knows no answer yet, and what it costs."""
+    """Return the function to ask, chosen by a rule before any answer is known, and its price."""
     offered = [
         kind
         for kind, answer in (

@@ -23,7 +23,7 @@ def compute_parts(
     names: Sequence[str],
     done: Callable[[int], None] = lambda number: None,
 ) -> Any:
-    """Return what ``root`` gives, a delayed object that needs ``tasks``, one for each part.
+    """Return the value of ``root``, a delayed object that needs ``tasks``, one for each part.
 
     They run on the cluster whose client is in use, or on threads. ``names``: of the parts;
     ``done``: called with the number of each part whose task is finished. Raises InputError, which
@@ -116,7 +116,7 @@ def _compute_on_cluster(
 
 
 def _blame(error: BaseException, name: str) -> None:
-    """Raise InputError for an error of the tasks that compute a part, and of nothing else."""
+    """Raise InputError for an error of a task that computes a part; return for all others."""
     noted = any(note.startswith(OWN_FAULT) for note in getattr(error, "__notes__", ()))
     if noted or isinstance(error, TimbermarkError):
         return

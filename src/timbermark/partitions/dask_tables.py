@@ -16,7 +16,7 @@ from timbermark.partitions.parts import BLOCK_ROWS, Block, Parts
 
 
 def is_dask(table: Any) -> bool:
-    """Return whether an object is a collection of Dask, which is not imported to tell."""
+    """Return whether an object is a collection of Dask, without importing Dask."""
     dask = sys.modules.get("dask")
     return dask is not None and bool(dask.is_dask_collection(table))
 
@@ -79,7 +79,7 @@ class _Columns:
         return cls(len(names), names, frozenset(used))
 
     def take(self, rows: Any) -> Any:
-        """Return a partition with its columns in order. Raises InputError if they are others."""
+        """Return a partition with its columns in order. Raises InputError for other columns."""
         if self.names is None:
             if np.shape(rows)[1:] != (self.width,):
                 raise InputError(
@@ -109,7 +109,7 @@ _CODES = "give the codes that the model was trained on, as numbers, in every par
 
 
 def _holds_texts(cells: Any) -> bool:
-    """Return whether an array or a column is of a type that is no number, or has texts in it."""
+    """Return whether an array or a column has a type other than numbers, or holds texts."""
     if str(cells.dtype) == "category":
         return False
     kind = getattr(cells.dtype, "kind", "O")

@@ -104,7 +104,7 @@ class _ParquetPart:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Return the file's name."""
         return self.path
 
     def read(self, *pieces: Any) -> Iterator[Block]:
@@ -150,7 +150,7 @@ def _choose(
 def _no_label(
     path: str, names: list[str], features: Sequence[str] | None, label: str
 ) -> InputError:
-    """Return the error for a label column that is not there: which one may have been meant."""
+    """Return the error for a missing label column, which suggests a similar name."""
     known = {name.replace(" ", "_") for name in features or ()}
     beside = [name for name in names if name.replace(" ", "_") not in known]
     by_case = {name.casefold(): name for name in beside}
@@ -214,7 +214,7 @@ def _numbers(column: Any) -> np.ndarray:
 
 
 def _cells(column: Any) -> np.ndarray:
-    """Return label cells: numbers where they are, else objects with None where there is none."""
+    """Return label cells: an array of numbers, else of objects with None for empty cells."""
     import pyarrow
 
     kind = column.type

@@ -29,22 +29,22 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """What the part is called in messages."""
+        """Return the name of the part in messages."""
 
     @property
     def start(self) -> int:
-        """The number of its first row in the table."""
+        """Return the number of the part's first row in the table."""
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """Return the number of rows of the part."""
 
     @property
     def pieces(self) -> tuple[Any, ...]:
-        """What a scheduler has to compute before the part can be read: delayed objects of Dask."""
+        """Return the delayed Dask objects to compute before the part can be read."""
 
     def read(self, *pieces: Any) -> Iterator[Block]:
-        """Yield its blocks. Raises InputError for rows that cannot be read."""
+        """Yield the part's blocks. Raises InputError for rows that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +60,12 @@ class Parts:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of all parts."""
+        """Return the number of rows of all parts."""
         return sum(part.n_rows for part in self.parts)
 
     @property
     def n_empty(self) -> int:
-        """How many parts have no rows."""
+        """Return the number of parts without rows."""
         return sum(part.n_rows == 0 for part in self.parts)
 
     def __repr__(self) -> str:

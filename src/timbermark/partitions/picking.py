@@ -13,9 +13,8 @@ from timbermark.kernels.hashing import hash_rows
 from timbermark.partitions.parts import Block, Parts
 from timbermark.partitions.running import run_pass
 
-_SLACK = 6.0
-"""Standard deviations by which a limit on hashes is set too high, so that enough rows are under
-it."""
+_EXTRA_DEVIATIONS = 6.0
+"""Standard deviations that are added to a limit on hashes, so that enough rows are below it."""
 
 
 def place_keys(start: int, n: int, seed: int) -> np.ndarray:
@@ -31,14 +30,14 @@ def place_keys(start: int, n: int, seed: int) -> np.ndarray:
 
 
 def hash_limit(k: int, n: int) -> int | None:
-    """Return what the ``k`` lowest of ``n`` hashes do not exceed, None if these are all.
+    """Return a bound that the ``k`` lowest of ``n`` hashes do not exceed, None for k >= n.
 
     >>> hash_limit(10, 10) is None, hash_limit(10, 10**6) < 2**52
     (True, True)
     """
     if k >= n:
         return None
-    share = (k + _SLACK * np.sqrt(k) + 10) / n
+    share = (k + _EXTRA_DEVIATIONS * np.sqrt(k) + 10) / n
     return int(min(share, 1.0) * (2.0**64 - 2048))
 
 

@@ -32,17 +32,17 @@ class Pass(Protocol[Result]):
 
     @property
     def title(self) -> str:
-        """What the pass is called while it runs."""
+        """Return the title of the pass that is shown while it runs."""
 
     def look(self, block: Block) -> Result:
-        """Return what a block of rows tells. Raises InputError for rows that cannot be used."""
+        """Return the result of one block. Raises InputError for rows that cannot be used."""
 
     def merge(self, results: Sequence[Result]) -> Result:
-        """Return what several blocks tell together, in whatever order they come."""
+        """Return the combined result of several blocks, which may come in any order."""
 
 
 def run_pass(table: Parts, step: Pass[Result], say: Say = lambda said: None) -> Result:
-    """Return what all rows of a table tell.
+    """Return the result of a pass over all rows of a table.
 
     Raises InputError if the table has no rows, if a part cannot be used, which it names, or where
     workers die of it or their scheduler is gone.
@@ -105,7 +105,7 @@ class _Counter:
 
 
 def _look(step: Pass[Any], part: Part, pieces: Sequence[Any] = ()) -> Any:
-    """Return what a part tells, None if it has no rows."""
+    """Return the result of one part, None if it has no rows."""
     found = None
     try:
         for block in part.read(*pieces):

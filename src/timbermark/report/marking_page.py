@@ -67,7 +67,7 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
         sections += survival_sections(attacks)
     if result.notes:
         sections.append(Section("Notes", (Notes(result.notes),)))
-    sections.append(_next_section(result))
+    sections.append(_next_section())
     return Page(
         what="a marked model",
         headline=capitalized(f"the model carries the mark of {result.mark.owner}"),
@@ -255,7 +255,7 @@ def _worth_section(result: EmbedResult) -> Section:
     )
 
 
-def _next_section(result: EmbedResult) -> Section:
+def _next_section() -> Section:
     lines = (
         *install_lines(timbermark.__version__),
         "timbermark claim marked.model secret.mark --key owner.key --out model.claim",

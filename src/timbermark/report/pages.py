@@ -126,7 +126,7 @@ def chance_of(bits: float) -> str:
 
 
 def chance_in_words(bits: float) -> str:
-    """Return what a number of bits means to somebody who knows coins.
+    """Return a number of bits in words, as a series of coin tosses.
 
     >>> chance_in_words(64.2)
     'The chance that a model which knows nothing of the mark answers like this is at most 1 in \

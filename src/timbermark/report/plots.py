@@ -117,7 +117,7 @@ def reliability_plot(
 
 
 def _known_well(bins: Sequence[ReliabilityBin]) -> Sequence[ReliabilityBin]:
-    """Return the groups of rows whose share is not that of a few rows by accident."""
+    """Return the bins with enough rows for their share to be reliable."""
     return [found for found in bins if found.n >= _FEWEST_ROWS] or bins
 
 

@@ -64,7 +64,7 @@ def lead_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def figures_of(verdict: Verdict) -> tuple[tuple[str, str], ...]:
-    """Return the numbers that everybody asks for."""
+    """Return the key figures at the head of the page."""
     found = [
         (f"{verdict.bits:.1f} bits", "of evidence"),
         (chance_of(verdict.bits), "chance of coincidence, at most"),
@@ -103,7 +103,7 @@ def evidence_section(verdict: Verdict, curve: Curve) -> Section:
 
 
 def suspect_facts(verdict: Verdict) -> Facts:
-    """Return what was asked and how."""
+    """Return the facts about the suspect and how it was asked."""
     return facts(
         ("suspect", verdict.suspect),
         ("asked through", verdict.asked_through),
@@ -114,7 +114,7 @@ def suspect_facts(verdict: Verdict) -> Facts:
 
 
 def mark_facts(verdict: Verdict) -> Facts:
-    """Return which mark it is about."""
+    """Return the facts about the mark."""
     return facts(
         ("owner", verdict.owner),
         ("mark", verdict.mark_id),

@@ -19,7 +19,7 @@ from timbermark.errors import InputError
 from timbermark.files.small_tables import read_columns
 from timbermark.files.tables import is_parquet
 from timbermark.ownership.columns import join_words
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging_answers import Inquiry, judge
 from timbermark.ownership.labels import UNANSWERED, read_answers
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.scores import read_scores, settle_scale

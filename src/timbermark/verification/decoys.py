@@ -115,7 +115,7 @@ def sample_rows(table: Any, feature_names: Sequence[str] | None) -> Any:
 
 
 def _is_in_parts(table: Any) -> bool:
-    """Return whether rows are in files or of Dask, without what only these need: Numba."""
+    """Return whether rows are in files or of Dask, without importing Numba."""
     names = table if isinstance(table, list) else [table]
     if names and all(isinstance(name, str | os.PathLike) for name in names):
         return True

@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def level(self) -> Level:
-        """Return what the bits are good for."""
+        """Return the level of evidence of the bits."""
         return level(self.bits)
 
 
@@ -67,7 +67,7 @@ class Dispute(Reportable):
         return None if self.winner == "undecided" else self.parties[SIDES.index(self.winner)].owner
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, ready for JSON."""
+        """Return the whole result, ready for JSON."""
         return {
             "winner": self.winner,
             "owner": self.owner,

@@ -18,7 +18,7 @@ from timbermark.ownership.opening import OpenedMark
 from timbermark.ownership.stamps import StampCheck, check_stamps, read_roots
 from timbermark.verification.dispute_results import SIDES, Cell, Dispute, PartyFinding, Side
 from timbermark.verification.dispute_rules import decide
-from timbermark.verification.judging import find_parts
+from timbermark.verification.judging_claims import find_parts
 from timbermark.verification.kinship import compare_models
 from timbermark.verification.models import NamedModel, name_model
 from timbermark.verification.packs import Pack, read_pack
@@ -98,7 +98,7 @@ class _Heard:
 
 
 def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[bytes]) -> _Heard:
-    """Check one side's evidence; what does not hold is its own reason, not an error."""
+    """Check one side's evidence; a failed check becomes a reason of the result, not an error."""
     claim: Claim | None = None
     opened, stamps, refused = None, tuple[StampCheck, ...](), ""
     try:

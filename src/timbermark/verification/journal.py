@@ -127,7 +127,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the journal, so that other processes may write to it."""
         self._file.close()
 
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:

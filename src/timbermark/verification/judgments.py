@@ -50,22 +50,22 @@ class Judgment(Reportable):
 
     @property
     def level(self) -> Level:
-        """The level of the verdict."""
+        """Return the level of the verdict."""
         return self.verdict.level
 
     @property
     def bits(self) -> float:
-        """The bits of the verdict."""
+        """Return the bits of the verdict."""
         return self.verdict.bits
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Numbers of questions and the bits of the verdict after them, in the order of asking."""
+        """Return numbers of questions and the bits after them, in the order of asking."""
         return self.verdict.curve
 
     @property
     def first_seen(self) -> str | None:
-        """The earliest verified time at which the claim existed; None if no stamp was verified."""
+        """Return the earliest verified time of the claim; None if no stamp was verified."""
         return first_time(self.stamps)
 
     def to_dict(self) -> dict[str, Any]:

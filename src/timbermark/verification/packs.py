@@ -155,7 +155,7 @@ def _manifest_bytes(digests: Mapping[str, str]) -> bytes:
 
 
 def _zip(files: Mapping[str, bytes]) -> bytes:
-    """Return the one archive of these files: no compression, whose bytes depend on a library."""
+    """Return these files as an uncompressed archive, whose bytes depend on no library version."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from timbermark.errors import EvidenceError
-from timbermark.ownership.judging import printable
+from timbermark.ownership.judging_answers import printable
 from timbermark.ownership.stamps import StampCheck, first_time
 from timbermark.verification.judgment_notes import is_ignored_note, list_checks, list_notes
 from timbermark.verification.judgments import Judgment, ReferenceModel

@@ -164,7 +164,7 @@ def _list_regressors(rows: Any, random_state: int) -> list[tuple[str, Any]]:
 
 
 def _prepared(rows: Any, *steps: Any) -> Any:
-    """Return steps after columns of texts became numbers."""
+    """Return a pipeline that encodes columns of texts before the given steps."""
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OrdinalEncoder
@@ -182,7 +182,7 @@ def _prepared(rows: Any, *steps: Any) -> Any:
 
 
 def _filled(rows: Any, *steps: Any) -> Any:
-    """Return steps after missing values were filled in."""
+    """Return a pipeline that fills in missing values before the given steps."""
     from sklearn.impute import SimpleImputer
 
     return _prepared(rows, SimpleImputer(keep_empty_features=True), *steps)

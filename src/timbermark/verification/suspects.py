@@ -28,7 +28,7 @@ _XGBOOST = "XGBoost"
 
 
 def open_suspect(suspect: Any) -> Any:
-    """Return a suspect as what asks it: an `Endpoint`, an `AnswerTable`, or what ownership takes.
+    """Return a suspect opened: an `Endpoint`, an `AnswerTable`, or what ownership takes.
 
     A text is an address if it begins with http:// or https://, otherwise the path of a file: a
     table of answers if it ends in .csv, .csv.gz or .parquet or is a Parquet file, otherwise a

@@ -12,7 +12,7 @@ from tests.verification.servers import ModelServer, reply
 from timbermark.errors import InputError
 from timbermark.ownership.columns import split_columns
 from timbermark.ownership.evidence import sequential_evidence
-from timbermark.ownership.judging import judge_again
+from timbermark.ownership.judging_answers import judge_again
 from timbermark.ownership.transcript import Transcript
 from timbermark.verification.endpoints.endpoint import Endpoint
 from timbermark.verification.endpoints.protocols.contract import (

@@ -241,7 +241,7 @@ def _put_block(out: bytearray, count: int, content: bytes, align: int) -> int:
 
 
 def _pad(out: bytearray, align: int, header: int) -> None:
-    """Make what follows a header of some bytes begin at a multiple of ``align``."""
+    """Pad, so that what follows a header of some bytes begins at a multiple of ``align``."""
     out += bytes(-(len(out) + header) % align)
 
 

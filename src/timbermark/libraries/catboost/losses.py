@@ -43,7 +43,7 @@ def find_loss(contents: Contents) -> str | None:
 
 
 def find_task(contents: Contents) -> Task | None:
-    """Return what the model is for, by its loss; None if that is none that can be read."""
+    """Return the task of a model, by its loss; None if the loss is unknown."""
     loss = find_loss(contents)
     if loss in _OBJECTIVES:
         return "classification"
@@ -60,7 +60,7 @@ def estimator_of(task: Task | None) -> str:
 
 
 def check_estimator(model: Any, task: Task) -> None:
-    """Raise InputError if a model's own predict is not what its loss is for."""
+    """Raise InputError if the class of a model does not match its loss."""
     kinds = _estimators(model)
     if kinds and _ESTIMATORS[task] not in kinds:
         raise InputError(

@@ -35,7 +35,7 @@ class UnsoundError(ValueError):
 
 
 def check_contents(contents: Contents, name: str = "The model") -> None:
-    """Check every number that CatBoost would follow; do nothing if all lead somewhere.
+    """Check every number that CatBoost would use as an index or a length.
 
     Raises FileFormatError, which calls the file ``name``, for the first that does not.
     """

@@ -72,7 +72,7 @@ def _name(feature: Record) -> str:
 
 
 def _missing_left(trees: Record, column: AnyArray, border: Reals) -> Flags:
-    """Return where missing values go: they count as infinite, of the sign of the treatment."""
+    """Return whether missing values go left: they count as −∞ or +∞, by their treatment."""
     passing = {
         each["FlatIndex"] for each in trees["FloatFeatures"] if each["NanValueTreatment"] == _PASSES
     }

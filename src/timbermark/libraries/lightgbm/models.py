@@ -319,7 +319,7 @@ def _classes(model: Any, ensemble: Ensemble, task: Task) -> AnyArray:
 
 
 def _named_categories(model: Any, frame: Frame | None) -> dict[int, list[Any]]:
-    """Return the categories that pandas had in training, by column; none if it is not clear which.
+    """Return the pandas categories of training, by column; none if they are ambiguous.
 
     Without a ``frame`` the model is asked for its text only if it has any.
     """

@@ -159,7 +159,7 @@ def _fit_start(
 
 
 def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
-    """Return what fits best as the start of each tree, [T]; without regularization any start does.
+    """Return the best-fitting start of each tree, [T]; undetermined without regularization.
 
     Times H + l2, weights of two children add up to the parent's, and values do so without the
     start. Each split is an equation for it, as exact as its printed numbers are. With l1 they do
@@ -194,7 +194,7 @@ def _parameter(frame: Frame, name: str) -> float:
 
 
 def _unrounded(printed: Reals, computed: Reals) -> Reals:
-    """Return numbers as they were before they were printed, where the computed ones tell."""
+    """Return numbers as before printing, taken from the computed ones where these agree."""
     return np.where(np.abs(printed - computed) <= _DIGITS * np.abs(printed), computed, printed)
 
 

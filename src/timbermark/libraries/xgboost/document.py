@@ -77,12 +77,12 @@ class Outline:
 
     @property
     def n_trees(self) -> int:
-        """T."""
+        """Return the number of trees T."""
         return len(self.tree_output)
 
     @property
     def task(self) -> Task:
-        """What the objective is for."""
+        """Return the task that the objective is for."""
         if self.objective not in NUMBERS:
             return "classification"
         return "ranking" if self.objective.startswith("rank:") else "regression"

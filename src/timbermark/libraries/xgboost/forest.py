@@ -45,7 +45,7 @@ class Walk:
 
     @property
     def tree(self) -> Offsets:
-        """The tree of each node, [M]."""
+        """Return the number of each node's tree, [M]."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
 

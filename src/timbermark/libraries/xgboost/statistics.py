@@ -135,7 +135,7 @@ def _stated(config: str) -> dict[str, Any]:
 
 
 def _regularization(e: Ensemble) -> float | None:
-    """Return what l2 must have been, from splits whose children are both split."""
+    """Estimate l2 from splits whose children are both split."""
     _, (w, h), (w_left, h_left), (w_right, h_right) = _families(e, leaves=False)
     rest = w - w_left - w_right
     found = _agreed((w_left * h_left + w_right * h_right - w * h), rest, least=1.0)
@@ -143,7 +143,7 @@ def _regularization(e: Ensemble) -> float | None:
 
 
 def _learning_rate(e: Ensemble, l2: float) -> float | None:
-    """Return what the learning rate must have been, from splits whose children are both leaves."""
+    """Estimate the learning rate from splits whose children are both leaves."""
     _, above, below = _leaf_families(e, l2)
     found = _agreed(above, below, least=0.0)
     return found if found is not None and found > 0 else None

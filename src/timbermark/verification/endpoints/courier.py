@@ -92,7 +92,7 @@ class Courier:
 
 
 def serve(lines: IO[str], reply: Callable[[Mapping[str, Any]], None]) -> None:
-    """Work for one run: the first line is the setting, each further one asks for something."""
+    """Serve one run: the first line is the configuration, each further line a request."""
     try:
         courier = Courier(json.loads(lines.readline()))
     except (TimbermarkError, OSError) as error:
@@ -132,7 +132,7 @@ def _show(error: TimbermarkError | OSError) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Work for the run at the other end of the pipes."""
+    """Serve the run at the other end of the pipes."""
 
     def reply(said: Mapping[str, Any]) -> None:
         sys.stdout.write(json.dumps(said) + "\n")

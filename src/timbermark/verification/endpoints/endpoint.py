@@ -82,23 +82,23 @@ class Endpoint:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the protocol must know."""
+        """Return the options of the protocol."""
         return {"body": self.body, "answer": self.answer, "output": self.output}
 
     @property
     def shown_url(self) -> str:
-        """The address without what may be secret in it."""
+        """Return the address without what may be secret in it."""
         return urlunsplit(urlsplit(self.url)._replace(query="", fragment=""))
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """All headers, credentials included."""
+        """Return all headers, credentials included."""
         bearer = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         return {**self.headers, **bearer}
 
     @property
     def exposes_credentials(self) -> bool:
-        """Whether credentials go over an open line."""
+        """Return whether credentials are sent without encryption."""
         parts = urlsplit(self.url)
         secret = self.token is not None or bool(self.headers)
         return secret and parts.scheme == "http" and parts.hostname not in _LOCAL

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from timbermark.errors import InputError
-from timbermark.ownership.judging import Inquiry, judge
+from timbermark.ownership.judging_answers import Inquiry, judge
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.verdict import Verdict
 from timbermark.ownership.verifying import AnswersWanted, check_label_map
@@ -152,7 +152,7 @@ def _setting(run: Progress) -> dict[str, Any]:
 
 
 def _order(run: Progress) -> str:
-    """Return what identifies the columns and all that was said by hand about requests."""
+    """Return what identifies the columns and all options given by hand about requests."""
     columns, options = run.columns, run.endpoint.options
     own = list(columns.places) == list(range(len(columns.places)))
     order = "own order" if own else ",".join(map(str, columns.places))
@@ -179,7 +179,7 @@ def _take(
 
 
 def _ask(run: Progress, delivery: Delivery, size: int) -> list[Any]:
-    """Return the answers to the next questions, however often that must be tried."""
+    """Return the answers to the next questions, repeating requests that fail."""
     try:
         return _try(run, delivery, run.asked, size)
     except FailureError as error:

@@ -17,7 +17,7 @@ from timbermark.ownership.evidence import (
     scores_gains,
     sequential_evidence,
 )
-from timbermark.ownership.judging import FEW_MATCHES_BITS, lack_of_matches
+from timbermark.ownership.judging_answers import FEW_MATCHES_BITS, lack_of_matches
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import CONCLUSIVE_BITS, round_bits
 from timbermark.ownership.verdict import Price

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def questions_bar(wanted: bool) -> Iterator[Callable[[int, int, float], None] | None]:
-    """Yield what shows the questions asked, of how many, and the evidence; None if not wanted.
+    """Yield a function that shows questions asked and evidence; None if not wanted.
 
     >>> with questions_bar(False) as bar:
     ...     print(bar)

@@ -48,7 +48,7 @@ class Reading:
 
     @property
     def words(self) -> str:
-        """What stands in the verdict."""
+        """Return how the reading is worded in the verdict."""
         if self.kind == "scores":
             one = ", one number each: that of the second class" if self.one_score else ""
             order = "" if one else ", in the order of the mark's classes"

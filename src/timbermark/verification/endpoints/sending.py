@@ -37,7 +37,7 @@ class Failure:
     wait: float | None = None  # seconds that the server asks to wait
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON."""
+        """Return the failure, ready for JSON."""
         return asdict(self)
 
 

@@ -24,12 +24,12 @@ class Batch:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Each row by the names of its columns; "0", "1", … where there are none."""
+        """Return each row by the names of its columns; "0", "1", … where there are none."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; "0", "1", … where there are none."""
+        """Return the names of the columns; "0", "1", … where there are none."""
         if self.names is not None:
             return list(self.names)
         return [str(number) for number in range(len(self.rows[0]))]
@@ -148,7 +148,7 @@ def list_replies(value: Any, n: int) -> list[Any]:
 
 
 def _answer(item: Any) -> Any:
-    """Return one answer in its simplest form; what is no number of JSON is no answer."""
+    """Return one answer in its simplest form; NaN and infinity count as no answer."""
     if isinstance(item, list | dict) and len(item) == 1:
         item = next(iter(item.values())) if isinstance(item, dict) else item[0]
     if isinstance(item, dict):

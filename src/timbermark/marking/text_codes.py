@@ -1,8 +1,8 @@
-"""Rows in marking are matrices of numbers; here texts become codes in them and come back.
+"""Codes for texts: marking works on matrices of numbers, in which each text has a code.
 
-The model that is deployed takes numbers and texts, in a frame if it finds its columns by name.
-Marking mixes, hashes and compares rows, for which a code is as good as a text. A `Schema` knows
-which text each code stands for and gives rows to the model as `timbermark.verify` will ask them.
+A deployed model takes numbers and texts, in a data frame if it finds its columns by name. Marking
+mixes, hashes and compares rows, for which a code is as good as a text. A `Schema` knows the text of
+each code and passes rows to the model in the form in which `timbermark.verify` will ask them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from timbermark.ownership.columns import plain_rows
 
 _BLOCK = 8192
 _CHECKED, _ALONE = 200, 5
-"""Rows that are transformed again to see whether the result is the same; how many one by one."""
+"""Rows that are transformed again to check that the result is the same; how many of them alone."""
 _MOST_REFUSALS = 200
 _FEWEST_ASKED, _MOST_ASKED = 5, 10_000
-"""Rows of each column, and of all, that tell whether a deployed model looks at it."""
+"""The fewest rows per column, and the most in all, that test whether a model uses a column."""
 
 Codes: TypeAlias = tuple[str, ...] | None
 
@@ -43,12 +43,12 @@ class Schema:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are what the model takes as they are."""
+        """Return whether the model takes the encoded rows as they are."""
         return not self.foreign.takes_frames and all(known is None for known in self.texts)
 
     @property
     def named(self) -> np.ndarray:
-        """Which columns hold texts, bool [d]."""
+        """Return which columns hold texts, bool [d]."""
         return np.array([known is not None for known in self.texts])
 
     def decode(self, rows: np.ndarray) -> Any:
@@ -123,7 +123,7 @@ def take_tables(
     schema = Schema(foreign, _find_texts(list(read.values())))
     rows = {what: _encode(schema, columns, what) for what, columns in read.items()}
     if foreign.inside:
-        # What the model does not look at need not be in a trigger: names of customers, for one.
+        # Columns that the model ignores, such as names of customers, are left out of triggers.
         unseen = [find_ignored(schema, encoded) for encoded in rows.values()]
         ignored = np.logical_and.reduce(unseen)
         for encoded in rows.values():
@@ -163,7 +163,7 @@ def find_ignored(schema: Schema, rows: np.ndarray) -> np.ndarray:
         try:
             ignored[place] = _same(seen[part], schema.columns(without))
         except InputError:
-            continue  # it does look
+            continue  # the model uses the column
     return ignored
 
 
@@ -247,7 +247,7 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
                 hint="use transformers that were fitted before, not on the rows they are given.",
             )
     if foreign.takes_frames and not hasattr(X, "iloc"):
-        given = seen  # columns without names, which only the schema can name
+        given = seen  # the table has no names of columns; only the schema has
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about names, which a matrix has none of
@@ -259,7 +259,7 @@ def _check_transform(schema: Schema, X: Any, rows: np.ndarray, what: str) -> Non
             "and texts.",
             hint="give columns of numbers and of texts, with NaN where a value is missing.",
         )
-    # Rows that are refused are said now; of tables with more than these, they are left out later.
+    # Refused rows in the last block raise an error now; those before it are left out later.
     schema.columns(rows[-_BLOCK:])
 
 

@@ -1,4 +1,4 @@
-"""Judging answers: from scores or labels on the triggers to a verdict, without asking anybody.
+"""Judge answers: from scores, labels or numbers on the triggers to a verdict, without asking.
 
 Whoever asks a suspect (a model in this process, a file, a server, a table that came by mail) hands
 over its answers in the mark's order, and says how they were asked for.

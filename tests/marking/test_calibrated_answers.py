@@ -6,7 +6,7 @@ from scipy.special import logit
 
 from tests.libraries.deployed_models import table
 from tests.libraries.test_wrappers import made
-from timbermark.marking.deciding import (
+from timbermark.marking.calibrated_answers import (
     deciding_margins,
     rank_scores,
     score_leads,

@@ -1,4 +1,4 @@
-"""What an edit costs on every row of a large table: one pass, both models in it."""
+"""The cost of an edit on every row of a large table, measured in one pass with both models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from timbermark.marking.number_tallies import NumberTally
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.regression import Numbers
 from timbermark.marking.rehearsing import Attempt, judge
-from timbermark.marking.setting import Setting, answers_after, report_cost
+from timbermark.marking.setting_symbols import Setting, answers_after, report_cost
 from timbermark.marking.strengths import Strength
 from timbermark.marking.tallies import Tally
 from timbermark.marking.tasks import Cost
@@ -62,7 +62,7 @@ def judge_whole(
 def measure_whole(
     prepared: Prepared, edit: Edit, budget: Budget, workers: Workers, say: Say
 ) -> WholeCost:
-    """Measure an edit on all rows of the table that tells what it costs."""
+    """Measure the cost of an edit on all rows of the table that the cost is measured on."""
     large = prepared.large
     assert large is not None
     table, task = large.cost, prepared.task

@@ -1,4 +1,4 @@
-"""The judge: trusts nobody, derives everything again, asks the suspect, weighs the answers."""
+"""Judge claims: derive everything again from the evidence, ask the suspect, weigh its answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from timbermark.errors import EvidenceError, InputError
 from timbermark.ownership.claim import Claim
-from timbermark.ownership.judging import judge_again
+from timbermark.ownership.judging_answers import judge_again
 from timbermark.ownership.mark_checks import TIME_FORMAT
 from timbermark.ownership.opening import OpenedMark, Opening
 from timbermark.ownership.stamps import check_stamps

@@ -14,7 +14,7 @@ from tests.marking.models import new_model
 from timbermark.errors import InputError
 from timbermark.marking.inputs import read_columns
 from timbermark.marking.models import open_model
-from timbermark.marking.tables import Schema, take_tables
+from timbermark.marking.text_codes import Schema, take_tables
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
-"""What deployed models answer where it is not what their trees say: calibrated ones.
+"""Answers of calibrated models, which differ from what their trees alone would answer.
 
-A calibrated model decides by scores that are made of the margins of one or several boosted models
-inside. Its scores rise with the margin of a class but nobody knows how, so that the margins with
-which a label wins are found by trying.
+A calibrated model decides by scores that are computed from the margins of one or several boosted
+models inside. Its scores rise with the margin of a class by an unknown function, so that the
+margins with which a label wins are found by search.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from timbermark.marking.margins import wanted_margins
 
 _LEAST_SCORE = 1e-6
 _LEADS = np.arange(-8.0, 8.5, 0.5)
-"""How far a class leads inside, tried in turn; what calibration makes of it is looked at."""
+"""Leads of a class inside the calibrated model that are tried, to find the leads of its scores."""
 _HALVINGS = 5
 _ATTAINABLE, _LEAST_LEAD = 0.9, 0.05
-"""Scores of calibrated models end somewhere: this share of the longest lead that there is will do,
-and a label that leads by less than this is out of reach."""
+"""Scores of calibrated models are bounded: this share of the longest possible lead is enough, and a
+label whose lead stays below the second number is out of reach."""
 _SHORT = 0.85
-"""Edits may fall a little short, and calibrated scores have steps: the target must win after this
-share of the way."""
+"""The share of the way after which the target must already win, because edits may fall a little
+short and calibrated scores have steps."""
 _TIE = 1e-9
 _NUDGE, _STEEPEST = 0.5, 4.0
 
@@ -35,7 +35,7 @@ def score_leads(foreign: ForeignModel, margins: np.ndarray, target: np.ndarray) 
     """Return float64 [n]: how far the target's log-score is above the highest other one."""
     scores = np.log(np.maximum(foreign.confidence(margins), _LEAST_SCORE))
     rows = np.arange(len(scores))
-    # Of equal scores, the first class is the answer.
+    # Among equal scores, the first class is the answer.
     scores[rows, scores.argmax(axis=1)] += _TIE
     own = scores[rows, target]
     scores[rows, target] = -np.inf
@@ -74,7 +74,7 @@ def score_slopes(foreign: ForeignModel, margins: np.ndarray, least: float) -> np
         down[:, output] -= step
         moved = np.abs(foreign.confidence(up) - foreign.confidence(down)).max(axis=1)
         found[:, output] = 4.0 * moved / (2.0 * _NUDGE)
-    # Each of several models inside has only its share in the score.
+    # The score is the mean over the models inside, so that each contributes a part.
     return np.asarray(np.clip(found * max(len(foreign.inside), 1), least, _STEEPEST))
 
 

@@ -13,7 +13,7 @@ from timbermark.cli import main
 from timbermark.errors import FileFormatError
 from timbermark.ownership import Opening
 from timbermark.ownership.transcript import Transcript
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import OPENING
 from timbermark.verification.question_files import id_column
 

@@ -14,7 +14,7 @@ from tests.ownership.making import resigned
 from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.ownership import Claim, Opening, OwnerKey, symbols
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import (
     CLAIM,
     MANIFEST,

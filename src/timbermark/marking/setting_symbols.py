@@ -1,4 +1,4 @@
-"""Set: the edit that makes triggers answer with their symbols, and which of them then do."""
+"""The edit that makes triggers answer with their symbols, and which of them then do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from timbermark.marking.preparing import MeasuredRows, Prepared
 from timbermark.marking.tasks import Cost
 
 _PAIR_ROUNDS = 30
-"""The rows of a pair share most leaves, so that their difference moves slowly."""
+"""Rounds of an edit of pairs, whose rows share most leaves, so that differences change slowly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def n_set(self) -> int:
-        """How many triggers answer with their symbol."""
+        """Return the number of triggers that answer with their symbol."""
         return int((self.lead > 0.0).sum())
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ def set_symbols(
     weight = prepared.weight
     alike = np.isin(row_keys(prepared.margins, 0), row_keys(triggers.margins, 0))
     if alike.any():
-        # No tree can tell these rows from a trigger, so that they cannot hold it back.
+        # No tree separates these rows from a trigger, so that they must not hold it back.
         weight = np.where(alike[:, None], 0.0, weight)
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,

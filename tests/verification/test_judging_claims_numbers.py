@@ -10,7 +10,7 @@ from timbermark.cli import main
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.estimator import TimberRegressor
 from timbermark.ownership import Claim, Mark, Opening, Suspect, open_mark
-from timbermark.verification.judging import judge
+from timbermark.verification.judging_claims import judge
 from timbermark.verification.models import claim as claim_model
 from timbermark.verification.models import name_model
 from timbermark.verification.packs import CLAIM, OPENING, TRANSCRIPT, Pack, write_pack

@@ -1,4 +1,4 @@
-"""The tables that are given along with a model, and the rows of them that are held in memory."""
+"""The tables that a user gives along with a model, and which of their rows are held in memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.inputs import take_parts, take_rows
 from timbermark.marking.large_tables import LARGE, LargeTable, Say, hold_large, open_large, thin
-from timbermark.marking.tables import Schema, take_tables
 from timbermark.marking.tasks import Task
+from timbermark.marking.text_codes import Schema, take_tables
 from timbermark.partitions import is_in_parts
 
 TRAINING, CANDIDATES, VALIDATION = "training rows", "candidates", "validation rows"
 LEAST_HELD = 40
-"""Rows to judge and report by, at least."""
+"""The fewest rows that judge and report."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenTable:
+class InputTable:
     """A table, or the rows of it that are in memory.
 
     ``place``: their numbers, where they are not all; ``passed``: the whole table where it has so
@@ -37,19 +37,19 @@ class GivenTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenTables:
+class InputTables:
     """``holding``: rows that hold the model; ``source``: other candidates; ``validation``."""
 
     schema: Schema
-    holding: GivenTable
-    source: GivenTable | None
-    validation: GivenTable | None
+    holding: InputTable
+    source: InputTable | None
+    validation: InputTable | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """How many rows of tables that are passed over are held in memory."""
+    """How many rows are held in memory of tables that are read in passes."""
 
     holding: int
     source: int
@@ -57,7 +57,7 @@ class _Limits:
     seed: int
 
 
-def take_given(
+def take_input_tables(
     foreign: ForeignModel,
     task: Task,
     X: Any,
@@ -68,8 +68,8 @@ def take_given(
     most: tuple[int, int, int],
     seed: int,
     say: Say,
-) -> GivenTables:
-    """Return the tables as rows of numbers, those that are passed over thinned.
+) -> InputTables:
+    """Return the tables as rows of numbers; of tables read in passes, a sample of rows.
 
     ``most``: rows of such tables that hold the model, make candidates, and measure. Raises
     InputError for tables, labels and groups that do not fit the model or each other.
@@ -92,7 +92,7 @@ def take_given(
             tables[what], *own = take_parts(given, what.partition(" ")[0])
             targets[what] = (own[0], own[1])
     limits = _Limits(*most, seed)
-    taken: dict[str, GivenTable] = {}
+    taken: dict[str, InputTable] = {}
     opened = {
         what: open_large(foreign, task, table, targets[what][0], what, targets[what][1])
         for what, table in tables.items()
@@ -115,13 +115,13 @@ def take_given(
         schema = Schema(foreign, (None,) * width)
     holding = taken[CANDIDATES if X is None else TRAINING]
     source = None if X is None else taken.get(CANDIDATES)
-    return GivenTables(schema, holding, source, held, tuple(_notes(opened.values())))
+    return InputTables(schema, holding, source, held, tuple(_notes(opened.values())))
 
 
 def _take_here(
     foreign: ForeignModel, here: dict[str, Any], opened: dict[str, LargeTable]
 ) -> tuple[Schema, dict[str, np.ndarray]]:
-    """Return how rows in memory are encoded, and these."""
+    """Return the encoding of rows in memory, and the encoded rows."""
     if not opened:
         return take_tables(foreign, here)
     schema = next(iter(opened.values())).schema
@@ -138,7 +138,7 @@ def _hold(
     alone: bool,
     limits: _Limits,
     say: Say,
-) -> GivenTable:
+) -> InputTable:
     """Return a table that is in memory; of a large one only some rows take part."""
     target = None
     if labels is not None:
@@ -146,18 +146,18 @@ def _hold(
         target = task.take_targets(labels, len(rows), said, groups)
     passed = hold_large(schema, task, rows, target, what)
     if passed is None:
-        return GivenTable(rows, target, len(rows))
+        return InputTable(rows, target, len(rows))
     if what == VALIDATION:
-        return GivenTable(rows, target, len(rows), passed=passed)
+        return InputTable(rows, target, len(rows), passed=passed)
     return _thin(passed, what, alone, limits, say)
 
 
-def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) -> GivenTable:
-    """Return the rows of a table that is passed over that are held in memory."""
+def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) -> InputTable:
+    """Return the sample of rows that is held in memory of a table read in passes."""
     seed, by_place = limits.seed, table.is_large
     k = limits.holding
     if what == VALIDATION:
-        # The same rows as with all in memory, of however many.
+        # The rows must be those that would be chosen if the whole table were in memory.
         k, seed, by_place = limits.validation, limits.seed + 1, False
     elif what == CANDIDATES and not alone:
         k = limits.source if table.is_large else LARGE
@@ -166,7 +166,7 @@ def _thin(table: LargeTable, what: str, alone: bool, limits: _Limits, say: Say) 
     if what == CANDIDATES and not alone and not table.is_large:
         order = np.argsort(place)
         rows, target, place = rows[order], None, place[order]
-    return GivenTable(rows, target, table.n_rows, place, table if table.is_large else None)
+    return InputTable(rows, target, table.n_rows, place, table if table.is_large else None)
 
 
 def _notes(opened: Sequence[LargeTable] | Any) -> list[str]:
