@@ -57,6 +57,13 @@ BUDGETS = {
 MOST_ROWS = 3000
 ROBUST_SETS = ("pendigits", "letter", "avila")
 SHARES, DECAYS = (0.5, 0.7, 0.9), (0.9, 0.5)
+WANTED = {
+    "averaged, 0.5 the thief's": 100,
+    "averaged, 0.9 the thief's": 64,
+    "leaves refitted, decay 0.5": 100,
+}
+MOST_LOST = 2.0
+"""Points of accuracy: an attack that costs the thief more is none."""
 
 
 def make_suspects(X, y, seed):
@@ -311,8 +318,10 @@ def summarize_robustness(records):
     for r in records:
         for attack, (scores, labels, lost) in r["attacks"].items():
             what = f"{r['set']}, {r['library']}, {r['triggers']} × {r['q']}, lead {r['lead']}"
-            rows.append([what, attack, f"{scores:.0f}", f"{labels:.0f}", f"{lost:.2f}"])
-    header = ["model and mark", "suspect", "bits, scores", "bits, labels", "points lost"]
+            wanted = WANTED.get(attack) if lost < MOST_LOST else None
+            reached = "" if wanted is None else f"{wanted}, {'yes' if scores >= wanted else 'NO'}"
+            rows.append([what, attack, f"{scores:.0f}", f"{labels:.0f}", f"{lost:.2f}", reached])
+    header = ["model and mark", "suspect", "bits, scores", "bits, labels", "points lost", "wanted"]
     show("what thieves leave of a mark", header, rows)
     return {
         attack: [round(r["attacks"][attack][0], 1) for r in records if attack in r["attacks"]]
