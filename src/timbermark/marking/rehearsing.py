@@ -162,7 +162,7 @@ class _Rehearsing:
         weakest = not strength.hidden
         places = np.flatnonzero(usable)[: strength.k]
         nearly: Rehearsal | None = None
-        for _ in range(_LAST_TRIES if weakest else _TRIES):
+        for number in range(_LAST_TRIES if weakest else _TRIES):
             if len(places) < strength.k:
                 break
             rehearsal = self._try(strength, found.take(places))
@@ -176,7 +176,8 @@ class _Rehearsing:
             if fits and proves and attempt.n_set >= enough * strength.k:
                 return _Outcome(found=rehearsal)
             usable[places[rehearsal.setting.lead < TAKEN_SHARE * strength.lead]] = False
-            if attempt.n_set < hopeless * strength.k and not weakest:
+            # Where leaves move freely, other triggers get one more chance.
+            if attempt.n_set < hopeless * strength.k and (number > 0 or not weakest):
                 return _Outcome(is_hopeless=True, nearly=nearly)
             taken = places[usable[places]]
             fewer = replace(strength, k=len(taken))
