@@ -21,7 +21,7 @@ USUAL = 1.0
 """The distance, as a place among the ranks, if it cannot be estimated."""
 _NEAREST = 0.15
 _HALF = 0.5
-_MOST_NEIGHBOURS = 20_000
+_MOST_NEIGHBOURS = 10_000
 _SIGNS, _JITTER = 4, 1e-4
 _SHADOW_ROWS, _ASKED = 10_000, 3_000
 _SHADOW_ROUNDS, _SHADOW_TREES, _SHADOW_RATE = 30, 600, 0.3
