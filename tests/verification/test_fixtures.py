@@ -1,5 +1,6 @@
 """Packs of every released format are judged for ever."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def test_a_pack_of_format_1_is_judged(real_scrypt):
     said = "Recorded, not repeated: the time stamp of 2026-11-16T15:10:23Z was verified"
     assert any(note.startswith(said) for note in without.notes)
     assert not any(note.startswith("Recorded") for note in found.notes)
+
+
+def test_a_judge_without_the_library_for_stamps_judges_the_rest(real_scrypt, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rfc3161_client", None)
+    found = judge(PACK)
+    assert (found.level, found.stamps[0].status) == ("conclusive", "not checked")
+    assert found.first_seen is None
+    assert sum(note.startswith("Recorded, not repeated: the time") for note in found.notes) == 1
+    assert not any(".." in note for note in found.notes)
 
 
 def test_the_independent_judge_reads_it_too(real_scrypt):

@@ -39,7 +39,7 @@ def list_notes(
         notes.append("The claim comes from the pack itself: compare it with the published one.")
     unchecked = [stamp for stamp in stamps if not stamp.counts]
     if unchecked:
-        why = unchecked[0].reason
+        why = unchecked[0].reason.rstrip(".")
         notes.append(f"{len(unchecked)} of {len(stamps)} time stamps were not checked: {why}.")
     if not any(stamp.counts for stamp in stamps):
         notes.append("No verified time stamp shows when the claim was made.")

@@ -79,7 +79,7 @@ def _read_stamps(recorded: Any, now: Sequence[StampCheck]) -> tuple[StampCheck, 
         _require(verified == (found.reason == ""))
         unread = found.time is None and not verified and found.authority == ""
         # Without the library for stamps nobody can tell what they say.
-        unreadable = stamp.time is None and stamp.authority == "" and not verified
+        unreadable = stamp.time is None and stamp.authority == ""
         same = (found.time, found.authority) == (stamp.time, stamp.authority)
         _require(same or unread or unreadable)
         stated.append(found)
