@@ -1,4 +1,4 @@
-"""The numbers of marking that were measured, each with the benchmark and the figure that chose it.
+"""The numbers that decide how a mark is made, with their reasons and the figures that chose them.
 
 Constants that follow from memory or arithmetic are defined where they are used. Budgets are
 promises to the user and are in `timbermark.marking.budget`, ladders of strengths in

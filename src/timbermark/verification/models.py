@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from timbermark.ownership.mark import Mark
 from timbermark.ownership.statistics import INDICATIVE_BITS
 from timbermark.ownership.suspects import is_own_file, read_own_model
 from timbermark.trees.ensemble import Ensemble, digest
+from timbermark.verification.file_digests import open_with_digest
 from timbermark.verification.verifying import verify
 
 
@@ -42,10 +42,8 @@ def name_model(model: Any) -> NamedModel:
         if is_own_file(model):
             own = read_own_model(model)
             return NamedModel(own.trees, digest(own.trees), own.file_digest)
-        with open(model, "rb") as file:
-            file_digest = hashlib.file_digest(file, "sha256").hexdigest()
-        trees = libraries.open(model).ensemble
-        return NamedModel(trees, digest(trees), file_digest)
+        foreign, file_digest = open_with_digest(model)
+        return NamedModel(foreign.ensemble, digest(foreign.ensemble), file_digest)
     own_trees = getattr(model, "ensemble_", None)
     trees = own_trees if isinstance(own_trees, Ensemble) else libraries.open(model).ensemble
     return NamedModel(trees, digest(trees), None)

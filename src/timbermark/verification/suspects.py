@@ -5,7 +5,6 @@ Files are read into trees and never executed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from timbermark.ownership.suspects import open_suspect as open_estimator
 from timbermark.trees import reference
 from timbermark.verification.answer_tables import AnswerTable, is_answer_file
 from timbermark.verification.endpoints.endpoint import Endpoint, is_url
+from timbermark.verification.file_digests import open_with_digest
 
 _OURS = b"timbermark "
 _XGBOOST = "XGBoost"
@@ -56,9 +56,8 @@ def open_suspect(suspect: Any) -> Any:
         with open(suspect, "rb") as file:
             if file.read(len(_OURS)) == _OURS:
                 return suspect
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return _suspect(libraries.open(suspect), f"file {os.fspath(suspect)}", "file", digest)
+        foreign, digest = open_with_digest(suspect)
+        return _suspect(foreign, f"file {os.fspath(suspect)}", "file", digest)
     if isinstance(suspect, tuple) and is_wrapper(suspect):
         return _pair(*suspect)
     if isinstance(suspect, Mapping):
