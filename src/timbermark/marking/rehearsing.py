@@ -17,6 +17,7 @@ from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates, comparison_lead, find_candidates
 from timbermark.marking.defaults import (
+    LARGE_TABLE_SHARE,
     LEAD_GROWTH_AIM,
     LEAST_LEAD_GROWTH,
     MOST_LEAD_GROWTH,
@@ -122,6 +123,8 @@ class _Rehearsing:
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
         self.share = prepared.task.budget_share
+        if prepared.large is not None:
+            self.share *= LARGE_TABLE_SHARE
         self.affordable = np.inf  # the expense that the budget allows, by the last attempt over it
 
     def descend(self, ladder: Sequence[Strength], is_last: bool) -> list[Rehearsal]:
