@@ -253,8 +253,8 @@ def _unpack(name: str, url: str, sums: dict[str, str], content: bytes) -> dict[s
                     data = archive.read(member)
                     if hashlib.sha256(data).hexdigest() == sums[file]:
                         found[file] = data
-    # The last two are what zipfile raises for a compression it lacks and for encrypted members.
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    # The last one is what zipfile raises for encrypted members and for a compression it lacks.
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
         raise FileFormatError(
             f"What {url} holds is no zip archive ({error}).",
             hint="try again later, or fetch the files yourself and name their folder with --data.",

@@ -36,11 +36,10 @@ _LARGEST = {
 }
 _OWNER_ONLY = 0o600
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
-# All that zipfile, zlib and the readers of parts raise for damaged bytes; the last two are for
+# All that zipfile, zlib and the readers of parts raise for damaged bytes; the last one is for
 # encrypted members and for compressions that zipfile lacks.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, LookupError, RuntimeError,
-    NotImplementedError,
 )  # fmt: skip
 _AGAIN = "get the pack again from where it came."
 
