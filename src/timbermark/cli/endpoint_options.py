@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +19,7 @@ from timbermark.cli.endpoints import (
 )
 from timbermark.cli.large_tables import LOCAL
 from timbermark.cli.questions import read_rows
+from timbermark.cli.shared_options import share_options
 from timbermark.errors import InputError
 
 _ASKING_NAMES = ("journal", "decoys", "decoys_from", "scheduler", "stop_at", "in_doubt")
@@ -189,23 +188,5 @@ class EndpointFlags:
         return {name: value for name, value in server.items() if value is not None}
 
 
-def takes_endpoints(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of endpoints, which it gets as `EndpointFlags` in ``endpoint``."""
-    own = inspect.signature(command, eval_str=True)
-    options = inspect.signature(_declare, eval_str=True).parameters
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        flags = EndpointFlags({name: given.pop(name) for name in options})
-        command(**given, endpoint=flags)
-
-    kept = [parameter for name, parameter in own.parameters.items() if name != "endpoint"]
-    shown = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in (*kept, *options.values())
-    ]
-    # Typer reads the signature and the annotations, and looks behind no wrapper.
-    run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    del run.__wrapped__
-    return run
+takes_endpoints = share_options(_declare, "endpoint", EndpointFlags)
+"""Gives a command the options of endpoints, which it gets as `EndpointFlags` in ``endpoint``."""

@@ -17,36 +17,18 @@ from timbermark.cli.attack_results import (
     try_attacks,
 )
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
+from timbermark.cli.marking_choices import Choices, takes_choices
 from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
 from timbermark.cli.marking_options import (
-    DEFAULT_LIMITS,
-    Alphabet,
     Attacks,
-    Count,
     Group,
     Json,
-    Kind,
     Label,
-    Lead,
-    MaxAccuracyLoss,
-    MaxAucLoss,
-    MaxChanged,
-    MaxDrift,
-    MaxLargest,
-    MaxMaeGrowth,
-    MaxMove,
-    MaxNdcgLoss,
-    MaxOrderLoss,
-    MaxR2Loss,
-    MaxRmseGrowth,
     Model,
     Scheduler,
-    Seed,
     Separate,
     Train,
-    Triggers,
     Validation,
-    Weak,
 )
 from timbermark.cli.outputs import check_ending, check_outputs, check_report, write_both
 from timbermark.cli.printing import show, show_json, tell
@@ -59,59 +41,39 @@ if TYPE_CHECKING:
 
 
 @app.command()
+@takes_choices
 def plan(
     model: Model,
+    choices: Choices,
     train: Train = None,
     label: Label = None,
     group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
-    max_changed: MaxChanged = DEFAULT_LIMITS["changed"],
-    max_drift: MaxDrift = DEFAULT_LIMITS["drift"],
-    max_accuracy_loss: MaxAccuracyLoss = DEFAULT_LIMITS["accuracy"],
-    max_auc_loss: MaxAucLoss = DEFAULT_LIMITS["auc"],
-    max_move: MaxMove = DEFAULT_LIMITS["move"],
-    max_largest: MaxLargest = DEFAULT_LIMITS["largest"],
-    max_rmse_growth: MaxRmseGrowth = DEFAULT_LIMITS["rmse"],
-    max_mae_growth: MaxMaeGrowth = DEFAULT_LIMITS["mae"],
-    max_r2_loss: MaxR2Loss = DEFAULT_LIMITS["r2"],
-    max_order_loss: MaxOrderLoss = DEFAULT_LIMITS["order"],
-    max_ndcg_loss: MaxNdcgLoss = DEFAULT_LIMITS["ndcg"],
-    triggers: Triggers = Kind.mixed,
-    n_triggers: Count = "auto",
-    alphabet: Alphabet = "auto",
-    lead: Lead = "auto",
-    weak: Weak = False,
     attacks: Attacks = None,
-    seed: Seed = 0,
     scheduler: Scheduler = "local",
     as_json: Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
-    limits = {
-        "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
-        "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
-        "mae": max_mae_growth, "r2": max_r2_loss, "order": max_order_loss, "ndcg": max_ndcg_loss,
-    }  # fmt: skip
-    choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
-    opened = _open(model, choices)
+    chosen = choices.read()
+    opened = _open(model, chosen)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
     from timbermark.marking import planning
 
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
-        found = planning.plan(opened, **rows, **choices, verbose=1)
+        found = planning.plan(opened, **rows, **chosen, verbose=1)
         tell(found.notes)
-        survived = None if wanted is None else forecast(opened, rows, choices, wanted)
+        survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
     if as_json:
-        facts = {**plan_facts(found), "not_judged": not_judged(found, choices["budget"])}
+        facts = {**plan_facts(found), "not_judged": not_judged(found, chosen["budget"])}
         show_json(facts if survived is None else {**facts, "attacks": survived.to_dict()})
         return
     show(str(found))
-    show(strength_line(found, choices["budget"]))
+    show(strength_line(found, chosen["budget"]))
     if found.matches_needed is not None:
         show(
             f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
@@ -123,8 +85,10 @@ def plan(
 
 
 @app.command()
+@takes_choices
 def embed(
     model: Model,
+    choices: Choices,
     key: Annotated[Path, typer.Option(help="Your owner key.")],
     owner: Annotated[str, typer.Option(help='Whom the mark speaks for, as "Ann Ltd".')],
     out: Annotated[Path, typer.Option(help="Where the marked model goes.")],
@@ -134,24 +98,7 @@ def embed(
     group: Group = None,
     candidates: Separate = None,
     validation: Validation = None,
-    max_changed: MaxChanged = DEFAULT_LIMITS["changed"],
-    max_drift: MaxDrift = DEFAULT_LIMITS["drift"],
-    max_accuracy_loss: MaxAccuracyLoss = DEFAULT_LIMITS["accuracy"],
-    max_auc_loss: MaxAucLoss = DEFAULT_LIMITS["auc"],
-    max_move: MaxMove = DEFAULT_LIMITS["move"],
-    max_largest: MaxLargest = DEFAULT_LIMITS["largest"],
-    max_rmse_growth: MaxRmseGrowth = DEFAULT_LIMITS["rmse"],
-    max_mae_growth: MaxMaeGrowth = DEFAULT_LIMITS["mae"],
-    max_r2_loss: MaxR2Loss = DEFAULT_LIMITS["r2"],
-    max_order_loss: MaxOrderLoss = DEFAULT_LIMITS["order"],
-    max_ndcg_loss: MaxNdcgLoss = DEFAULT_LIMITS["ndcg"],
-    triggers: Triggers = Kind.mixed,
-    n_triggers: Count = "auto",
-    alphabet: Alphabet = "auto",
-    lead: Lead = "auto",
-    weak: Weak = False,
     attacks: Attacks = None,
-    seed: Seed = 0,
     scheduler: Scheduler = "local",
     report: Annotated[
         Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
@@ -169,17 +116,12 @@ def embed(
     }  # fmt: skip
     check_outputs({"--out": out, "--mark": mark}, files, force)
     check_report(report, {**files, "--out": out, "--mark": mark}, force)
-    limits = {
-        "changed": max_changed, "drift": max_drift, "accuracy": max_accuracy_loss,
-        "auc": max_auc_loss, "move": max_move, "largest": max_largest, "rmse": max_rmse_growth,
-        "mae": max_mae_growth, "r2": max_r2_loss, "order": max_order_loss, "ndcg": max_ndcg_loss,
-    }  # fmt: skip
-    choices = _take_choices(limits, triggers, n_triggers, alphabet, lead, weak, seed)
+    chosen = choices.read()
     _check_owner(owner)
     from timbermark.ownership.keys import OwnerKey
 
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
-    opened = _open(model, choices)
+    opened = _open(model, chosen)
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
@@ -188,9 +130,11 @@ def embed(
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
-        result = embedding.embed(opened, **rows, **choices, key=owner_key, owner=owner, verbose=1)
+        result = embedding.embed(opened, **rows, **chosen, key=owner_key, owner=owner, verbose=1)
         kept = write_both(result, out, mark, protection, force)
-        survived = None if wanted is None else try_attacks(result, rows, wanted, seed)
+        survived = (
+            None if wanted is None else try_attacks(result, rows, wanted, chosen["random_state"])
+        )
     if report is not None:
         result.report(report, attacks=survived, force=force)
     tell(result.notes)
@@ -200,7 +144,7 @@ def embed(
         show_json(
             {
                 **embed_facts(result),
-                "not_judged": not_judged(result, choices["budget"]),
+                "not_judged": not_judged(result, chosen["budget"]),
                 "out": str(out),
                 "mark": str(mark),
                 **({} if survived is None else {"attacks": survived.to_dict()}),
@@ -208,7 +152,7 @@ def embed(
         )
         return
     show(str(result))
-    show(strength_line(result, choices["budget"]))
+    show(strength_line(result, chosen["budget"]))
     show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
     if report is not None:
         show(f"{report}: the page")
@@ -230,33 +174,6 @@ def _check_owner(owner: str) -> None:
 
     # The other words are sound, so that the owner's name alone is judged.
     check_words(owner, "0" * 64, "classes", "2030-12-31T23:59:59Z")
-
-
-def _take_choices(
-    limits: dict[str, str],
-    triggers: Kind,
-    n_triggers: str,
-    alphabet: str,
-    lead: str,
-    weak: bool,
-    seed: int,
-) -> dict[str, Any]:
-    """Return arguments of `timbermark.embed`, checked as far as is possible without the model."""
-    from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import check_choices
-
-    given = {
-        name: None if limit == "off" else _number(limit, float) for name, limit in limits.items()
-    }
-    chosen: dict[str, Any] = {
-        "budget": Budget(**given),
-        "triggers": triggers.value,
-        "n_triggers": _number(n_triggers, int),
-        "alphabet": _number(alphabet, int),
-        "weak": weak,
-    }
-    check_choices(chosen["budget"], chosen["triggers"])
-    return {**chosen, "lead": _number(lead, float), "random_state": seed}
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
@@ -356,11 +273,3 @@ def _check_group(model: ForeignModel, label: str | None, group: str | None) -> N
         )
     if label is None:
         raise InputError("--group needs the relevance of rows.", hint="name it with --label.")
-
-
-def _number(text: str, kind: type[int] | type[float]) -> Any:
-    """Return a number; any other text as it is, to be checked by whoever takes it."""
-    try:
-        return kind(text)
-    except ValueError:
-        return text

@@ -1,0 +1,141 @@
+"""What a mark may cost and how strong it is, as `timbermark embed` and `plan` are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from timbermark.cli.shared_options import share_options
+from timbermark.marking.budget import Budget
+
+DEFAULT_LIMITS = {
+    field.name: "off" if field.default is None else str(field.default) for field in fields(Budget)
+}
+"""The limits of `timbermark.Budget` by name, as options of the command line write them."""
+_OPTIONS = {
+    "max_changed": "changed",
+    "max_drift": "drift",
+    "max_accuracy_loss": "accuracy",
+    "max_auc_loss": "auc",
+    "max_move": "move",
+    "max_largest": "largest",
+    "max_rmse_growth": "rmse",
+    "max_mae_growth": "mae",
+    "max_r2_loss": "r2",
+    "max_order_loss": "order",
+    "max_ndcg_loss": "ndcg",
+}
+"""Which limit each option is about."""
+
+
+class Kind(StrEnum):
+    """What triggers are made of."""
+
+    mixed = "mixed"
+    rows = "rows"
+
+
+def _limit(*names: str, **about: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Limits on the cost", **about)
+
+
+def _number_limit(*names: str, **about: Any) -> Any:
+    panel = "Limits on the cost of regressors and rankers"
+    return typer.Option(*names, rich_help_panel=panel, **about)
+
+
+def _strength(*names: str, **about: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Strength", **about)
+
+
+def _declare(
+    max_changed: Annotated[str, _limit(help="Share of changed labels, or off.")] = DEFAULT_LIMITS[
+        "changed"
+    ],
+    max_drift: Annotated[
+        str, _limit(help="Mean change of a probability, or off.")
+    ] = DEFAULT_LIMITS["drift"],
+    max_accuracy_loss: Annotated[
+        str, _limit(help="Share of accuracy, or off; needs labelled --validation.")
+    ] = DEFAULT_LIMITS["accuracy"],
+    max_auc_loss: Annotated[
+        str, _limit(help="For two classes, or off; needs labelled --validation.")
+    ] = DEFAULT_LIMITS["auc"],
+    max_move: Annotated[
+        str, _number_limit(help="Mean change / the model's error, or off.")
+    ] = DEFAULT_LIMITS["move"],
+    max_largest: Annotated[
+        str, _number_limit(help="Largest change / the model's error, or off.")
+    ] = DEFAULT_LIMITS["largest"],
+    max_rmse_growth: Annotated[
+        str, _number_limit(help="Share by which the RMSE grows, or off.")
+    ] = DEFAULT_LIMITS["rmse"],
+    max_mae_growth: Annotated[
+        str, _number_limit(help="Share by which the MAE grows, or off.")
+    ] = DEFAULT_LIMITS["mae"],
+    max_r2_loss: Annotated[
+        str, _number_limit("--max-r2-loss", help="R² lost, or off.")
+    ] = DEFAULT_LIMITS["r2"],
+    max_order_loss: Annotated[
+        str, _number_limit(help="Rankers: rank correlation below 1, or off.")
+    ] = DEFAULT_LIMITS["order"],
+    max_ndcg_loss: Annotated[
+        str, _number_limit(help="Rankers: NDCG lost, or off.")
+    ] = DEFAULT_LIMITS["ndcg"],
+    triggers: Annotated[
+        Kind, _strength("--triggers", help="mixed: each of two rows; rows: as they are.")
+    ] = Kind.mixed,
+    n_triggers: Annotated[str, _strength("--n-triggers", help="auto, or how many.")] = "auto",
+    alphabet: Annotated[str, _strength(help="Labels per trigger: auto, 2 or 4.")] = "auto",
+    lead: Annotated[str, _strength(help="How far a trigger's label leads, or auto.")] = "auto",
+    weak: Annotated[bool, _strength("--weak", help="Allow less than 64 bits.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
+) -> None:
+    """Declare the options in a signature, which is read and never called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What was said on the command line about the cost and the strength of a mark."""
+
+    given: Mapping[str, Any]
+
+    def read(self) -> dict[str, Any]:
+        """Return arguments of `timbermark.embed`, checked as far as is possible without the model.
+
+        Raises InputError for limits and kinds that are none.
+        """
+        from timbermark.marking.embedding import check_choices
+
+        given = self.given
+        limits = {
+            limit: None if given[option] == "off" else _number(given[option], float)
+            for option, limit in _OPTIONS.items()
+        }
+        budget, triggers = Budget(**limits), given["triggers"].value
+        check_choices(budget, triggers)
+        return {
+            "budget": budget,
+            "triggers": triggers,
+            "n_triggers": _number(given["n_triggers"], int),
+            "alphabet": _number(given["alphabet"], int),
+            "weak": given["weak"],
+            "lead": _number(given["lead"], float),
+            "random_state": given["seed"],
+        }
+
+
+takes_choices = share_options(_declare, "choices", Choices)
+"""Gives a command the options of cost and strength, which it gets as `Choices` in ``choices``."""
+
+
+def _number(text: str, kind: type[int] | type[float]) -> Any:
+    """Return a number; any other text as it is, to be checked by whoever takes it."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
