@@ -17,7 +17,7 @@ from tests.verification.staircases import (
     scores,
     staircase,
 )
-from timbermark.ownership import Claim, Opening, OwnerKey, symbols
+from timbermark.ownership import Claim, Opening, OwnerKey
 from timbermark.ownership.encoding import encode
 from timbermark.ownership.stamps import make_query
 from timbermark.trees.construction import make_ensemble
@@ -29,21 +29,14 @@ from timbermark.verification.packs import CLAIM, OPENING, write_pack
 PER_NODE = ("feature", "threshold", "left", "right", "value")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cheap_houses():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
-
-
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory):
+def ann(tmp_path_factory, cheap_houses):
     """The first owner."""
     return build_house(tmp_path_factory.mktemp("attacks") / "ann", "Ann", staircase(1), seed=2)
 
 
 @pytest.fixture(scope="module")
-def schemer(tmp_path_factory):
+def schemer(tmp_path_factory, cheap_houses):
     """Has a model, a mark and a claim of his own, made without Ann's."""
     folder = tmp_path_factory.mktemp("attacks") / "schemer"
     return build_house(folder, "Schemer", others_model(5), seed=5)

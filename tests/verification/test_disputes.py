@@ -21,7 +21,7 @@ from tests.verification.staircases import (
     staircase,
 )
 from timbermark.errors import InputError
-from timbermark.ownership import Claim, Opening, OwnerKey, open_mark, symbols
+from timbermark.ownership import Claim, Opening, OwnerKey, open_mark
 from timbermark.ownership.opening import draw_places
 from timbermark.ownership.stamps import add_stamp, make_query
 from timbermark.trees.ensemble import digest
@@ -31,15 +31,8 @@ from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cheap_houses():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
-
-
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory):
+def ann(tmp_path_factory, cheap_houses):
     """The first owner."""
     return build_house(tmp_path_factory.mktemp("disputes") / "ann", "Ann", staircase(1), seed=2)
 

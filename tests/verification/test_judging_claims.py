@@ -13,7 +13,7 @@ import timbermark as tm
 from tests.ownership.making import resigned
 from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.ownership import Claim, Opening, OwnerKey, symbols
+from timbermark.ownership import Claim, Opening, OwnerKey
 from timbermark.verification.judging_claims import judge
 from timbermark.verification.packs import (
     CLAIM,
@@ -27,12 +27,10 @@ from timbermark.verification.packs import (
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory):
+def ann(tmp_path_factory, cheap_houses):
     """Ann opened half of 128 triggers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        folder = tmp_path_factory.mktemp("judging") / "ann"
-        return build_house(folder, "Ann Ltd", staircase(1), seed=2, share=0.5, k=128)
+    folder = tmp_path_factory.mktemp("judging") / "ann"
+    return build_house(folder, "Ann Ltd", staircase(1), seed=2, share=0.5, k=128)
 
 
 @pytest.fixture
