@@ -146,7 +146,16 @@ def run(name, library, seed, validation):
     def bits(suspect):
         return tm.verify(suspect, mark).net_bits
 
-    averaged = bits(lambda Z: 0.5 * (made.predict(Z) + own.predict(Z)))
+    theirs = error(own.predict(X_test))
+
+    def kept(suspect):
+        """How much of the thief's gain is left, in errors: 1 for the stolen model, 0 for theirs."""
+        return (theirs - error(suspect(X_test))) / (theirs - error(after))
+
+    def average(Z):
+        return 0.5 * (made.predict(Z) + own.predict(Z))
+
+    refitted = refit(made, *thief)
     return record | {
         "bits": result.bits,
         "pairs": result.strength.k,
@@ -155,15 +164,17 @@ def run(name, library, seed, validation):
         "unmarked": bits(model),
         "thief": bits(own),
         "scaled": bits(lambda Z: 7.5 * made.predict(Z) - 20.0),
-        "averaged": averaged,
+        "averaged": bits(average),
+        "averaged kept": kept(average),
         "averaged .7": bits(lambda Z: 0.3 * made.predict(Z) + 0.7 * own.predict(Z)),
-        "refitted": bits(refit(made, *thief)),
+        "refitted": bits(refitted),
+        "refitted kept": kept(refitted),
         "rmse": error(before),
         "worse": error(after) / error(before) - 1.0,
         "moved": float(moved.mean() / error(before)),
         "largest": float(moved.max() / error(before)),
         "reported": result.cost.move * result.cost.error / error(before),
-        "thief_rmse": error(own.predict(X_test)),
+        "thief_rmse": theirs,
     }
 
 

@@ -12,8 +12,8 @@ from timbermark.attacks.own_models import n_rounds
 from timbermark.attacks.stolen import LeafValues, Stolen, Thief, library_of, steal
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.leaf_edits import first_trees
-from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.statistics import find_children, inner_levels, sum_leaves
+from timbermark.trees.branches import node_means
+from timbermark.trees.statistics import find_children, inner_levels
 
 
 def keep_first(stolen: Stolen, thief: Thief, share: float) -> Stolen:
@@ -82,19 +82,6 @@ def prune(stolen: Stolen, thief: Thief, share: float) -> Stolen:
             value[child] = np.where(merged[level, None], value[level], value[child])
             merged[child] |= merged[level]
     return stolen.put(np.where(merged[:, None], value, e.value))
-
-
-def node_means(e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weight of each node [N] and the mean leaf value below it [N, 1 or K].
-
-    Weights are hessians where the file has them, else rows, else leaves.
-    """
-    leaf = e.left < 0
-    known = (w for w in (e.hessian, e.count) if (w[leaf] > 0.0).all())
-    weight = np.where(leaf, next(known, np.ones(e.n_nodes)), 0.0)
-    mass = np.maximum(sum_leaves(e, weight), 1e-12)
-    sums = [sum_leaves(e, weight * np.where(leaf, v, 0.0)) for v in e.value.T]
-    return mass, np.stack(sums, axis=1) / mass[:, None]
 
 
 def _drop(leaves: LeafValues, dropped: np.ndarray) -> Stolen:

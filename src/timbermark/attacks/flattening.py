@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from timbermark.attacks.cutting import node_means
 from timbermark.attacks.overwriting import WIDE_BUDGET
 from timbermark.attacks.own_models import new_like
 from timbermark.attacks.refitting import refitted_values
@@ -19,6 +18,12 @@ from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.strengths import list_strengths
+from timbermark.trees.branches import (
+    find_parents,
+    flatten_leaves,
+    node_means,
+    replace_oddest,
+)
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
 
@@ -32,14 +37,7 @@ def flatten_by_file(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     Needs: file. Edits are cheapest in leaves with little weight, and make them differ from the rest
     of their branch by more than their weight explains.
     """
-    e = stolen.trees().ensemble
-    leaf = e.left < 0
-    mass, mean = node_means(e)
-    parent = _parents(e)
-    away = np.abs(e.value - mean[parent]).sum(axis=1)
-    # A leaf of n rows differs from its parent by chance as 1/√n does.
-    odd = away / (np.sqrt(mass) + 1.0)
-    return stolen.put(_replaced(e.value, mean[parent], odd, leaf & (parent >= 0), share))
+    return stolen.put(flatten_leaves(stolen.trees().ensemble, share))
 
 
 def flatten_by_rows(stolen: Stolen, thief: Thief, share: float) -> Stolen:
@@ -82,7 +80,7 @@ def flatten_by_learning(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     for column in range(value.shape[1]):
         guess[leaf, column] = eye.predict(found[column][leaf]) * _scale(e, column)
     odd = np.abs(guess).sum(axis=1)
-    return stolen.put(_replaced(value, value - guess, odd, e.left < 0, share))
+    return stolen.put(replace_oddest(value, value - guess, odd, e.left < 0, share))
 
 
 def _learn_edits(stolen: Stolen, thief: Thief) -> object:
@@ -124,7 +122,7 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
 def _leaf_features(e: Ensemble) -> list[np.ndarray]:
     """Return for each column of leaf values float64 [N, f]: what the file says of every node."""
     mass, mean = node_means(e)
-    parent = _parents(e)
+    parent = find_parents(e)
     up = np.where(parent >= 0, parent, 0)
     above = np.where(parent[up] >= 0, parent[up], up)
     left, right = find_children(e)
@@ -154,21 +152,3 @@ def _leaf_features(e: Ensemble) -> list[np.ndarray]:
 
 def _scale(e: Ensemble, column: int) -> float:
     return float(np.abs(e.value[e.left < 0, column]).mean()) or 1.0
-
-
-def _parents(e: Ensemble) -> np.ndarray:
-    """Return each node's parent, counted over all trees, -1 for roots, int64 [N]."""
-    left, right = find_children(e)
-    parent = np.full(e.n_nodes, -1, np.int64)
-    inner = np.flatnonzero(e.left >= 0)
-    parent[left[inner]] = inner
-    parent[right[inner]] = inner
-    return parent
-
-
-def _replaced(
-    value: np.ndarray, by: np.ndarray, odd: np.ndarray, able: np.ndarray, share: float
-) -> np.ndarray:
-    """Return values [N, m], the ``share`` of able nodes [N] that are oddest replaced."""
-    level = np.quantile(odd[able], 1.0 - share)
-    return np.where((able & (odd >= level) & (odd > 0.0))[:, None], by, value)

@@ -22,7 +22,7 @@ from timbermark.marking.prices import find_room, mean_effort
 from timbermark.marking.rounding import roundings
 
 _POOL_CELLS = 30_000_000
-_SMALLEST_POOL, _LARGEST_POOL = 4_000, 12_000
+_SMALLEST_POOL, _LARGEST_POOL = 4_000, 100_000
 """The size of the pool of candidates: rows times trees stay below the first number, within these
 limits on rows."""
 _LOOKED_AT = 8

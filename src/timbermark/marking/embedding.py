@@ -21,6 +21,7 @@ from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
+from timbermark.marking.alternatives import score_alternatives
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.defaults import ENOUGH_BITS
@@ -174,9 +175,11 @@ def _embed(
     strength, attempts = rehearsal.strength, list(rehearsal.attempts)
     triggers = rehearsal.triggers
     hold = Hold.begin(prepared, triggers, workers, say)
+    say("asking models without the mark")
+    alternatives = score_alternatives(prepared, triggers, workers)
     for draws in range(1, _MOST_DRAWS + 1):
         say("setting the symbols")
-        mark = _make_mark(prepared, triggers, key, owner, strength, draws)
+        mark = _make_mark(prepared, triggers, alternatives, key, owner, strength, draws)
         setting = set_symbols(
             hold.prepared, triggers, mark.symbols, strength.lead, workers, strength.hidden
         )
@@ -209,6 +212,7 @@ def _embed(
 def _make_mark(
     prepared: Prepared,
     triggers: Candidates,
+    alternatives: np.ndarray,
     key: OwnerKey,
     owner: str,
     strength: Strength,
@@ -224,6 +228,7 @@ def _make_mark(
         model_digest=digest(foreign.ensemble),
         triggers=rows,
         **prepared.task.describe_triggers(rows, margins, triggers.alphabets, strength.lead),
+        alternatives=alternatives,
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},

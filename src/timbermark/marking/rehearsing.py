@@ -42,6 +42,8 @@ _CHEAPER = 0.5
 """The factor on the estimated cost of strengths with other candidates, which may be cheaper."""
 _RETRIED = 1.5
 """The weakest mark is tried with other triggers if it uses at most this factor of the budget."""
+_LENGTHENED = 3
+"""Attempts at a longer lead after one that fits."""
 _TRIES, _LAST_TRIES = 3, 8
 """Attempts at one strength, each with other triggers; the second number for the weakest marks."""
 
@@ -192,14 +194,18 @@ class _Rehearsing:
 
     def _lengthen(self, found: Rehearsal, longest: float) -> Rehearsal:
         """Return a rehearsal with the lead that the budget allows between two strengths, if any."""
-        strength, attempt, share = found.strength, found.attempts[-1], self.share
-        growth = min(LEAD_GROWTH_AIM * share / max(attempt.most_used, 1e-9), MOST_LEAD_GROWTH)
-        lead = float(f"{min(growth * strength.lead, longest):.2g}")
-        if lead < LEAST_LEAD_GROWTH * strength.lead:
-            return found
-        longer = self._try(replace(strength, lead=lead), found.triggers)
-        fits = longer.attempts[-1].most_used <= share
-        return longer if fits and longer.attempts[-1].n_set >= attempt.n_set - 1 else found
+        for _ in range(_LENGTHENED):
+            strength, attempt, share = found.strength, found.attempts[-1], self.share
+            growth = min(LEAD_GROWTH_AIM * share / max(attempt.most_used, 1e-9), MOST_LEAD_GROWTH)
+            lead = float(f"{min(growth * strength.lead, longest):.2g}")
+            if lead < LEAST_LEAD_GROWTH * strength.lead:
+                break
+            longer = self._try(replace(strength, lead=lead), found.triggers)
+            fits = longer.attempts[-1].most_used <= share
+            if not fits or longer.attempts[-1].n_set < attempt.n_set - 1:
+                break
+            found = longer
+        return found
 
     def _skip_expensive(self, left: list[Strength]) -> None:
         while len(left) > 1:

@@ -42,7 +42,8 @@ class Strength:
 # expense of the one before.
 _LADDER_OF_TWO = (
     Strength(384, 2, 3.0), Strength(384, 2, 2.0), Strength(320, 2, 1.5), Strength(256, 2, 1.0),
-    Strength(192, 2, 0.75), Strength(144, 2, 0.5), Strength(112, 2, 0.35), Strength(96, 2, 0.35),
+    Strength(256, 2, 0.75), Strength(224, 2, 0.6), Strength(192, 2, 0.45), Strength(144, 2, 0.35),
+    Strength(96, 2, 0.35),
     Strength(96, 2, 0.2), Strength(88, 2, 0.15), Strength(88, 2, 0.1),
     # Small models cannot always be edited without a trace in the gains of their file.
     Strength(120, 2, 0.2, False), Strength(120, 2, 0.15, False), Strength(120, 2, 0.1, False),
@@ -51,7 +52,8 @@ _LADDER_OF_TWO = (
     Strength(88, 2, 0.05, False),
 )  # fmt: skip
 _LADDER_OF_FOUR = (
-    Strength(320, 4, 3.0), Strength(320, 4, 2.0), Strength(256, 4, 1.5), Strength(192, 4, 1.0),
+    Strength(192, 4, 6.0), Strength(192, 4, 4.5), Strength(256, 4, 3.0), Strength(256, 4, 2.0),
+    Strength(192, 4, 1.5), Strength(192, 4, 1.0),
     Strength(128, 4, 0.75), Strength(96, 4, 0.5), Strength(64, 4, 0.5), Strength(48, 4, 0.35),
     Strength(96, 2, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-10:],
 )  # fmt: skip

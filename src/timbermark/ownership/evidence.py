@@ -17,7 +17,13 @@ from numpy.typing import ArrayLike
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.ownership.score_forms import N_FORMS, score_forms
+from timbermark.ownership.score_forms import (
+    N_FORMS,
+    SCORE_FLOOR,
+    log_scores,
+    predict_scores,
+    score_forms,
+)
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
@@ -62,9 +68,10 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
 
 
 def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
-    """Return log q·w_i(s_i) of each form and each trigger that was answered, float64 [108, n].
+    """Return log q·w_i(s_i) of each form and each trigger that was answered, float64 [m, n].
 
     The arguments are those of `scores_evidence`; n counts the rows without NaN, in their order.
+    There are m = 108 forms, 138 where the mark has alternatives.
 
     >>> from timbermark.ownership import Mark, OwnerKey
     >>> mark = Mark.make(
@@ -79,11 +86,28 @@ def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
     rows = max(1, _AT_ONCE // len(mark.classes))
     parts = [answered[first : first + rows] for first in range(0, len(answered), rows)]
     alphabets = np.asarray(mark.alphabets, np.int32)
-    gains = [
-        _gains(score_forms(given[i], mark.reference[i], alphabets[i]), mark.symbols[i])
-        for i in parts
-    ]
+    predicted = _predict(given, answered, mark)
+    gains = []
+    for i in parts:
+        known = None if predicted is None else predicted[i]
+        forms = score_forms(given[i], mark.reference[i], alphabets[i], known)
+        gains.append(_gains(forms, mark.symbols[i]))
     return np.hstack(gains) if gains else np.zeros((N_FORMS, 0))
+
+
+def _predict(scores: Reals, answered: AnyArray, mark: "Mark") -> Reals | None:
+    """Return what each answered trigger should be answered with; None without alternatives."""
+    if not mark.alternatives.shape[1]:
+        return None
+    asked = mark.order[np.isin(mark.order, answered)]
+    alphabets = np.asarray(mark.alphabets, np.int32)[asked]
+    predicted = np.full(mark.alphabets.shape, np.nan)
+    predicted[asked] = predict_scores(
+        log_scores(scores[asked], alphabets),
+        log_scores(mark.reference[asked], alphabets),
+        np.log(np.clip(mark.alternatives[asked], SCORE_FLOOR, 1.0)),
+    )
+    return predicted
 
 
 def sequential_evidence(matched: int, answered: int, q: int) -> float:

@@ -86,6 +86,9 @@ class Mark:
     draws: int  # how many sets of symbols were derived until this one was kept, from 1
     created: str  # UTC, as 2030-12-31T23:59:59Z
     about: Mapping[str, Plain]  # how it was made, free-form plain values
+    # float64 [k, R, q], from 1e-6 to 1: scores of the alphabets' labels by R models without the
+    # mark, such as thieves might make; none with numbers
+    alternatives: Reals = field(default_factory=lambda: mark_checks.NO_ALTERNATIVES)
     # Deriving the symbols takes a fraction of a second: once for each instance is enough.
     _derived: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
@@ -109,23 +112,33 @@ class Mark:
         check_fits(self)
 
     def _freeze_answers(self, k: int) -> dict[str, Any]:
-        """Return classes, alphabets and reference, checked and made read-only."""
+        """Return classes, alphabets and known answers, checked and made read-only."""
         if self.answers == "numbers":
             mark_checks.require(
                 len(self.classes) == 0,
                 "a mark of numbers has classes",
                 "leave them out: the suspect answers with numbers.",
             )
+            mark_checks.require(
+                np.size(self.alternatives) == 0,
+                "a mark of numbers has alternatives",
+                "leave them out: only scores are compared with them.",
+            )
+            levels = mark_checks.freeze_levels(self.alphabets, k)
             return {
                 "classes": (),
-                "alphabets": mark_checks.freeze_levels(self.alphabets, k),
+                "alphabets": levels,
                 "reference": mark_checks.freeze_numbers(self.reference, k),
+                "alternatives": mark_checks.freeze_alternatives([], k, levels.shape[1]),
             }
         classes = check_classes(self.classes)
+        alphabets = mark_checks.freeze_alphabets(self.alphabets, k, classes)
+        q = alphabets.shape[1]
         return {
             "classes": classes,
-            "alphabets": mark_checks.freeze_alphabets(self.alphabets, k, classes),
+            "alphabets": alphabets,
             "reference": mark_checks.freeze_reference(self.reference, k, len(classes)),
+            "alternatives": mark_checks.freeze_alternatives(self.alternatives, k, q),
         }
 
     @classmethod
@@ -140,6 +153,7 @@ class Mark:
         triggers: Any,
         alphabets: ArrayLike,
         reference: ArrayLike,
+        alternatives: ArrayLike = mark_checks.NO_ALTERNATIVES,
         feature_names: Iterable[str] | None = None,
         draws: int = 1,
         about: Mapping[str, Any] | None = None,
@@ -148,7 +162,8 @@ class Mark:
 
         ``triggers`` is a matrix [k, d] of numbers, an object matrix or list of rows whose columns
         hold numbers or texts, or a data frame. ``reference`` [k, K] are the unmarked model's
-        probabilities on them. With ``answers="numbers"`` there are no classes, ``triggers`` is
+        probabilities on them, ``alternatives`` [k, R, q] those of other models for the labels of
+        the alphabets. With ``answers="numbers"`` there are no classes, ``triggers`` is
         [2k, d], one pair of rows after the other, ``alphabets`` are levels of the second answer
         minus the first, and ``reference`` [k, 2] are the unmarked model's numbers.
         """
@@ -165,6 +180,7 @@ class Mark:
             columns=split_columns(triggers),
             alphabets=np.asarray(alphabets),
             reference=np.asarray(reference),
+            alternatives=np.asarray(alternatives),
             draws=draws,
             created=datetime.now(UTC).strftime(mark_checks.TIME_FORMAT),
             about={} if about is None else about,
@@ -184,7 +200,13 @@ class Mark:
         """
         return replace(self, draws=draws)
 
-    def with_triggers(self, triggers: Any, alphabets: ArrayLike, reference: ArrayLike) -> "Mark":
+    def with_triggers(
+        self,
+        triggers: Any,
+        alphabets: ArrayLike,
+        reference: ArrayLike,
+        alternatives: ArrayLike = mark_checks.NO_ALTERNATIVES,
+    ) -> "Mark":
         """Return the mark with other triggers, and therefore with other symbols.
 
         The arguments are those of `make`.
@@ -201,6 +223,7 @@ class Mark:
             columns=split_columns(triggers),
             alphabets=np.asarray(alphabets),
             reference=np.asarray(reference),
+            alternatives=np.asarray(alternatives),
         )
 
     @property
@@ -282,8 +305,9 @@ class Mark:
         """Return the hash of each trigger's record: the leaves of the mark's Merkle tree."""
         if "leaves" not in self._derived:
             records = encode_records(
-                self.places, self.salts, self.columns, self.alphabets, self.reference
-            )
+                self.places, self.salts, self.columns, self.alphabets, self.reference,
+                self.alternatives,
+            )  # fmt: skip
             self._derived["leaves"] = tuple(map(hash_leaf, records))
         leaves: tuple[bytes, ...] = self._derived["leaves"]
         return leaves
@@ -337,7 +361,12 @@ class Mark:
     @property
     def order(self) -> NDArray[np.int64]:
         """Return the order in which the triggers are asked, a permutation, int64 [k]."""
-        return query_order(self._seed, self.places, self.salts)
+        if "order" not in self._derived:
+            order = query_order(self._seed, self.places, self.salts)
+            order.flags.writeable = False
+            self._derived["order"] = order
+        asked: NDArray[np.int64] = self._derived["order"]
+        return asked
 
     @property
     def row_order(self) -> NDArray[np.int64]:

@@ -21,6 +21,8 @@ ANSWERS = ("classes", "numbers")
 """What the suspects of a mark answer with: labels or scores of classes, or numbers."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_DRAWS = 1 << 32
+MOST_ALTERNATIVES = 64
+NO_ALTERNATIVES: Reals = np.zeros((0, 0, 0))
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 _LONGEST_OWNER = 200
@@ -187,6 +189,35 @@ def freeze_reference(given: Any, k: int, n_classes: int) -> Reals:
         bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
         "the reference holds values that are no probabilities",
         "use predict_proba of the unmarked model, not its margins.",
+    )
+    return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
+
+
+def freeze_alternatives(given: Any, k: int, q: int) -> Reals:
+    """Return other models' scores of alphabets' labels as a read-only float64 [k, R, q].
+
+    Nothing at all, as in `NO_ALTERNATIVES`, stands for no models. Scores are kept from 1e-6 to 1.
+
+    Raises InputError unless they are numbers from 0 to 1 of that shape, of at most 64 models.
+
+    >>> freeze_alternatives([[[0.0, 1.0]]], 1, 2).tolist(), freeze_alternatives([], 1, 2).shape
+    ([[[1e-06, 1.0]]], (1, 0, 2))
+    """
+    array = _matrix(given, "alternatives")
+    array = array if array.size else np.zeros((k, 0, q))
+    require(
+        array.dtype.kind in "biuf"
+        and array.ndim == 3
+        and (len(array), array.shape[2]) == (k, q)
+        and array.shape[1] <= MOST_ALTERNATIVES,
+        f"the alternatives have the type {array.dtype} and the shape {array.shape}, not numbers of "
+        f"shape ({k}, R, {q}) with R up to {MOST_ALTERNATIVES}",
+        "give each alternative model's score of each label of each trigger's alphabet.",
+    )
+    require(
+        bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
+        "the alternatives hold values that are no probabilities",
+        "use predict_proba of the other models, not their margins.",
     )
     return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
 

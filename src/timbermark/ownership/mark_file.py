@@ -1,4 +1,4 @@
-"""The file of a mark, format 2: what is written, and every check before a mark is built from it."""
+"""The file of a mark: what is written, and every check before a mark is built from it."""
 
 import json
 import os
@@ -11,15 +11,16 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files.limits import Arrays, Meta
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import thaw
-from timbermark.ownership.mark_checks import PROTOCOL, from_hex, require
+from timbermark.ownership.mark_checks import NO_ALTERNATIVES, PROTOCOL, from_hex, require
 from timbermark.ownership.sealing import SizeLimits, seal, unseal
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
 KIND = "mark"
-FORMAT_VERSION = 2
-"""Raised whenever a reader of the present version would refuse a new file."""
+FORMAT_VERSION, PLAIN_VERSION = 3, 2
+"""Raised whenever a reader of the present version would refuse a new file. Marks without
+alternatives are written as before there were any."""
 LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
 WORDS = (
     "protocol",
@@ -42,7 +43,9 @@ _FOREIGN = "it was not written by timbermark, do not trust it."
 def mark_to_bytes(mark: "Mark", passphrase: str | None) -> bytes:
     """Return the file of a mark, encrypted if there is a passphrase; see `Mark.to_bytes`."""
     # Without compression the reader can hold what a file declares against its size.
-    return seal(KIND, FORMAT_VERSION, _meta(mark), _arrays(mark), passphrase, compress=False)
+    arrays = _arrays(mark)
+    version = FORMAT_VERSION if "alternatives" in arrays else PLAIN_VERSION
+    return seal(KIND, version, _meta(mark), arrays, passphrase, compress=False)
 
 
 def check_fits(mark: "Mark") -> None:
@@ -63,17 +66,18 @@ def read_mark(
     """Return the fields of the mark in a file, by name, for its constructor to check.
 
     Raises PassphraseError if the passphrase does not fit, FileFormatError if it is anything but a
-    file of a mark, format 2.
+    file of a mark, format 2 or 3.
     """
     version, meta, arrays = unseal(source, KIND, FORMAT_VERSION, passphrase, limits=LIMITS)
-    if version != FORMAT_VERSION:
+    if version not in (PLAIN_VERSION, FORMAT_VERSION):
         raise FileFormatError(
             f"{name} has version {version} of the format, which is no longer read.",
             "mark the model again.",
         )
-    if meta.keys() != {*WORDS, *_BYTES, "columns"} or arrays.keys() != _ARRAYS.keys():
+    known = {**_ARRAYS, "alternatives": REAL} if version == FORMAT_VERSION else _ARRAYS
+    if meta.keys() != {*WORDS, *_BYTES, "columns"} or arrays.keys() != known.keys():
         raise FileFormatError(f"{name} does not hold exactly the parts of a mark.", _FOREIGN)
-    types = {**_ARRAYS, "alphabets": REAL} if meta["answers"] == "numbers" else _ARRAYS
+    types = {**known, "alphabets": REAL} if meta["answers"] == "numbers" else known
     for part, dtype in types.items():
         if arrays[part].dtype != dtype:
             raise FileFormatError(
@@ -92,6 +96,7 @@ def read_mark(
             "columns": _read_columns(meta["columns"], arrays["numbers"]),
             "alphabets": arrays["alphabets"],
             "reference": arrays["reference"],
+            "alternatives": arrays.get("alternatives", NO_ALTERNATIVES),
         }
     except InputError as error:
         raise not_sound(name, error) from None
@@ -117,11 +122,14 @@ def _meta(mark: "Mark") -> Meta:
 
 
 def _arrays(mark: "Mark") -> Arrays:
-    return {
+    arrays: dict[str, AnyArray] = {
         "numbers": numeric_matrix(mark.columns),
         "alphabets": mark.alphabets,
         "reference": mark.reference,
     }
+    if mark.alternatives.shape[1]:
+        arrays["alternatives"] = mark.alternatives
+    return arrays
 
 
 def _read_columns(listed: Any, numbers: AnyArray) -> list[Column]:

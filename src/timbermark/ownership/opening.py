@@ -58,6 +58,7 @@ class Opening:
     columns: tuple[Column, ...] = field(repr=False)  # d columns of m rows, or of 2m
     alphabets: ClassIndices | Reals = field(repr=False)  # [m, q], as in the mark
     reference: Reals = field(repr=False)  # float64 [m, K] or [m, 2]
+    alternatives: Reals = field(repr=False)  # float64 [m, R, q], as in the mark
     paths: tuple[tuple[bytes, ...], ...] = field(repr=False)
 
     @property
@@ -123,8 +124,9 @@ class Opening:
 
     def _check_records(self) -> None:
         records = encode_records(
-            self.places, self.salts, self.columns, self.alphabets, self.reference
-        )
+            self.places, self.salts, self.columns, self.alphabets, self.reference,
+            self.alternatives,
+        )  # fmt: skip
         for place, record, path in zip(self.places, records, self.paths, strict=True):
             try:
                 root = root_from_path(hash_leaf(record), place, self.head.n_triggers, path)
@@ -150,6 +152,7 @@ class Opening:
             columns=self.columns,
             alphabets=self.alphabets,
             reference=self.reference,
+            alternatives=self.alternatives,
             draws=head.draws,
             created=head.created,
             about={},
@@ -295,6 +298,7 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
         columns=tuple(_take(column, rows) for column in mark.columns),
         alphabets=mark.alphabets[chosen],
         reference=mark.reference[chosen],
+        alternatives=mark.alternatives[chosen],
         paths=tuple(merkle_paths(mark.leaves, chosen)),
     )
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from timbermark.ownership.opening import Opening
 
 KIND = "opening"
-FORMAT_VERSION = 1
+FORMAT_VERSION, PLAIN_VERSION = 2, 1
+"""Openings of marks without alternatives are written as before there were any."""
 LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
 _HEAD_BYTES = {"mark_id": 16, "secret_digest": 32, "about_digest": 32, "root": 32}
 _ARRAYS = {
@@ -54,8 +55,11 @@ def opening_to_bytes(opening: "Opening") -> bytes:
         "salts": _matrix(opening.salts),
         "paths": _matrix([step for path in opening.paths for step in path]),
     }
+    version = PLAIN_VERSION
+    if opening.alternatives.shape[1]:
+        version, arrays["alternatives"] = FORMAT_VERSION, opening.alternatives
     # Without compression the reader can hold what a file declares against its size.
-    return container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False)
+    return container_bytes(KIND, version, meta, arrays, compress=False)
 
 
 def read_opening(source: str | os.PathLike[str] | bytes, name: str) -> dict[str, Any]:
@@ -64,15 +68,16 @@ def read_opening(source: str | os.PathLike[str] | bytes, name: str) -> dict[str,
     Raises FileFormatError if it is no file of an opening, InputError if its parts do not fit.
     """
     LIMITS.check(source, name)
-    _, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
+    version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
+    known = {**_ARRAYS, "alternatives": REAL} if version == FORMAT_VERSION else _ARRAYS
     require(
         meta.keys() == {"claim", "for", "head", "places", "texts"}
-        and arrays.keys() == _ARRAYS.keys(),
+        and arrays.keys() == known.keys(),
         _NOT_ONE,
         "",
     )
     head = _read_head(meta["head"])
-    types = {**_ARRAYS, "alphabets": REAL} if head.answers == "numbers" else _ARRAYS
+    types = {**known, "alphabets": REAL} if head.answers == "numbers" else known
     require(all(arrays[part].dtype == dtype for part, dtype in types.items()), _NOT_ONE, "")
     places = _read_places(meta["places"], head)
     m = len(places)
@@ -89,6 +94,7 @@ def read_opening(source: str | os.PathLike[str] | bytes, name: str) -> dict[str,
         "columns": _read_columns(head, arrays["numbers"], meta["texts"], len(arrays["numbers"])),
         "alphabets": arrays["alphabets"],
         "reference": arrays["reference"],
+        "alternatives": arrays.get("alternatives", np.zeros((m, 0, head.q))),
         "paths": _read_paths(arrays["paths"], places, head.n_triggers),
     }
 
@@ -149,6 +155,13 @@ def _check_shapes(arrays: Arrays, head: Head, m: int) -> None:
     ):
         found = arrays[part].shape
         require(found == shape, f"{part} has the shape {found}, not {shape}", "")
+    if "alternatives" in arrays:
+        found = arrays["alternatives"].shape
+        require(
+            len(found) == 3 and (found[0], found[2]) == (m, head.q) and found[1] >= 1,
+            f"alternatives has the shape {found}, not ({m}, R, {head.q})",
+            "",
+        )
 
 
 def _read_columns(head: Head, numbers: AnyArray, texts: Any, m: int) -> tuple[Column, ...]:

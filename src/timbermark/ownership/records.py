@@ -6,6 +6,7 @@ can be checked by whoever is shown the record and by nobody else.
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,31 +36,36 @@ def encode_records(
     columns: Sequence[Column],
     alphabets: ClassIndices | Reals,
     reference: Reals,
+    alternatives: Reals,
 ) -> list[bytes]:
     """Return the bytes of the records of n triggers: place in the mark, salt, rows and the rest.
+
+    Records without ``alternatives`` [n, 0, q] do not name them, as before there were any.
 
     ``columns`` are d columns of n values, or of 2n where a trigger is a pair of rows, the other
     arguments n items each; see docs/mark-format.md for the encoding.
 
     >>> row = [np.array([0.5]), ("red",)]
-    >>> len(encode_records([0], [bytes(32)], row, np.array([[0, 1]]), np.array([[0.9, 0.1]])))
+    >>> known = np.array([[0, 1]]), np.array([[0.9, 0.1]]), np.zeros((1, 0, 2))
+    >>> len(encode_records([0], [bytes(32)], row, *known))
     1
     """
     numbers = numeric_matrix(columns).astype("<f8")
     width = len(numbers) // len(alphabets)
     texts = [column for column in columns if not isinstance(column, np.ndarray)]
     answers = alphabets.astype("<i4" if alphabets.dtype.kind == "i" else "<f8")
-    expected = reference.astype("<f8")
-    return [
-        encode(
-            {
-                "place": int(place),
-                "salt": salts[i],
-                "numbers": numbers[width * i : width * (i + 1)].tobytes(),
-                "texts": [column[width * i + j] for j in range(width) for column in texts],
-                "alphabet": answers[i].tobytes(),
-                "reference": expected[i].tobytes(),
-            }
-        )
-        for i, place in enumerate(places)
-    ]
+    expected, others = reference.astype("<f8"), alternatives.astype("<f8")
+    records = []
+    for i, place in enumerate(places):
+        record: dict[str, Any] = {
+            "place": int(place),
+            "salt": salts[i],
+            "numbers": numbers[width * i : width * (i + 1)].tobytes(),
+            "texts": [column[width * i + j] for j in range(width) for column in texts],
+            "alphabet": answers[i].tobytes(),
+            "reference": expected[i].tobytes(),
+        }
+        if others.shape[1]:
+            record["alternatives"] = others[i].tobytes()
+        records.append(encode(record))
+    return records

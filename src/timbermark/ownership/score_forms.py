@@ -9,6 +9,11 @@ advance: the reference, moved as little as possible so that label a leads (`expe
 thief who averages these with a model of their own leaves a share of them in every answer, however
 loud the other model is, and what is left after taking that share away must look like scores of a
 model: not negative, and mostly near 0.
+
+A mark may hold the scores of *alternatives*: models without the mark that resemble what thieves
+make of the unmarked one. A suspect is then predicted from them and the reference, trigger after
+trigger, by what it answered before (`predict_scores`); what differs from the prediction is mostly
+the mark.
 """
 
 from collections.abc import Iterator
@@ -31,6 +36,9 @@ TOLERANCES = (0.01, 0.03)
 REMAINDERS = (0.2, 0.35, 1.0)
 """How much of the mark's effect on the logarithms of scores is left."""
 SPREADS = (0.5, 1.0)
+DAMPING = 1.0
+"""What keeps a prediction at the reference until answers say otherwise: the weight of a ridge."""
+N_PREDICTED_FORMS = len(TEMPERATURES) + len(LEADS) * len(REMAINDERS) * len(SPREADS)
 N_FORMS = (
     len(TEMPERATURES) * len(REFERENCE_SHARES)
     + len(LEADS) * len(FOREIGN_SHARES) * len(TOLERANCES)
@@ -38,23 +46,67 @@ N_FORMS = (
 )
 
 
-def score_forms(scores: Reals, reference: Reals, alphabets: AnyArray) -> Reals:
+def score_forms(
+    scores: Reals, reference: Reals, alphabets: AnyArray, predicted: Reals | None = None
+) -> Reals:
     """Return log w_i(a) up to a constant for each trigger, float64 [`N_FORMS`, k, q].
 
     ``scores`` and ``reference`` [k, K], ``alphabets`` [k, q]; docs/mark-format.md has the formulae.
+    With ``predicted``, as `predict_scores` gives it, there are `N_PREDICTED_FORMS` more.
 
     >>> score_forms(np.full((3, 2), 0.5), np.full((3, 2), 0.5), np.tile([0, 1], (3, 1))).shape
     (108, 3, 2)
     """
-    p = np.clip(np.take_along_axis(scores, alphabets, axis=1), SCORE_FLOOR, 1.0)
-    r = np.clip(np.take_along_axis(reference, alphabets, axis=1), SCORE_FLOOR, 1.0)
+    p, r = (log_scores(given, alphabets) for given in (scores, reference))
     expected = [expected_scores(reference, alphabets, lead) for lead in LEADS]
-    forms = [*_tempered(p, r)]
+    intended = [np.log(np.maximum(then, SCORE_FLOOR)) - r[:, np.newaxis] for then in expected]
+    forms = [t * (p - share * r) for t in TEMPERATURES for share in REFERENCE_SHARES]
     for scores_then in expected:
-        forms += _averaged(p, scores_then)
-    for scores_then in expected:
-        forms += _moved(p, r, scores_then)
+        forms += _averaged(np.exp(p), scores_then)
+    for change in intended:
+        forms += _moved(p - r, change)
+    if predicted is not None:
+        forms += [t * (p - predicted) for t in TEMPERATURES]
+        for change in intended:
+            forms += _moved(p - predicted, change)
     return np.stack(forms)
+
+
+def log_scores(scores: Reals, alphabets: AnyArray) -> Reals:
+    """Return the logarithms of the scores of alphabets' labels, float64 [k, q]; see `SCORE_FLOOR`.
+
+    >>> log_scores(np.array([[0.0, 1.0, 0.5]]), np.array([[1, 2]])).round(3).tolist()
+    [[0.0, -0.693]]
+    """
+    found = np.take_along_axis(scores, alphabets, axis=1)
+    return np.asarray(np.log(np.clip(found, SCORE_FLOOR, 1.0)))
+
+
+def predict_scores(scores: Reals, reference: Reals, alternatives: Reals) -> Reals:
+    """Return what triggers in the order of asking should be answered with, float64 [n, q].
+
+    ``scores`` and ``reference`` [n, q] and ``alternatives`` [n, R, q] are logarithms. A trigger is
+    predicted as a weighted sum of its reference and alternatives, each less its mean over the
+    alphabet. The weights fit the answers to all earlier triggers best, by least squares, damped
+    towards the reference alone. So no prediction knows the answer that it is for, and what is asked
+    later changes nothing: evidence stays valid whenever one stops.
+
+    >>> scores = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> predict_scores(scores, np.zeros((2, 2)), np.zeros((2, 1, 2))).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    known = np.concatenate([reference[:, np.newaxis], alternatives], axis=1)
+    x = (known - known.mean(axis=2, keepdims=True)).transpose(0, 2, 1)
+    z = scores - scores.mean(axis=1, keepdims=True)
+    start = np.zeros(x.shape[2])
+    start[0] = DAMPING
+    squares = np.einsum("iaj,iak->ijk", x, x)
+    products = np.einsum("iaj,ia->ij", x, z)
+    # Sums over the triggers before each one.
+    squares = squares.cumsum(axis=0) - squares + np.diag(np.full(len(start), DAMPING))
+    products = products.cumsum(axis=0) - products + start
+    weights = np.linalg.solve(squares, products[..., np.newaxis])
+    return np.asarray((x @ weights)[..., 0])
 
 
 def expected_scores(reference: Reals, alphabets: AnyArray, lead: float) -> Reals:
@@ -102,14 +154,6 @@ def nearest_margins(margins: Reals, target: AnyArray, lead: float | Reals) -> Re
     return np.asarray(wanted)
 
 
-def _tempered(p: Reals, r: Reals) -> Iterator[Reals]:
-    """Yield scores in which a label counts by how much likelier it is than without the mark."""
-    log_p, log_r = np.log(p), np.log(r)
-    for temperature in TEMPERATURES:
-        for share in REFERENCE_SHARES:
-            yield temperature * (log_p - share * log_r)
-
-
 def _averaged(p: Reals, expected: Reals) -> Iterator[Reals]:
     """Yield log-likelihoods for a suspect that averages the marked model with another one.
 
@@ -123,13 +167,14 @@ def _averaged(p: Reals, expected: Reals) -> Iterator[Reals]:
             yield -np.log(tolerance + size).sum(axis=2) - below / tolerance
 
 
-def _moved(p: Reals, r: Reals, expected: Reals) -> Iterator[Reals]:
-    """Yield log-likelihoods for a suspect that keeps a part of the mark's change of log-scores."""
-    log_r = np.log(r)
-    observed = (np.log(p) - log_r)[:, np.newaxis]
-    intended = np.log(np.maximum(expected, SCORE_FLOOR)) - log_r[:, np.newaxis]
+def _moved(observed: Reals, intended: Reals) -> Iterator[Reals]:
+    """Yield log-likelihoods for a suspect that keeps a part of the mark's change of log-scores.
+
+    ``observed`` [k, q]: how the suspect differs from what it would say without the mark;
+    ``intended`` [k, q, q]: how the mark changes them, for each symbol.
+    """
     for remainder in REMAINDERS:
-        off = observed - remainder * intended
+        off = observed[:, np.newaxis] - remainder * intended
         off -= off.mean(axis=2, keepdims=True)
         size = np.abs(off).sum(axis=2)
         for spread in SPREADS:
