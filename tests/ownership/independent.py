@@ -91,6 +91,9 @@ def leaf(mark, place, salt):
             struct.pack("<d", r if pairs else min(max(r, 1e-6), 1.0)) for r in reference
         ),
     }
+    if "alternatives" in mark:
+        others = [floored(v) for model in mark["alternatives"][place] for v in model]
+        record["alternatives"] = struct.pack(f"<{len(others)}d", *others)
     return sha256(b"\x00", encoding(record))
 
 
@@ -156,16 +159,51 @@ def one_by_one_bits(matched, answered, q):
     return log2_mean(logs)
 
 
-def scores_bits(scores, reference, alphabets, symbols):
+def scores_bits(scores, reference, alphabets, symbols, alternatives=None, order=None):
     """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
-    logs = [0.0] * 108
-    for p, r, alphabet, s in zip(scores, reference, alphabets, symbols, strict=True):
-        if p is None:
+    logs = [0.0] * (138 if alternatives else 108)
+    earlier = []
+    for i in order if alternatives else range(len(scores)):
+        if scores[i] is None:
             continue
-        for number, g in enumerate(forms([floored(x) for x in p], [*map(floored, r)], alphabet)):
+        p, r, alphabet = [*map(floored, scores[i])], [*map(floored, reference[i])], alphabets[i]
+        predicted = None
+        if alternatives:
+            known = [[r[c] for c in alphabet], *([*map(floored, v)] for v in alternatives[i])]
+            x = [centred([math.log(value) for value in model]) for model in known]
+            predicted = weigh(fitted(earlier, len(x)), x)
+            earlier.append((x, centred([math.log(p[c]) for c in alphabet])))
+        for number, g in enumerate(forms(p, r, alphabet, predicted)):
             total = math.fsum(math.exp(x - max(g)) for x in g)
-            logs[number] += math.log(len(alphabet)) + g[s] - max(g) - math.log(total)
+            logs[number] += math.log(len(alphabet)) + g[symbols[i]] - max(g) - math.log(total)
     return log2_mean(logs)
+
+
+def centred(values):
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def weigh(weights, x):
+    columns = zip(*x, strict=True)
+    return [math.fsum(b * v for b, v in zip(weights, column, strict=True)) for column in columns]
+
+
+def fitted(earlier, m):
+    """The weights that fit earlier answers best, by Gaussian elimination."""
+    rows = [[float(i == j) for j in range(m)] + [float(i == 0)] for i in range(m)]
+    for x, z in earlier:
+        for i in range(m):
+            for j, other in enumerate([*x, z]):
+                rows[i][j] += math.fsum(a * b for a, b in zip(x[i], other, strict=True))
+    for i in range(m):
+        pivot = max(range(i, m), key=lambda j: abs(rows[j][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for j in range(m):
+            if j != i:
+                factor = rows[j][i] / rows[i][i]
+                rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
+    return [rows[i][m] / rows[i][i] for i in range(m)]
 
 
 def numbers_bits(numbers, levels, symbols):
@@ -208,8 +246,20 @@ def on_the_line(values, centres, steps):
     return [(y - mean_y) / (above / below) + mean_c for y in values]
 
 
-def forms(p, r, alphabet):
+def forms(p, r, alphabet, predicted=None):
     """All g of one trigger, in the order of the page."""
+    yield from plain_forms(p, r, alphabet)
+    if predicted is None:
+        return
+    differ = [math.log(p[c]) - u for c, u in zip(alphabet, predicted, strict=True)]
+    for t in (0.1, 0.35, 1.0, 4.0, 16.0, 32.0):
+        yield [t * d for d in differ]
+    for lead in (0.5, 1.0, 2.0, 4.0):
+        expected = [[leading(r, c, lead)[b] for b in alphabet] for c in alphabet]
+        yield from changed_forms(differ, expected, [r[c] for c in alphabet])
+
+
+def plain_forms(p, r, alphabet):
     for t in (0.1, 0.35, 1.0, 4.0, 16.0, 32.0):
         for f in (0.5, 1.0):
             yield [t * (math.log(p[c]) - f * math.log(r[c])) for c in alphabet]
@@ -222,16 +272,19 @@ def forms(p, r, alphabet):
                     v = [(p[c] - (1 - share) * x) / share for c, x in zip(alphabet, t, strict=True)]
                     g.append(-math.fsum(math.log(e + abs(x)) + max(0.0, -x) / e for x in v))
                 yield g
-        for part in (0.2, 0.35, 1.0):
-            for spread in (0.5, 1.0):
-                g = []
-                for t in expected:
-                    d = [
-                        math.log(p[c] / r[c]) - part * math.log(max(x, 1e-6) / r[c])
-                        for c, x in zip(alphabet, t, strict=True)
-                    ]
-                    g.append(-math.fsum(abs(x - math.fsum(d) / len(d)) for x in d) / spread)
-                yield g
+        differ = [math.log(p[c] / r[c]) for c in alphabet]
+        yield from changed_forms(differ, expected, [r[c] for c in alphabet])
+
+
+def changed_forms(differ, expected, r):
+    for part in (0.2, 0.35, 1.0):
+        for spread in (0.5, 1.0):
+            g = []
+            for t in expected:
+                moved = [math.log(max(x, 1e-6) / y) for x, y in zip(t, r, strict=True)]
+                d = centred([a - part * b for a, b in zip(differ, moved, strict=True)])
+                g.append(-math.fsum(map(abs, d)) / spread)
+            yield g
 
 
 def leading(r, x, lead):
@@ -272,16 +325,17 @@ def members(data, kind):
 
 def read_mark(data, passphrase=None):
     """The mark in a file, as in the test vectors, with its secret in hexadecimal digits."""
-    meta, arrays = members(data, b"mark 2")
+    version = data[: data.index(b"\n")].split()[-1]
+    meta, arrays = members(data, b"mark " + version)
     if passphrase is not None:
         cost = meta["scrypt"]
         derived = Scrypt(salt=bytes.fromhex(meta["salt"]), length=32, **cost)
         cipher = AESGCM(derived.derive(unicodedata.normalize("NFC", passphrase).encode()))
-        bound = b"timbermark/seal/1" + encoding({**meta, "kind": "mark", "version": 2})
+        bound = b"timbermark/seal/1" + encoding({**meta, "kind": "mark", "version": int(version)})
         sealed = arrays["sealed"].tobytes()
         content = cipher.decrypt(bytes.fromhex(meta["nonce"]), sealed, bound)
-        meta, arrays = members(content, b"mark 2")
+        meta, arrays = members(content, b"mark " + version)
     numbers = iter(arrays["numbers"].T.tolist())
     columns = [next(numbers) if column is None else column for column in meta["columns"]]
-    parts = {name: arrays[name].tolist() for name in ("alphabets", "reference")}
+    parts = {name: arrays[name].tolist() for name in arrays if name != "numbers"}
     return {**meta, **parts, "columns": columns}

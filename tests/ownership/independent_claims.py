@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from tests.ownership.independent import encoding, members, number_bytes, sha256, size
 
 BYTES = ("key", "mark_id", "mark_digest")
+FIRST = b"timbermark opening 1"
 HEAD_BYTES = ("mark_id", "secret_digest", "about_digest", "root")
 
 
@@ -75,7 +76,8 @@ def root_of(leaf, place, count, path):
 
 def read_opening(data):
     """The symbols of an opening by place, after everything in it was held together."""
-    meta, arrays = members(data, b"opening 1")
+    meta, arrays = members(data, data[: data.index(b"\n")].removeprefix(b"timbermark "))
+    assert data.startswith(b"timbermark opening 2" if "alternatives" in arrays else FIRST)
     head = {
         name: bytes.fromhex(value) if name in HEAD_BYTES else value
         for name, value in meta["head"].items()
@@ -96,6 +98,8 @@ def read_opening(data):
             "alphabet": arrays["alphabets"][i].astype("<i4").tobytes(),
             "reference": arrays["reference"][i].astype("<f8").tobytes(),
         }  # fmt: skip
+        if "alternatives" in arrays:
+            record["alternatives"] = arrays["alternatives"][i].astype("<f8").tobytes()
         leaf = sha256(b"\x00", encoding(record))
         path = [next(steps).tobytes() for _ in range(path_length(place, head["n_triggers"]))]
         assert root_of(leaf, place, head["n_triggers"], path) == head["root"]

@@ -38,6 +38,12 @@ def make_mark(k=32, d=3, q=4, n_classes=6, seed=0, **changes):
     return Mark(**{**fields, **changes})
 
 
+def make_known_mark(k=32, q=4, n_models=3, **changes):
+    """A mark that holds the scores of models without it."""
+    scores = np.random.default_rng(13).dirichlet(np.full(q, 0.5), size=(k, n_models))
+    return make_mark(k, q=q, alternatives=scores, **changes)
+
+
 def make_mixed_mark(k=24, **changes):
     """A mark with a column of texts between two of numbers."""
     rng = np.random.default_rng(11)
@@ -133,6 +139,8 @@ def marks(draw):
     names = st.lists(text, min_size=d, max_size=d, unique=True)
     share = st.floats(0, 1)
     reference = st.lists(share, min_size=len(labels), max_size=len(labels))
+    models = draw(st.integers(0, 3))
+    others = st.lists(share, min_size=models * q, max_size=models * q)
     return Mark(
         protocol=2,
         mark_id=draw(st.binary(min_size=16, max_size=16)),
@@ -145,6 +153,7 @@ def marks(draw):
         columns=split_columns(rows),
         alphabets=np.array(alphabets),
         reference=np.array([draw(reference) for _ in range(k)]),
+        alternatives=np.array([draw(others) for _ in range(k)]).reshape(k, models, q),
         draws=draw(st.integers(1, 40)),
         created="2030-01-02T03:04:05Z",
         about=draw(st.dictionaries(text, plain, max_size=3)),

@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ownership import independent
-from tests.ownership.making import make_mark, marks
+from tests.ownership.making import make_known_mark, make_mark, marks
 from timbermark.errors import InputError
 from timbermark.ownership import (
     evidence,
@@ -17,8 +18,8 @@ from timbermark.ownership import (
     scores_evidence,
     sequential_evidence,
 )
-from timbermark.ownership.evidence import mixture_bits, softmax
-from timbermark.ownership.score_forms import nearest_margins
+from timbermark.ownership.evidence import mixture_bits, scores_gains, softmax
+from timbermark.ownership.score_forms import log_scores, nearest_margins, predict_scores
 
 shares = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-300])
 
@@ -26,7 +27,9 @@ shares = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-300])
 class Fixed:
     """A mark whose symbols are given: what evidence sees of a mark."""
 
-    def __init__(self, alphabets, reference, symbols, n_classes):
+    def __init__(self, alphabets, reference, symbols, n_classes, alternatives=()):
+        self.alternatives = np.array(alternatives).reshape(len(alphabets), -1, len(alphabets[0]))
+        self.order = np.arange(len(alphabets))[::-1]
         self.alphabets = np.array(alphabets)
         self.reference = np.array(reference)
         self.symbols = np.array(symbols)
@@ -36,7 +39,8 @@ class Fixed:
 
 @st.composite
 def answered(draw, most=4):
-    """Any response to a few triggers: scores, reference, alphabets, q, number of classes."""
+    """Any response to a few triggers: scores, reference, alphabets, q, number of classes, and what
+    up to two other models answer."""
     q = draw(st.sampled_from([2, 4]))
     n_classes = draw(st.integers(q, 5))
     k = draw(st.integers(1, most))
@@ -47,17 +51,19 @@ def answered(draw, most=4):
             scores[row, draw(st.integers(0, n_classes - 1))] = np.nan
     reference = [draw(rows) for _ in range(k)]
     alphabets = [draw(st.permutations(range(n_classes)))[:q] for _ in range(k)]
-    return scores, reference, alphabets, q, n_classes
+    models = draw(st.integers(0, 2))
+    others = st.lists(shares, min_size=models * q, max_size=models * q)
+    return scores, reference, alphabets, q, n_classes, [draw(others) for _ in range(k)]
 
 
 @given(answered())
 @settings(max_examples=40)
 def test_the_mean_over_all_symbols_is_one_for_any_response(case):
     """The whole proof: E is an e-value whatever the suspect says."""
-    scores, reference, alphabets, q, n_classes = case
+    scores, reference, alphabets, q, n_classes, others = case
     k = len(alphabets)
     values = [
-        2.0 ** scores_evidence(scores, Fixed(alphabets, reference, symbols, n_classes))
+        2.0 ** scores_evidence(scores, Fixed(alphabets, reference, symbols, n_classes, others))
         for symbols in itertools.product(range(q), repeat=k)
     ]
     assert np.mean(values) == pytest.approx(1.0, rel=1e-9)
@@ -74,9 +80,10 @@ def test_scores_agree_with_the_independent_verifier(mark, data):
     filled = [[np.nan] * n_classes if row is None else row for row in scores]
     bits = scores_evidence(filled, mark)
     again = independent.scores_bits(
-        scores, mark.reference.tolist(), mark.alphabets.tolist(), mark.symbols.tolist()
-    )
-    assert bits == pytest.approx(again, rel=1e-10, abs=1e-9)
+        scores, mark.reference.tolist(), mark.alphabets.tolist(), mark.symbols.tolist(),
+        mark.alternatives.tolist() if mark.alternatives.size else None, mark.order.tolist(),
+    )  # fmt: skip
+    assert bits == pytest.approx(again, rel=1e-9, abs=1e-8)
     assert independent.reported(bits, mark.draws) == independent.reported(again, mark.draws)
 
 
@@ -98,8 +105,58 @@ def test_scores_of_a_whole_mark_agree_with_the_independent_verifier():
         assert scores_evidence(scores, mark) == pytest.approx(again, rel=1e-10)
 
 
+def test_scores_with_alternatives_agree_with_the_independent_verifier():
+    rng = np.random.default_rng(3)
+    for q in (2, 4):
+        mark = make_known_mark(k=40, q=q, n_models=5)
+        scores = rng.dirichlet(np.full(6, 0.3), size=40)
+        scores[::7] = np.nan
+        again = independent.scores_bits(
+            [None if np.isnan(row).any() else row for row in scores.tolist()],
+            mark.reference.tolist(), mark.alphabets.tolist(), mark.symbols.tolist(),
+            mark.alternatives.tolist(), mark.order.tolist(),
+        )  # fmt: skip
+        assert scores_evidence(scores, mark) == pytest.approx(again, rel=1e-10)
+
+
+def test_what_is_asked_later_changes_no_earlier_gain():
+    """Evidence is valid whenever one stops: no prediction looks ahead, or at its own answer."""
+    mark = make_known_mark(k=40, n_models=4)
+    rng = np.random.default_rng(5)
+    scores = rng.dirichlet(np.ones(6), size=40)
+    order = mark.order
+    known = log_scores(mark.reference, mark.alphabets)[order], np.log(mark.alternatives[order])
+    asked = log_scores(scores, mark.alphabets)[order]
+    whole = predict_scores(asked, *known)
+    for n in (1, 17, 39):
+        changed = asked.copy()
+        changed[n:] = np.log(rng.dirichlet(np.ones(4), size=40 - n))
+        np.testing.assert_allclose(predict_scores(changed, *known)[: n + 1], whole[: n + 1])
+        part = scores.copy()
+        part[order[n:]] = np.nan
+        found = scores_gains(part, mark)
+        answered = np.flatnonzero(~np.isnan(part).any(axis=1))
+        np.testing.assert_allclose(found, scores_gains(scores, mark)[:, answered], atol=1e-9)
+
+
+def test_alternatives_find_what_a_theft_hides():
+    """A copy that is far from the unmarked model, but near to what a cut makes of it."""
+    rng = np.random.default_rng(8)
+    mark = make_known_mark(k=120, reference=rng.dirichlet(np.ones(6), size=120))
+    rows = np.arange(120)[:, None]
+    cut = np.full((120, 6), 0.02)
+    cut[rows, mark.alphabets] = mark.alternatives[:, 1] ** 0.8
+    leaning = cut.copy()
+    leaning[np.arange(120), mark.expected_numbers] *= 1.5
+    alone = replace(mark, alternatives=np.zeros((120, 0, 4)))
+    leaning_alone = cut.copy()  # that mark has other symbols
+    leaning_alone[np.arange(120), alone.expected_numbers] *= 1.5
+    assert scores_evidence(leaning, mark) > 64 > 20 > scores_evidence(leaning_alone, alone)
+    assert scores_evidence(cut, mark) < 5
+
+
 def test_evidence_in_parts_is_the_evidence_as_a_whole(monkeypatch):
-    mark = make_mark(k=40)
+    mark = make_known_mark(k=40)
     scores = np.random.default_rng(4).dirichlet(np.ones(6), size=40)
     whole = scores_evidence(scores, mark)
     monkeypatch.setattr(evidence, "_AT_ONCE", 42)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.ownership.making import (
     KEY,
+    make_known_mark,
     make_mark,
     make_mixed_mark,
     marks,
@@ -245,6 +246,11 @@ BAD = {
     "margins": ({"reference": MARK.reference * 3 - 1}, "no probabilities"),
     "NaN in the reference": ({"reference": MARK.reference * np.nan}, "no probabilities"),
     "texts in the reference": ({"reference": [["a"] * 6] * 32}, "reference has"),
+    "alternatives of another shape": ({"alternatives": np.ones((32, 2, 3))}, "alternatives have"),
+    "a matrix of alternatives": ({"alternatives": np.ones((32, 4))}, "alternatives have"),
+    "too many alternatives": ({"alternatives": np.ones((32, 65, 4))}, "R up to 64"),
+    "margins of alternatives": ({"alternatives": np.full((32, 1, 4), 2.0)}, "no probabilities"),
+    "NaN in alternatives": ({"alternatives": np.full((32, 1, 4), np.nan)}, "no probabilities"),
     "an escape in the owner": ({"owner": "Ann\x1b[2J"}, "printable"),
     "a large about": ({"about": {"x": "y" * (9 << 20)}}, "its file holds at most"),
     "few alphabets": ({"alphabets": MARK.alphabets[1:]}, "32 triggers have 31 alphabets"),
@@ -312,21 +318,24 @@ def test_with_a_repaired_checksum_a_changed_mark_is_refused_or_worth_nothing(pos
         assert verify(obedient(BIG), mark).bits < 20
 
 
-@pytest.mark.parametrize("member", ["numbers.npy", "alphabets.npy", "reference.npy"])
+@pytest.mark.parametrize(
+    "member", ["numbers.npy", "alphabets.npy", "reference.npy", "alternatives.npy"]
+)
 def test_changed_arrays_behind_right_checksums_give_other_symbols(member):
     """As above, with the archive's own checksums repaired too."""
-    meta, members = unpacked(BIG.to_bytes())
+    known = make_known_mark(k=128)
+    meta, members = unpacked(known.to_bytes())
     accepted = 0
     for position in range(128, len(members[member]), 97):
         raw = bytearray(members[member])
         raw[position] ^= 1
-        data = packed(FIRST, meta, {**members, member: bytes(raw)})
+        data = packed(b"timbermark mark 3\n", meta, {**members, member: bytes(raw)})
         try:
             mark = Mark.from_bytes(data)
         except FileFormatError:
             continue
         accepted += 1
-        assert np.mean(mark.symbols == BIG.symbols) < 0.55
+        assert np.mean(mark.symbols == known.symbols) < 0.55
     assert accepted > 2
 
 
@@ -402,6 +411,21 @@ def test_foreign_arrays_are_refused():
     ):
         with pytest.raises(FileFormatError, match=message):
             Mark.from_bytes(container_bytes("mark", 2, meta, {**arrays, **change}))
+
+
+def test_alternatives_are_in_files_of_format_3_alone():
+    known = make_known_mark()
+    data = known.to_bytes()
+    assert data.startswith(b"timbermark mark 3\n")
+    assert Mark.from_bytes(data) == known
+    assert Mark.from_bytes(known.to_bytes("sesame"), "sesame") == known
+    meta, members = unpacked(data)
+    with pytest.raises(FileFormatError, match="exactly the parts"):
+        Mark.from_bytes(packed(FIRST, meta, members))
+    assert MARK.to_bytes().startswith(FIRST)
+    plain = {name: raw for name, raw in members.items() if name != "alternatives.npy"}
+    with pytest.raises(FileFormatError, match="exactly the parts"):
+        Mark.from_bytes(packed(b"timbermark mark 3\n", meta, plain))
 
 
 def test_texts_in_a_file_are_texts():
@@ -518,8 +542,8 @@ def test_messages_name_the_file(tmp_path):
 
 def test_other_versions_are_refused():
     payload = MARK.to_bytes().split(b"\n", 2)[2]
-    with pytest.raises(FileFormatError, match="version 3"):
-        Mark.from_bytes(signed(b"timbermark mark 3\n", payload))
+    with pytest.raises(FileFormatError, match="version 4"):
+        Mark.from_bytes(signed(b"timbermark mark 4\n", payload))
     with pytest.raises(FileFormatError, match=r"version 1 .* no longer read"):
         Mark.from_bytes(signed(b"timbermark mark 1\n", payload))
 

@@ -1,5 +1,6 @@
 """Openings: drawn, not chosen; what is shown is enough, and no more than that is shown."""
 
+import io
 import math
 import os
 from dataclasses import replace
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from tests.ownership import independent, independent_claims
-from tests.ownership.making import KEY, make_mark, make_mixed_mark, marks, packed, unpacked
+from tests.ownership.making import (
+    KEY,
+    make_known_mark,
+    make_mark,
+    make_mixed_mark,
+    marks,
+    packed,
+    unpacked,
+)
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.ownership import (
     Claim,
@@ -242,3 +251,35 @@ def test_mixed_columns_are_opened_and_read():
     opened = Opening.from_bytes(opening.to_bytes()).check(claim)
     assert opened.rows().tolist() == mark.rows().tolist()
     assert opened.symbols.tolist() == mark.symbols.tolist()
+
+
+def test_alternatives_are_opened_in_format_2():
+    mark = make_known_mark(k=40)
+    claim = Claim.make(mark, KEY, marked_digest="cd" * 32)
+    opening = open_mark(mark, claim, judge="Judge", share=0.5)
+    data = opening.to_bytes()
+    assert data.startswith(b"timbermark opening 2\n")
+    opened = Opening.from_bytes(data).check(claim, "Judge")
+    np.testing.assert_array_equal(opened.alternatives, mark.alternatives[list(opening.places)])
+    meta, members = unpacked(data)
+    raw = bytearray(members["alternatives.npy"])
+    raw[-1] ^= 1
+    changed = packed(b"timbermark opening 2\n", meta, {**members, "alternatives.npy": bytes(raw)})
+    with pytest.raises(EvidenceError, match="not the one that the claim commits to"):
+        Opening.from_bytes(changed).check(claim, "Judge")
+    less = {name: part for name, part in members.items() if name != "alternatives.npy"}
+    with pytest.raises(EvidenceError, match="not the one that the claim commits to"):
+        Opening.from_bytes(packed(FIRST, meta, less)).check(claim, "Judge")
+    with pytest.raises(FileFormatError, match="exactly the parts"):
+        Opening.from_bytes(packed(FIRST, meta, members))
+    flat = npy_bytes(mark.alternatives[list(opening.places)][:, 0])
+    with pytest.raises(FileFormatError, match="Alternatives has the shape"):
+        Opening.from_bytes(
+            packed(b"timbermark opening 2\n", meta, {**members, "alternatives.npy": flat})
+        )
+
+
+def npy_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()

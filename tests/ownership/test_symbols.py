@@ -39,6 +39,7 @@ def as_vector(mark):
         "columns": [list(column) for column in mark.columns],
         "alphabets": mark.alphabets.tolist(),
         "reference": mark.reference.tolist(),
+        **({"alternatives": mark.alternatives.tolist()} if mark.alternatives.size else {}),
     }
 
 
@@ -71,7 +72,7 @@ def test_vectors_of_the_keys():
         assert independent.hkdf(key.secret, mark_id).hex() == VECTORS["mark_secret"]
 
 
-@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
+@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2", "alternatives"])
 def test_vectors_of_the_symbols(vector, real_scrypt):
     secret = bytes.fromhex(VECTORS["mark_secret"])
     digest = independent.digest(vector, secret)
@@ -97,7 +98,7 @@ def test_vectors_of_the_symbols(vector, real_scrypt):
     assert mark.made_with(KEY)
 
 
-@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2"])
+@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2", "alternatives"])
 def test_vectors_of_the_evidence(vector, real_scrypt):
     mark = as_mark(vector, bytes.fromhex(VECTORS["mark_secret"]))
     numbers = np.array([UNANSWERED if n is None else n for n in vector["labels"]])
@@ -115,7 +116,12 @@ def test_vectors_of_the_evidence(vector, real_scrypt):
         "labels": independent.labels_bits(matched, counted + missing, mark.q),
         "labels one by one": independent.one_by_one_bits(matched, counted, mark.q),
         "scores": independent.scores_bits(
-            vector["scores"], vector["reference"], vector["alphabets"], vector["symbols"]
+            vector["scores"],
+            vector["reference"],
+            vector["alphabets"],
+            vector["symbols"],
+            vector.get("alternatives"),
+            vector["order"],
         ),
     }
     for kind, raw in again.items():
@@ -255,6 +261,7 @@ CHANGES = {
     "a column of texts": {"columns": (*MARK.columns[:2], [str(x) for x in MARK.columns[2]])},
     "alphabets": {"alphabets": exchanged(MARK.alphabets)},
     "reference": {"reference": bumped(MARK.reference.clip(0, 0.9), 1e-12)},
+    "alternatives": {"alternatives": np.full((256, 1, 4), 0.25)},
     "draws": {"draws": 2},
     "created": {"created": "2030-01-02T03:04:06Z"},
     "about": {"about": {**MARK.about, "rounds": 3}},

@@ -1,0 +1,102 @@
+"""What a mark holds of models without it, and that it helps against real thefts."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_friedman1
+
+import timbermark as tm
+from timbermark.attacks.registry import find_attacks
+from timbermark.attacks.stolen import Thief, steal
+from timbermark.kernels.workers import Workers
+from timbermark.marking.alternatives import score_alternatives
+from timbermark.marking.choosing import find_candidates
+from timbermark.marking.preparing import prepare
+from timbermark.ownership.evidence import scores_evidence
+
+KEY = tm.OwnerKey.generate()
+
+
+@pytest.fixture(scope="module")
+def marked():
+    X, y = load_digits(return_X_y=True)
+    model = tm.TimberClassifier(max_iter=60, random_state=0).fit(X[:1200], y[:1200])
+    made = tm.embed(model, X[:1200], y[:1200], key=KEY, owner="Ann")
+    return model, made, Thief(X[1200:], y[1200:], 0)
+
+
+def scored(model, X, y, q, kind="mixed"):
+    """The alternatives of a model on candidates, and the candidates."""
+    with Workers(1) as workers:
+        ready = prepare(model, X, y, None, None, 0, workers)
+        found = find_candidates(ready, kind, 40, 1, q, workers)
+        return score_alternatives(ready, found, workers), found, ready
+
+
+def test_they_are_the_model_cut_and_flattened_and_a_forest():
+    X, y = load_digits(return_X_y=True)
+    model = tm.TimberClassifier(max_iter=20, random_state=0).fit(X, y)
+    scores, found, ready = scored(model, X, y, 4)
+    assert scores.shape == (len(found), 5, 4)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    again = scored(model, X, y, 4)[0]
+    np.testing.assert_array_equal(scores, again)
+    thief = Thief(X[:500], y[:500], 0)
+    for place, share in enumerate((0.25, 0.5)):
+        (attack, strength), *_ = find_attacks((f"keep-first:{share}",))
+        cut = attack.run(steal(model), thief, strength).answer(ready.schema.columns(found.X))
+        expected = np.take_along_axis(cut, found.alphabets.astype(int), axis=1)
+        np.testing.assert_allclose(scores[:, place], expected, atol=1e-6)
+
+
+def test_cuts_leave_more_evidence_than_without_them(marked):
+    """The same suspect, judged with and without what the mark holds of other models."""
+    _, made, thief = marked
+    mark = made.mark
+    assert mark.alternatives.shape[1] == 5
+    alone = _without_alternatives(mark)
+    for name in ("keep-first:0.25", "flatten-file:0.25", "drop-first:0.9"):
+        (attack, strength), *_ = find_attacks((name,))
+        scores = attack.run(steal(made.model), thief, strength).answer(mark.triggers)
+        assert scores_evidence(scores, mark) > scores_evidence(scores, alone) + 10, name
+
+
+def test_no_attack_on_the_unmarked_model_gives_it_evidence(marked):
+    model, made, thief = marked
+    for attack, strength in find_attacks("fast"):
+        try:
+            suspect = attack.run(steal(model), thief, strength)
+        except tm.errors.TimbermarkError:
+            continue
+        assert scores_evidence(suspect.answer(made.mark.triggers), made.mark) < 10
+
+
+def test_marks_of_numbers_have_none():
+    X, y = make_friedman1(1500, 6, random_state=0)
+    model = tm.TimberRegressor(max_iter=60, random_state=0).fit(X, y)
+    made = tm.embed(model, X, y, key=KEY, owner="Ann", budget=tm.Budget(move=0.05))
+    assert made.mark.alternatives.shape == (made.mark.n_triggers, 0, 4)
+
+
+def test_missing_values_and_a_single_label_are_no_obstacle():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 5))
+    y = (X[:, 0] + X[:, 1] > 2.5).astype(int)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    model = tm.TimberClassifier(max_iter=20, random_state=0).fit(X, y)
+    scores = scored(model, X, y, 2)[0]
+    assert np.isfinite(scores).all()
+    sure = model.predict(X) == 0
+    only = scored(model, X[sure], None, 2)[0]
+    assert only.shape[1] == 4
+
+
+def _without_alternatives(mark):
+    """The mark as it would be judged without them: with the same symbols."""
+
+    class Bare:
+        alternatives = np.zeros((mark.n_triggers, 0, mark.q))
+
+        def __getattr__(self, name):
+            return getattr(mark, name)
+
+    return Bare()
