@@ -139,7 +139,7 @@ def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "bits of evidence" in shown.out
     assert "labels changed" in shown.out
-    assert "strength: 320 triggers, 4 labels each, lead 3" in shown.out
+    assert "strength: 192 triggers, 4 labels each, lead 6" in shown.out
     assert f"{tmp_path / 'marked'}: the marked model" in shown.out
     assert "--validation" in shown.err
     assert "note:" not in shown.out
@@ -182,9 +182,9 @@ def test_indicative_is_3_and_weak_marks_are_made_only_when_asked_for(house, tmp_
 def test_table_shows_every_trigger_and_keeps_json_valid(marked, capsys):
     words = ["verify", str(marked / "marked"), str(marked / "mark"), "--table"]
     assert main(words) == 0
-    assert len(re.findall(r"wanted .* match$", capsys.readouterr().out, re.M)) == 320
+    assert len(re.findall(r"wanted .* match$", capsys.readouterr().out, re.M)) == 192
     assert main([*words, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["table"]) == 320
+    assert len(json.loads(capsys.readouterr().out)["table"]) == 192
 
 
 @pytest.mark.parametrize("absent", [0, 1])
@@ -226,7 +226,7 @@ def test_inspect_shows_a_mark_without_its_secrets(house, marked, capsys):
     shown = capsys.readouterr().out
     facts = json.loads(shown, parse_constant=pytest.fail)
     assert (facts["kind"], facts["encrypted"], facts["owner"]) == ("mark", False, "Ann Ltd")
-    assert (facts["triggers"], facts["alphabet"], facts["bits"]) == (320, 4, 640.0)
+    assert (facts["triggers"], facts["alphabet"], facts["bits"]) == (192, 4, 384.0)
     assert (facts["draws"], facts["protocol"]) == (1, 2)
     assert facts["model_library"] == "timbermark"
     assert mark.secret.hex() not in shown

@@ -194,10 +194,12 @@ class _Rehearsing:
 
     def _lengthen(self, found: Rehearsal, longest: float) -> Rehearsal:
         """Return a rehearsal with the lead that the budget allows between two strengths, if any."""
+        slope = 1e-9  # of the cost over the lead: the worst of all symbols that were tried
         for _ in range(_LENGTHENED):
             strength, attempt, share = found.strength, found.attempts[-1], self.share
-            growth = min(LEAD_GROWTH_AIM * share / max(attempt.most_used, 1e-9), MOST_LEAD_GROWTH)
-            lead = float(f"{min(growth * strength.lead, longest):.2g}")
+            slope = max(slope, attempt.most_used / strength.lead)
+            affordable = min(LEAD_GROWTH_AIM * share / slope, MOST_LEAD_GROWTH * strength.lead)
+            lead = float(f"{min(affordable, longest):.2g}")
             if lead < LEAST_LEAD_GROWTH * strength.lead:
                 break
             longer = self._try(replace(strength, lead=lead), found.triggers)
