@@ -1,4 +1,4 @@
-"""Files of every released format are read for ever: marks from format 2 on."""
+"""Files of every format are read for ever: marks from format 2 on, openings."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from tests.ownership import independent
 from tests.ownership.making import KEY
 from timbermark.errors import FileFormatError, PassphraseNeededError
-from timbermark.ownership import Inquiry, Mark, judge
+from timbermark.ownership import Claim, Inquiry, Mark, Opening, judge, open_mark
 
 FOLDER = Path(__file__).parent / "fixtures"
 PLAIN = (FOLDER / "mark-v2.mark").read_bytes()
@@ -66,3 +66,45 @@ def test_the_sealed_one_needs_its_passphrase():
         Mark.from_bytes(SEALED)
     with pytest.raises(FileFormatError):
         Mark.from_bytes(SEALED[:-1], PASSPHRASE)
+
+
+KNOWN = (FOLDER / "mark-v3.mark").read_bytes()
+KNOWN_SEALED = (FOLDER / "mark-v3-sealed.mark").read_bytes()
+KNOWN_DIGEST = "143b2205082220f520e0b6e64b90d26110983f6a573cb2d2dbb3338ed7a33b2e"
+KNOWN_SYMBOLS = "0311030323012231332332212222310132022032330000233002113113200323"
+
+
+def leaning(mark):
+    """What a copy answers that has most of the mark."""
+    scores = np.full((64, 6), 0.05)
+    scores[np.arange(64), mark.expected_numbers] = 0.75
+    scores[::5] = 1 / 6
+    return scores
+
+
+def test_a_mark_of_format_3_is_read_and_worth_what_it_was(real_scrypt):
+    mark, again = Mark.from_bytes(KNOWN), independent.read_mark(KNOWN)
+    assert Mark.from_bytes(KNOWN_SEALED, PASSPHRASE) == mark
+    assert independent.read_mark(KNOWN_SEALED, PASSPHRASE) == again
+    assert mark.to_bytes() == KNOWN
+    assert mark.alternatives.shape == (64, 5, 4)
+    secret = bytes.fromhex(again["secret"])
+    assert mark.digest.hex() == independent.digest(again, secret).hex() == KNOWN_DIGEST
+    assert "".join(map(str, mark.symbols)) == KNOWN_SYMBOLS
+    scores = leaning(mark)
+    raw = independent.scores_bits(
+        scores.tolist(), again["reference"], again["alphabets"], mark.symbols.tolist(),
+        again["alternatives"], mark.order.tolist(),
+    )  # fmt: skip
+    assert judge(mark, Inquiry("x"), scores=scores).bits == 98.179
+    assert independent.reported(raw, 2) == 98.179
+
+
+def test_an_opening_of_format_2_is_read_and_worth_what_it_was(real_scrypt):
+    claim = Claim.from_bytes((FOLDER / "claim-v1.claim").read_bytes())
+    opening = Opening.from_bytes((FOLDER / "opening-v2.opening").read_bytes())
+    opened = opening.check(claim, "Judge")
+    mark = Mark.from_bytes(KNOWN)
+    assert open_mark(mark, claim, judge="Judge", share=0.5).to_bytes() == opening.to_bytes()
+    scores = leaning(mark)[list(opening.places)]
+    assert judge(opened, Inquiry("x"), scores=scores).bits == 45.667

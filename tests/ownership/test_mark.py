@@ -248,7 +248,7 @@ BAD = {
     "texts in the reference": ({"reference": [["a"] * 6] * 32}, "reference has"),
     "alternatives of another shape": ({"alternatives": np.ones((32, 2, 3))}, "alternatives have"),
     "a matrix of alternatives": ({"alternatives": np.ones((32, 4))}, "alternatives have"),
-    "too many alternatives": ({"alternatives": np.ones((32, 65, 4))}, "R up to 64"),
+    "too many alternatives": ({"alternatives": np.ones((32, 17, 4))}, "R up to 16"),
     "margins of alternatives": ({"alternatives": np.full((32, 1, 4), 2.0)}, "no probabilities"),
     "NaN in alternatives": ({"alternatives": np.full((32, 1, 4), np.nan)}, "no probabilities"),
     "an escape in the owner": ({"owner": "Ann\x1b[2J"}, "printable"),

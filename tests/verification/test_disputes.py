@@ -150,6 +150,7 @@ def picked(house, places):
         whole, places=tuple(chosen), salts=tuple(mark.salts[i] for i in chosen),
         columns=tuple(column[chosen] for column in whole.columns),
         alphabets=whole.alphabets[chosen], reference=whole.reference[chosen],
+        alternatives=whole.alternatives[chosen],
         paths=tuple(whole.paths[i] for i in chosen),
     )  # fmt: skip
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from timbermark.attacks.own_models import fill_missing, own_model
+from timbermark.attacks.own_models import own_model
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
+from timbermark.marking.alternatives import fill_missing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.classification import rank_labels

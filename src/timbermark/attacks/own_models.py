@@ -13,6 +13,7 @@ import numpy as np
 
 from timbermark.attacks.stolen import Stolen, Thief, library_of
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.alternatives import fill_missing
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import inner_levels
 
@@ -128,11 +129,6 @@ def n_rounds(ensemble: Ensemble) -> int:
 
 def _most_leaves(e: Ensemble) -> int:
     return int(np.add.reduceat((e.left < 0).astype(np.int64), e.tree_start[:-1]).max())
-
-
-def fill_missing(X: np.ndarray) -> np.ndarray:
-    """Return rows for models that take no missing values, float64 [n, d]."""
-    return np.asarray(np.nan_to_num(X, nan=-999.0))
 
 
 def _fit(

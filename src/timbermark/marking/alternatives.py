@@ -24,7 +24,9 @@ from timbermark.trees.ensemble import Ensemble
 _FIRST_SHARES, _DROPPED_SHARE, _FLAT_SHARE = (0.25, 0.5), 0.1, 0.25
 """The shares of trees that remain at the start, of trees at the start that are made constant, and
 of leaves that are flattened."""
-_FOREST_TREES, _FOREST_ROWS, _FOREST_LEAF = 50, 5_000, 2
+_FOREST_TREES, _FEWEST_TREES, _FOREST_ROWS, _FOREST_LEAF = 50, 5, 5_000, 2
+_FOREST_CLASSES = 20
+"""With more classes than these the forest has fewer trees, each of which holds more numbers."""
 _MISSING = -999.0
 
 
@@ -50,15 +52,20 @@ def score_alternatives(prepared: Prepared, triggers: Candidates, workers: Worker
 
 def _list_trees(e: Ensemble) -> Iterator[Ensemble]:
     """Yield the ensemble after cuts, and flattened."""
-    place = np.empty(e.n_trees)
+    sizes = np.diff(e.tree_start)
+    rank, count = np.empty(e.n_trees), np.empty(e.n_trees)
     for output in np.unique(e.tree_output):
         mine = np.flatnonzero(e.tree_output == output)
-        place[mine] = np.arange(len(mine)) / len(mine)
-    at = np.repeat(place, np.diff(e.tree_start))[:, None]
+        rank[mine], count[mine] = np.arange(len(mine)), len(mine)
+
+    def among_first(share: float) -> np.ndarray:
+        """Return bool [N, 1]: whether each node's tree is among the first ones of its output."""
+        return np.repeat(rank < np.maximum(np.round(share * count), 1.0), sizes)[:, None]
+
     for share in _FIRST_SHARES:
-        yield replace(e, value=np.where(at < share, e.value, 0.0))
-    means = np.repeat(node_means(e)[1][e.tree_start[:-1]], np.diff(e.tree_start), axis=0)
-    yield replace(e, value=np.where(at < _DROPPED_SHARE, means, e.value))
+        yield replace(e, value=np.where(among_first(share), e.value, 0.0))
+    means = np.repeat(node_means(e)[1][e.tree_start[:-1]], sizes, axis=0)
+    yield replace(e, value=np.where(among_first(_DROPPED_SHARE), means, e.value))
     yield replace(e, value=flatten_leaves(e, _FLAT_SHARE))
 
 
@@ -73,16 +80,23 @@ def _ask_forest(prepared: Prepared, triggers: Candidates, workers: Workers) -> n
     label = foreign.answers(margins).argmax(axis=1)
     if len(np.unique(label)) < 2:
         return None
+    n_trees = _FOREST_TREES * _FOREST_CLASSES // max(len(foreign.classes), _FOREST_CLASSES)
     forest = ExtraTreesClassifier(
-        _FOREST_TREES, min_samples_leaf=_FOREST_LEAF, random_state=prepared.seed, n_jobs=1
-    )
-    forest.fit(_filled(rows), label)
+        max(n_trees, _FEWEST_TREES), min_samples_leaf=_FOREST_LEAF,
+        random_state=prepared.seed % 2**32, n_jobs=1,
+    )  # fmt: skip
+    forest.fit(fill_missing(rows), label)
+    asked = fill_missing(prepared.schema.columns(triggers.X))
     scores = np.zeros((len(triggers), len(foreign.classes)))
-    scores[:, forest.classes_] = forest.predict_proba(_filled(prepared.schema.columns(triggers.X)))
+    scores[:, forest.classes_] = forest.predict_proba(asked)
     return scores
 
 
-def _filled(X: np.ndarray) -> np.ndarray:
-    """Return rows for a model that takes float32 without missing values."""
+def fill_missing(X: np.ndarray) -> np.ndarray:
+    """Return rows [n, d] for models that take float32 without missing values.
+
+    >>> fill_missing(np.array([[np.nan, 1.5, np.inf]])).tolist()
+    [[-999.0, 1.5, 3.4028234663852886e+38]]
+    """
     largest = float(np.finfo(np.float32).max)
     return np.asarray(np.clip(np.nan_to_num(X, nan=_MISSING), -largest, largest))

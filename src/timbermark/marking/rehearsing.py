@@ -195,6 +195,7 @@ class _Rehearsing:
     def _lengthen(self, found: Rehearsal, longest: float) -> Rehearsal:
         """Return a rehearsal with the lead that the budget allows between two strengths, if any."""
         slope = 1e-9  # of the cost over the lead: the worst of all symbols that were tried
+        enough = found.attempts[-1].n_set - 1
         for _ in range(_LENGTHENED):
             strength, attempt, share = found.strength, found.attempts[-1], self.share
             slope = max(slope, attempt.most_used / strength.lead)
@@ -204,7 +205,7 @@ class _Rehearsing:
                 break
             longer = self._try(replace(strength, lead=lead), found.triggers)
             fits = longer.attempts[-1].most_used <= share
-            if not fits or longer.attempts[-1].n_set < attempt.n_set - 1:
+            if not fits or longer.attempts[-1].n_set < enough:
                 break
             found = longer
         return found

@@ -19,6 +19,7 @@ from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.ownership.score_forms import (
     N_FORMS,
+    N_PREDICTED_FORMS,
     SCORE_FLOOR,
     log_scores,
     predict_scores,
@@ -92,7 +93,8 @@ def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
         known = None if predicted is None else predicted[i]
         forms = score_forms(given[i], mark.reference[i], alphabets[i], known)
         gains.append(_gains(forms, mark.symbols[i]))
-    return np.hstack(gains) if gains else np.zeros((N_FORMS, 0))
+    n_forms = N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS)
+    return np.hstack(gains) if gains else np.zeros((n_forms, 0))
 
 
 def _predict(scores: Reals, answered: AnyArray, mark: "Mark") -> Reals | None:
@@ -100,11 +102,11 @@ def _predict(scores: Reals, answered: AnyArray, mark: "Mark") -> Reals | None:
     if not mark.alternatives.shape[1]:
         return None
     asked = mark.order[np.isin(mark.order, answered)]
-    alphabets = np.asarray(mark.alphabets, np.int32)[asked]
-    predicted = np.full(mark.alphabets.shape, np.nan)
+    alphabets = np.asarray(mark.alphabets, np.int32)
+    predicted = np.full(alphabets.shape, np.nan)
     predicted[asked] = predict_scores(
-        log_scores(scores[asked], alphabets),
-        log_scores(mark.reference[asked], alphabets),
+        log_scores(scores, alphabets)[asked],
+        log_scores(mark.reference, alphabets)[asked],
         np.log(np.clip(mark.alternatives[asked], SCORE_FLOOR, 1.0)),
     )
     return predicted

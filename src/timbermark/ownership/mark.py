@@ -36,7 +36,12 @@ from timbermark.ownership.mark_file import (
 from timbermark.ownership.merkle import hash_leaf, merkle_root
 from timbermark.ownership.records import derive_salts, encode_records
 from timbermark.ownership.sealing import save_sealed, warn_if_readable
-from timbermark.ownership.symbols import derive_seed, derive_symbols, query_order
+from timbermark.ownership.symbols import (
+    derive_seed,
+    derive_symbols,
+    query_numbers,
+    query_order,
+)
 from timbermark.ownership.verdict import Price, price_of_draws
 
 _SECRET_DOMAIN = b"timbermark/secret/2"
@@ -120,7 +125,7 @@ class Mark:
                 "leave them out: the suspect answers with numbers.",
             )
             mark_checks.require(
-                np.size(self.alternatives) == 0,
+                np.shape(self.alternatives)[1:2] in ((), (0,)),
                 "a mark of numbers has alternatives",
                 "leave them out: only scores are compared with them.",
             )
@@ -367,6 +372,11 @@ class Mark:
             self._derived["order"] = order
         asked: NDArray[np.int64] = self._derived["order"]
         return asked
+
+    @property
+    def order_numbers(self) -> NDArray[np.uint64]:
+        """Return the numbers that `order` sorts triggers by, uint64 [k]: to put decoys between."""
+        return query_numbers(self._seed, self.places, self.salts)
 
     @property
     def row_order(self) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ ANSWERS = ("classes", "numbers")
 """What the suspects of a mark answer with: labels or scores of classes, or numbers."""
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_DRAWS = 1 << 32
-MOST_ALTERNATIVES = 64
+MOST_ALTERNATIVES = 16
 NO_ALTERNATIVES: Reals = np.zeros((0, 0, 0))
 _HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
@@ -198,13 +198,14 @@ def freeze_alternatives(given: Any, k: int, q: int) -> Reals:
 
     Nothing at all, as in `NO_ALTERNATIVES`, stands for no models. Scores are kept from 1e-6 to 1.
 
-    Raises InputError unless they are numbers from 0 to 1 of that shape, of at most 64 models.
+    Raises InputError unless they are numbers from 0 to 1 of that shape, of at most 16 models.
 
     >>> freeze_alternatives([[[0.0, 1.0]]], 1, 2).tolist(), freeze_alternatives([], 1, 2).shape
     ([[[1e-06, 1.0]]], (1, 0, 2))
     """
     array = _matrix(given, "alternatives")
-    array = array if array.size else np.zeros((k, 0, q))
+    if array.shape in ((0,), NO_ALTERNATIVES.shape):
+        array = np.zeros((k, 0, q))
     require(
         array.dtype.kind in "biuf"
         and array.ndim == 3

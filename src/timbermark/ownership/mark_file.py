@@ -84,6 +84,8 @@ def read_mark(
                 f"{name}: {part} has the type {arrays[part].dtype}, not {np.dtype(dtype).name}.",
                 _FOREIGN,
             )
+    if "alternatives" in arrays and 0 in arrays["alternatives"].shape:
+        raise FileFormatError(f"{name} has no alternatives, but a place for them.", _FOREIGN)
     if type(meta["protocol"]) is int and meta["protocol"] > PROTOCOL:
         raise FileFormatError(
             f"{name} uses protocol {meta['protocol']}, this timbermark knows {PROTOCOL}.",

@@ -158,8 +158,12 @@ def _check_shapes(arrays: Arrays, head: Head, m: int) -> None:
     if "alternatives" in arrays:
         found = arrays["alternatives"].shape
         require(
-            len(found) == 3 and (found[0], found[2]) == (m, head.q) and found[1] >= 1,
-            f"alternatives has the shape {found}, not ({m}, R, {head.q})",
+            head.answers == "classes"
+            and len(found) == 3
+            and (found[0], found[2]) == (m, head.q)
+            and 1 <= found[1] <= mark_checks.MOST_ALTERNATIVES,
+            f"alternatives has the shape {found}, not ({m}, R, {head.q}) with R from 1 to "
+            f"{mark_checks.MOST_ALTERNATIVES}, of classes",
             "",
         )
 

@@ -80,17 +80,30 @@ def derive_symbols(
 def query_order(seed: bytes, places: Sequence[int], salts: Sequence[bytes]) -> NDArray[np.int64]:
     """Return the order in which n triggers are asked, a permutation, int64 [n].
 
-    They are sorted by the 64-bit little-endian numbers that follow the first byte in the stream of
-    `derive_symbols`, so that a suspect learns nothing from the order, and the same triggers are
-    always asked in the same way.
+    They are sorted by `query_numbers`, so that a suspect learns nothing from the order, and the
+    same triggers are always asked in the same way.
 
     Raises InputError if the seed or a salt is not 32 bytes.
 
     >>> query_order(bytes(32), range(5), [bytes(32)] * 5)
     array([1, 2, 0, 4, 3])
     """
-    keys = [int.from_bytes(stream[1:], "little") for stream in _draw(seed, places, salts)]
-    return np.argsort(np.array(keys, dtype=np.uint64), kind="stable").astype(np.int64)
+    numbers = query_numbers(seed, places, salts)
+    return np.argsort(numbers, kind="stable").astype(np.int64)
+
+
+def query_numbers(seed: bytes, places: Sequence[int], salts: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Return the 64-bit numbers by which n triggers are sorted to be asked, uint64 [n].
+
+    They are the little-endian numbers that follow the first byte in the stream of `derive_symbols`.
+
+    Raises InputError if the seed or a salt is not 32 bytes.
+
+    >>> query_numbers(bytes(32), range(2), [bytes(32)] * 2).dtype
+    dtype('uint64')
+    """
+    drawn = [int.from_bytes(stream[1:], "little") for stream in _draw(seed, places, salts)]
+    return np.array(drawn, dtype=np.uint64)
 
 
 def _draw(seed: bytes, places: Sequence[int], salts: Sequence[bytes]) -> list[bytes]:

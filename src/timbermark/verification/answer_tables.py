@@ -263,7 +263,7 @@ def _are_first(answered: set[int], mark: Mark) -> bool:
 
 def _order(mark: Mark) -> list[int]:
     """Return the triggers in the order of the questions."""
-    return sorted(range(mark.n_triggers), key=lambda i: question_id(mark, "trigger", i))
+    return [int(trigger) for trigger in mark.order]
 
 
 def _cell(cell: Any) -> Any:

@@ -50,7 +50,8 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     """Return the triggers among ``decoys`` decoys for each of them, in keyed order.
 
     ``table``: rows to take the values of decoys from, instead of the triggers. One mark always
-    gives the same questions, and triggers have the same ids and order whatever the decoys.
+    gives the same questions, and triggers have the same ids and order, that of the mark, whatever
+    the decoys.
 
     Raises InputError if ``decoys`` is no whole number from 0 to 100, the table does not fit, or the
     mark is one of numbers.
@@ -68,10 +69,16 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     refuse_numbers(mark)
     rows = list_rows(mark.columns)
     made = make_decoys(mark, decoys, table)
-    listed = [(question_id(mark, "trigger", i), i, row) for i, row in enumerate(rows)]
-    listed += [(question_id(mark, "decoy", i), DECOY, row) for i, row in enumerate(made) if row]
+    # Evidence from scores predicts answers from earlier ones, in the order of the mark.
+    numbers = [int(number) for number in mark.order_numbers]
+    listed = [(numbers[i], question_id(mark, "trigger", i), i, r) for i, r in enumerate(rows)]
+    listed += [
+        (_decoy_number(mark, i), question_id(mark, "decoy", i), DECOY, row)
+        for i, row in enumerate(made)
+        if row
+    ]
     listed.sort(key=lambda question: question[0])
-    ids, triggers, asked = zip(*listed, strict=True)
+    _, ids, triggers, asked = zip(*listed, strict=True)
     return Questions(ids, triggers, asked, tuple(_is_whole(column) for column in mark.columns))
 
 
@@ -109,9 +116,18 @@ def question_id(mark: Mark, kind: str, number: int) -> str:
     >>> len(question_id(mark, "trigger", 0))
     16
     """
-    name = f"/{kind}/{number}".encode()
-    tag = hmac.new(mark.secret, _ID_DOMAIN + mark.digest + name, hashlib.sha256).digest()
+    tag = _tag(mark, f"/{kind}/{number}")
     return "".join(_LETTERS[b >> 4] + _LETTERS[b & 15] for b in tag[:_ID_BYTES])
+
+
+def _decoy_number(mark: Mark, number: int) -> int:
+    """Return where a decoy stands among the triggers: a number like those of `order_numbers`."""
+    return int.from_bytes(_tag(mark, f"/order/{number}")[:8], "little")
+
+
+def _tag(mark: Mark, name: str) -> bytes:
+    said = _ID_DOMAIN + mark.digest + name.encode()
+    return hmac.new(mark.secret, said, hashlib.sha256).digest()
 
 
 def wire_rows(questions: Questions, first: int, count: int, places: Sequence[int]) -> list[Any]:
