@@ -13,6 +13,7 @@ is there; they are Markdown.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
 import time
@@ -36,7 +37,6 @@ COUNTED_LIBRARIES = ("lightgbm", "xgboost", "histogram", "timbermark")
 ENDINGS = {"lightgbm": "txt", "xgboost": "ubj", "catboost": "cbm", "timbermark": "timber"}
 MORE_ROWS = ("distil-scores:1", "distil-labels:1")
 ENOUGH, KEPT = 64.0, 0.5
-CHAINED = ("chain",)
 
 
 def run(name, library, seed, wanted, work):
@@ -92,26 +92,39 @@ def run(name, library, seed, wanted, work):
     }  # fmt: skip
 
 
-def worth(row):
-    return 1.0 if row["theft_kept"] is None else row["theft_kept"]
+def kept(row):
+    """Whether a thief keeps half of what was stolen; None where there was nothing to steal."""
+    return None if row["theft_kept"] is None else row["theft_kept"] >= KEPT
 
 
-def taken(records, names, sets=None, libraries=None, least=KEPT):
-    """Rows of some attacks that were run and keep so much of the theft, with their record."""
+def taken(records, wanted, theft=True):
+    """Rows that were run, that ``wanted`` accepts, and whose theft is kept or not or None."""
     return [
-        (record, row)
+        row
         for record in records
-        if (sets is None or record["set"] in sets)
-        and (libraries is None or record["library"] in libraries)
         for row in record["rows"]
-        if (row["family"] if names == CHAINED else row["attack"]) in names
-        and row["score_bits"] is not None
-        and worth(row) >= least
+        if row["score_bits"] is not None and wanted(row) and kept(row) is theft
     ]
 
 
+def is_single(row):
+    return row["family"] not in ("copy", "dodge", "chain")
+
+
+def is_chain(row):
+    return row["family"] == "chain"
+
+
+def renews_leaves(row):
+    """Whether an attack estimates a quarter of the leaves or more anew from the thief's rows."""
+    name, strength = row["attack"], row["strength"]
+    return (name in ("refit", "library-refit") and strength <= 0.2) or (
+        name == "flatten-rows" and strength >= 0.25
+    )
+
+
 def share(rows, what="score_bits"):
-    good = sum(row[what] >= ENOUGH for _, row in rows)
+    good = sum(row[what] >= ENOUGH for row in rows)
     return f"{good} of {len(rows)} ({good / len(rows):.0%})" if rows else "none"
 
 
@@ -122,15 +135,26 @@ def summarize(records):
     if not records:
         sys.exit("There are no results yet. Hint: run without --summary first.")
     print(f"{len(records)} runs, {len(failed)} without a mark\n")
-    copies = {a.name for a in ATTACKS if a.family == "copy"}
-    plain = {a.name for a in ATTACKS} - copies
-    chains = CHAINED
-    counted = {"sets": COUNTED_SETS, "libraries": COUNTED_LIBRARIES}
-    single, double = taken(records, plain, **counted), taken(records, chains, **counted)
-    print("| what | with 64 bits or more |\n|---|---|")
-    print(f"| attacks but distillation, theft kept ≥ .5, scores | {share(single)} |")
-    print(f"| the same, labels alone | {share(single, 'label_bits')} |")
-    print(f"| chains of two, theft kept ≥ .5, scores | {share(double)} |")
+    counted = [r for r in records if r["set"] in COUNTED_SETS and r["library"] in COUNTED_LIBRARIES]
+    many, two = (
+        [r for r in counted if (r["set"] == "census") is is_two] for is_two in (False, True)
+    )
+    print("| scores, theft kept ≥ .5 but where stated | with 64 bits or more |\n|---|---|")
+    for words, rows in (
+        ("attacks but copying and dodging", taken(counted, is_single)),
+        ("sets with many classes", taken(many, is_single)),
+        (
+            "the same but those that estimate leaves anew",
+            taken(many, lambda row: is_single(row) and not renews_leaves(row)),
+        ),
+        ("census (two classes)", taken(two, is_single)),
+        ("where nothing could be stolen", taken(counted, is_single, None)),
+        ("chains of two", taken(counted, is_chain)),
+        ("chains of two, many classes", taken(many, is_chain)),
+        ("dodging", taken(counted, lambda row: row["family"] == "dodge")),
+    ):
+        print(f"| {words} | {share(rows)} |")
+    print(f"| the first row by labels alone | {share(taken(counted, is_single), 'label_bits')} |")
     print(
         f"| unmarked models under attack: most bits | {max(r['unmarked'] for r in records):.1f} |"
     )
@@ -145,7 +169,8 @@ def summarize(records):
         changed = np.mean([r["changed"] for r in part])
         print(
             f"| {name} | {library} | {marks} | {changed:.2%} | {bits:.0f} | "
-            f"{share(taken(part, plain))} | {share(taken(part, chains))} |"
+            f"{share(taken(part, is_single) or taken(part, is_single, None))} | "
+            f"{share([row for theft in (True, None) for row in taken(part, is_chain, theft)])} |"
         )
     print("\n| attack | strength | runs | theft kept (median) | scores: median, least | labels: "
           "median | 64 bits where theft kept ≥ .5 |\n|---|---|---|---|---|---|---|")  # fmt: skip
@@ -153,16 +178,17 @@ def summarize(records):
     for record in records:
         for row in record["rows"]:
             if row["score_bits"] is not None:
-                cells.setdefault((row["attack"], row["strength"]), []).append((record, row))
+                cells.setdefault((row["attack"], row["strength"]), []).append(row)
     order = [(a.name, s) for a in (*ATTACKS, *CHAINS) for s in a.strengths]
     for key in [k for k in order if k in cells]:
-        rows = [row for _, row in cells[key]]
+        rows = cells[key]
         scores = [row["score_bits"] for row in rows]
-        kept = [pair for pair in cells[key] if worth(pair[1]) >= KEPT]
+        theft = [row["theft_kept"] for row in rows if row["theft_kept"] is not None]
         print(
-            f"| {key[0]} | {key[1]:g} | {len(rows)} | {np.median([worth(r) for r in rows]):.2f} | "
+            f"| {key[0]} | {key[1]:g} | {len(rows)} | {np.median(theft):.2f} | "
             f"{np.median(scores):.0f}, {min(scores):.0f} | "
-            f"{np.median([r['label_bits'] for r in rows]):.0f} | {share(kept)} |"
+            f"{np.median([r['label_bits'] for r in rows]):.0f} | "
+            f"{share([row for row in rows if kept(row)])} |"
         )
     print(
         "\n| distillation by a thief with 75 % of the rows | runs | theft kept | scores | labels |"
@@ -172,10 +198,28 @@ def summarize(records):
         rows = [r for record in records for r in record["more_rows"] if r["attack"] == name]
         means = [np.median([r[w] for r in rows]) for w in ("score_bits", "label_bits")]
         stolen = [r["theft_kept"] for r in rows if r["theft_kept"] is not None]
-        kept = f"{np.median(stolen):.2f} in {len(stolen)}" if stolen else "nothing to steal"
-        print(f"| {name} | {len(rows)} | {kept} | {means[0]:.0f} | {means[1]:.0f} |")
+        left = f"{np.median(stolen):.2f} in {len(stolen)}" if stolen else "nothing to steal"
+        print(f"| {name} | {len(rows)} | {left} | {means[0]:.0f} | {means[1]:.0f} |")
     for record in failed:
         print(f"\n{record['set']}, {record['library']}, seed {record['seed']}: {record['error']}")
+
+
+def write_csv(records, path):
+    """Write every result as a row: model, mark, attack, evidence, theft."""
+    about = ("set", "library", "seed", "triggers", "alphabet", "lead", "changed")
+    found = (
+        "attack", "family", "strength", "score_bits", "label_bits", "accuracy", "theft_kept",
+        "skipped",
+    )  # fmt: skip
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*about, *found])
+        for record in records:
+            if "error" in record:
+                continue
+            for row in (record["untouched"], *record["rows"]):
+                cells = [*(record[name] for name in about), *(row[name] for name in found)]
+                table.writerow([round(c, 4) if isinstance(c, float) else c for c in cells])
 
 
 def main():
@@ -189,6 +233,7 @@ def main():
     parser.add_argument("--work", type=Path, default=Path("timbermark-attacks"))
     parser.add_argument("--out", type=Path, default=Path("timbermark-attacks.jsonl"))
     parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--csv", type=Path, help="write all results as one table")
     given = parser.parse_args()
     wanted = given.attacks if given.attacks in ("all", "fast") else given.attacks.split(",")
     sets, libraries = given.sets.split(","), given.libraries.split(",")
@@ -214,7 +259,10 @@ def main():
                 with given.out.open("a") as file:
                     file.write(json.dumps(record) + "\n")
                 print(f"{name}, {library}, seed {seed}: done", file=sys.stderr, flush=True)
-    summarize([r for r in records if r["attacks"] == asked])
+    records = [r for r in records if r["attacks"] == asked]
+    summarize(records)
+    if given.csv is not None:
+        write_csv(records, given.csv)
 
 
 if __name__ == "__main__":
