@@ -31,6 +31,7 @@ from tests.ownership.making import (
 from timbermark.errors import FileFormatError, InputError, PassphraseError
 from timbermark.files import container_bytes
 from timbermark.ownership import Mark, OwnerKey, sealing, verify
+from timbermark.ownership.columns import split_columns
 
 MARK = make_mark()
 FIRST = b"timbermark mark 2\n"
@@ -137,7 +138,8 @@ def test_other_draws_are_other_symbols():
 
 def test_other_triggers_are_other_symbols():
     other = make_mark(k=20, seed=3)
-    changed = MARK.with_triggers(other.triggers, other.alphabets, other.reference)
+    parts = {name: getattr(other, name) for name in ("columns", "alphabets", "reference")}
+    changed = replace(MARK, **parts, alternatives=other.alternatives)
     assert changed == other
     np.testing.assert_array_equal(changed.triggers, other.triggers)
 
@@ -194,9 +196,12 @@ def test_a_mark_cannot_be_changed():
 
 def test_zeros_and_missing_values_have_one_form():
     odd = np.frombuffer(bytes.fromhex("010000000000f8ff"), "<f8")[0]
-    parts = MARK.alphabets[:2], MARK.reference[:2]
-    a = MARK.with_triggers([[0.0, np.nan, 1], [2, 2, 2]], *parts)
-    b = MARK.with_triggers(np.array([[-0.0, odd, 1], [2, 2, 2]]), *parts)
+    parts = {
+        "alphabets": MARK.alphabets[:2], "reference": MARK.reference[:2],
+        "alternatives": MARK.alternatives[:2],
+    }  # fmt: skip
+    a = replace(MARK, columns=split_columns([[0.0, np.nan, 1], [2, 2, 2]]), **parts)
+    b = replace(MARK, columns=split_columns(np.array([[-0.0, odd, 1], [2, 2, 2]])), **parts)
     assert a == b
     assert a.triggers.tobytes() == b.triggers.tobytes()
     assert list(a.symbols) == list(b.symbols)

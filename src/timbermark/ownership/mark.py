@@ -205,32 +205,6 @@ class Mark:
         """
         return replace(self, draws=draws)
 
-    def with_triggers(
-        self,
-        triggers: Any,
-        alphabets: ArrayLike,
-        reference: ArrayLike,
-        alternatives: ArrayLike = mark_checks.NO_ALTERNATIVES,
-    ) -> "Mark":
-        """Return the mark with other triggers, and therefore with other symbols.
-
-        The arguments are those of `make`.
-
-        >>> mark = Mark.make(
-        ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
-        ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
-        ... )
-        >>> mark.with_triggers([[1.5], [2.5]], [[0, 1]] * 2, [[0.9, 0.1]] * 2).n_triggers
-        2
-        """
-        return replace(
-            self,
-            columns=split_columns(triggers),
-            alphabets=np.asarray(alphabets),
-            reference=np.asarray(reference),
-            alternatives=np.asarray(alternatives),
-        )
-
     @property
     def n_triggers(self) -> int:
         """Return the number of triggers k."""
