@@ -120,7 +120,7 @@ def test_threads_change_nothing_on_odd_data(case):
 
 @pytest.mark.parametrize("n_classes", [0, 2])
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("share_above", [0, 17, 150])
+@pytest.mark.parametrize("share_above", [0, 17, 35])
 @pytest.mark.parametrize("n_threads", [2, 4])
 def test_shared_histograms_change_nothing(monkeypatch, n_classes, weighted, share_above, n_threads):
     case = noise_case(9, 300, 3, n_classes, PARAMS, weighted=weighted)

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from tests.kernels.making import SHIFT, Tiny, grow_tiny, make_binned, make_rule, new_nodes, tinies
 from timbermark.boosting.fitting import make_growth
-from timbermark.kernels.growing import best_leaf, grow, leaf_value
+from timbermark.kernels.growing import best_leaf, divide_part, grow, leaf_value
 from timbermark.kernels.histogram import fill_rows
 from timbermark.kernels.layout import (
+    DIVIDE,
     DONE,
     EVALUATE,
     EVALUATE_ROOT,
@@ -65,14 +66,21 @@ def grow_with_help(tiny, max_leaves, share_above):
         grow(fit, tiny.key, share_above, nodes, growth, no_record)
         if growth.control[PHASE] == DONE:
             return nodes[: growth.control[N_NODES]], helped
-        assert growth.control[PHASE] in (EVALUATE, EVALUATE_ROOT)
-        place = growth.places[growth.control[WAITING]]
+        assert growth.control[PHASE] in (EVALUATE, EVALUATE_ROOT, DIVIDE)
+        node = int(growth.control[WAITING])
+        place = growth.places[node]
         assert place["stop"] - place["start"] > share_above
+        helped += 1
+        if growth.control[PHASE] == DIVIDE:
+            start, stop, left = int(place["start"]), int(place["stop"]), int(nodes[node]["left"])
+            middle = divide_part(node, nodes, binned, growth.rows, start, stop, growth.spare)
+            growth.places[left]["start"], growth.places[left]["stop"] = start, middle
+            growth.places[left + 1]["start"], growth.places[left + 1]["stop"] = middle, stop
+            continue
         fill_rows(
             binned, growth.rows, place["start"], place["stop"], tiny.grad, tiny.hess,
             growth.histograms[place["slot"]],
         )  # fmt: skip
-        helped += 1
 
 
 @given(tinies(min_rows=2, max_rows=14), leaves, st.integers(0, 6))

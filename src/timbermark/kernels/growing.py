@@ -1,8 +1,8 @@
 """Best-first growth of one tree, and the pass that hands its leaves back to the rows.
 
 The kernel is a coroutine: where a node holds so many rows that several threads should share its
-histogram, it returns and says so; the caller fills the histogram and calls again. Small nodes are
-done in place. Both ways give the same sums, so both give the same tree.
+histogram, or divide its rows, it returns and says so; the caller does that and calls again. Small
+nodes are done in place. Both ways give the same sums, so both give the same tree.
 """
 
 import numpy as np
@@ -17,6 +17,7 @@ from timbermark.kernels.histogram import (
     unpack,
 )
 from timbermark.kernels.layout import (
+    DIVIDE,
     DONE,
     EVALUATE,
     EVALUATE_ROOT,
@@ -143,15 +144,37 @@ def split_node(node, nodes, binned, growth, record):
 
     The candidates' sums go to ``record`` unless that has no rows. Returns the left child.
     """
+    split = take_split(node, nodes, binned, growth, record)
+    left = nodes[node]["left"]
+    divide_rows(node, split, left, binned, growth)
+    return left
+
+
+@part
+def take_split(node, nodes, binned, growth, record):
+    """Make ``node`` a split with two children, whose rows are not known yet; returns the Split."""
     sums = growth.sums[growth.places[node]["slot"]]
     split, g, packed = chosen_split(nodes[node], binned, sums)
     if record.shape[0] > 0:
         kept = record[growth.control[N_SPLITS]]
         for j in range(sums.shape[0]):
             kept[j] = sums[j]
-    left = link_children(node, split, g, packed, nodes, binned, growth)
-    divide_rows(node, split, left, binned, growth)
-    return left
+    link_children(node, split, g, packed, nodes, binned, growth)
+    return split
+
+
+@kernel
+def divide_part(node, nodes, binned, rows, start, stop, spare):
+    """Move those of ``rows[start:stop]`` that go left at a split to the front, as `partition` does.
+
+    IN nodes NODE[m]; IN binned Binned; INOUT rows uint32[n]; OUT spare uint32[stop - start].
+    Returns where the right half begins.
+    """
+    f = nodes[node]["feature"]
+    return partition(
+        binned.columns[f], nodes[node]["code"], binned.n_thresholds[f] + 1,
+        nodes[node]["missing_left"], rows, start, stop, spare,
+    )  # fmt: skip
 
 
 @part
@@ -256,35 +279,51 @@ def sum_node(node, nodes, binned, growth):
 
 
 @part
-def split_best_leaf(nodes, fit, growth, record):
-    """Split the leaf with the highest gain; returns the child whose histogram is wanted next.
+def split_best_leaf(nodes, fit, growth, record, share_above):
+    """Split the leaf with the highest gain, and divide its rows unless they are many: DIVIDE.
 
-    -1 where none is: the children are too small to be split, or the tree is DONE.
+    Where no leaf can be split, the tree is DONE.
     """
     control = growth.control
     node = best_leaf(nodes, control[N_NODES])
     if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
         control[PHASE] = DONE
-        return np.int64(-1)
-    slot = growth.places[node]["slot"]
-    left = split_node(node, nodes, fit.binned, growth, record)
+        return
+    split = take_split(node, nodes, fit.binned, growth, record)
+    control[WAITING] = node
+    control[PHASE] = DIVIDE
+    if growth.places[node]["stop"] - growth.places[node]["start"] <= share_above:
+        divide_rows(node, split, nodes[node]["left"], fit.binned, growth)
+
+
+@part
+def want_histogram(nodes, fit, growth):
+    """Return the child of the node just split whose histogram is wanted next.
+
+    -1 where none is: the children are too small to be split, or the tree is DONE.
+    """
+    control = growth.control
+    node = control[WAITING]
+    left = nodes[node]["left"]
     if control[N_LEAVES] >= fit.rule.max_leaves:
         control[PHASE] = DONE
         return np.int64(-1)
     if not can_split(left, nodes, fit.rule) and not can_split(left + 1, nodes, fit.rule):
+        control[PHASE] = SPLIT
         return np.int64(-1)
-    return assign_slots(left, slot, growth)
+    return np.int64(assign_slots(left, growth.places[node]["slot"], growth))
 
 
 @kernel
 def grow(fit, key, share_above, nodes, growth, record):
-    """Grow a tree until it is done or a histogram of over ``share_above`` rows is wanted.
+    """Grow a tree until it is done or work on over ``share_above`` rows is wanted.
 
     IN fit Fit; IN key uint64; INOUT nodes NODE[m]; INOUT growth Growth; OUT record
     int64[splits, 2 * candidates], the candidates' sums of every split made (no rows: not
     recorded). ``growth.control[PHASE]`` must be START at first. When it comes back as EVALUATE or
     EVALUATE_ROOT, the caller fills the histogram of the node ``growth.control[WAITING]`` and calls
-    again; at DONE the tree is whole.
+    again; as DIVIDE, it divides the rows of that node among its children; at DONE the tree is
+    whole.
     """
     control = growth.control
     root = np.int64(0)  # typed: a literal would be compiled for apart
@@ -301,7 +340,14 @@ def grow(fit, key, share_above, nodes, growth, record):
         control[PHASE] = SPLIT
     while control[PHASE] != DONE:
         if control[PHASE] == SPLIT:
-            small = split_best_leaf(nodes, fit, growth, record)
+            split_best_leaf(nodes, fit, growth, record, share_above)
+            if control[PHASE] == DONE:
+                return
+            waiting = growth.places[control[WAITING]]
+            if waiting["stop"] - waiting["start"] > share_above:
+                return
+        if control[PHASE] == DIVIDE:
+            small = want_histogram(nodes, fit, growth)
             if small < 0:
                 continue
             control[PHASE] = EVALUATE
@@ -319,13 +365,30 @@ def finish_tree(nodes, rule, growth, leaf, margin):
     INOUT nodes NODE[m]; IN rule Rule; OUT leaf uint8|uint16[n] (empty: not wanted); INOUT margin
     float64[n].
     """
+    set_values(nodes, rule, growth)
+    finish_rows(nodes, growth, 0, growth.rows.shape[0], leaf, margin)
+
+
+@kernel
+def set_values(nodes, rule, growth):
+    """Set the values of all nodes of a tree; arguments as of `finish_tree`."""
     for node in range(growth.control[N_NODES]):
-        v = leaf_value(nodes[node]["g"], nodes[node]["h"], rule)
-        nodes[node]["value"] = v
+        nodes[node]["value"] = leaf_value(nodes[node]["g"], nodes[node]["h"], rule)
+
+
+@kernel
+def finish_rows(nodes, growth, start, stop, leaf, margin):
+    """Note the leaf of ``growth.rows[start:stop]`` and add its value to the margins.
+
+    Arguments as of `finish_tree`.
+    """
+    for node in range(growth.control[N_NODES]):
         if nodes[node]["split"] < 0:
-            for i in range(growth.places[node]["start"], growth.places[node]["stop"]):
+            first = max(np.int64(growth.places[node]["start"]), start)
+            last = min(np.int64(growth.places[node]["stop"]), stop)
+            for i in range(first, last):
                 row = growth.rows[i]
-                margin[row] += v
+                margin[row] += nodes[node]["value"]
                 if leaf.shape[0] > 0:
                     leaf[row] = node
 

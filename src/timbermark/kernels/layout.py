@@ -54,7 +54,7 @@ TOUCH = np.dtype(
 PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS, N_LISTED = 0, 1, 2, 3, 4, 5, 6
 CONTROL_SIZE = 7
 # Phases: what :func:`timbermark.kernels.growing.grow` does when it is called (again).
-START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE = 0, 1, 2, 3, 4
+START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE, DIVIDE = 0, 1, 2, 3, 4, 5
 
 
 class Binned(NamedTuple):
