@@ -26,6 +26,9 @@ _SMALLEST_POOL, _LARGEST_POOL = 4_000, 100_000
 """The size of the pool of candidates: rows times trees, and rows times columns, stay below the
 first number, within these limits on rows. (`./dev bench attacks`, census, LightGBM, 200 triggers
 with a lead of 0.6: 0.59 % of labels changed with 12,000 candidates, 0.31 % with 60,000.)"""
+_LARGEST_TRANSFORMED = 20_000
+"""The most rows in the pool of a model that transforms texts or tables first, which takes long.
+(`./dev bench bank`, churn, LightGBM: 5.9 s with 100,000.)"""
 _LOOKED_AT = 8
 """Candidates per trigger that are examined closely: those that are closest to another answer."""
 
@@ -131,7 +134,8 @@ def pool_size(prepared: Prepared) -> int:
     """Return the number of rows to choose from: more for fewer trees and narrower rows."""
     n_trees = sum(len(trees) for trees in prepared.router.trees)
     width = max(n_trees, prepared.source.shape[1], prepared.foreign.ensemble.n_features, 1)
-    return int(np.clip(_POOL_CELLS // width, _SMALLEST_POOL, _LARGEST_POOL))
+    largest = _LARGEST_POOL if prepared.schema.is_plain else _LARGEST_TRANSFORMED
+    return int(np.clip(_POOL_CELLS // width, _SMALLEST_POOL, largest))
 
 
 def make_pool(prepared: Prepared, kind: str, size: int) -> tuple[np.ndarray, np.ndarray]:
