@@ -217,7 +217,7 @@ def _train_shared(training: Training, trees: Trees, workers: Workers, progress: 
 
 
 def _divide(nodes: np.ndarray, binned: Binned, growth: Growth, workers: Workers) -> None:
-    """Divide the rows of a large node among its children; they stay in order."""
+    """Give the rows of a large node to its children; they stay in order."""
     node = int(growth.control[WAITING])
     begin, end = (int(growth.places[node][side]) for side in ("start", "stop"))
     lefts, rights = ([growth.rows[:0]] * workers.n_threads for _ in range(2))

@@ -378,7 +378,7 @@ def set_values(nodes, rule, growth):
 
 @kernel
 def finish_rows(nodes, growth, start, stop, leaf, margin):
-    """Note the leaf of ``growth.rows[start:stop]`` and add its value to the margins.
+    """Add the leaves of ``growth.rows[start:stop]`` to their margins, and note them.
 
     Arguments as of `finish_tree`.
     """
