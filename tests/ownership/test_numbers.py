@@ -308,3 +308,9 @@ def test_a_file_whose_trees_are_of_another_kind_is_refused(tmp_path):
         write_container(tmp_path / "m", kind, 1, meta, arrays)
         with pytest.raises(FileFormatError, match=r"not complete \(objective"):
             verify(tmp_path / "m", MARK)
+
+
+def test_a_mark_of_numbers_has_no_alternatives():
+    k, q = MARK.alphabets.shape
+    with pytest.raises(InputError, match="mark of numbers has alternatives"):
+        replace(MARK, alternatives=np.full((k, 1, q), 0.5))

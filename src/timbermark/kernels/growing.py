@@ -144,15 +144,14 @@ def split_node(node, nodes, binned, growth, record):
 
     The candidates' sums go to ``record`` unless that has no rows. Returns the left child.
     """
-    split = take_split(node, nodes, binned, growth, record)
-    left = nodes[node]["left"]
-    divide_rows(node, split, left, binned, growth)
-    return left
+    take_split(node, nodes, binned, growth, record)
+    divide_rows(node, nodes, binned, growth)
+    return nodes[node]["left"]
 
 
 @part
 def take_split(node, nodes, binned, growth, record):
-    """Make ``node`` a split with two children, whose rows are not known yet; returns the Split."""
+    """Make ``node`` a split with two children, whose rows are not known yet."""
     sums = growth.sums[growth.places[node]["slot"]]
     split, g, packed = chosen_split(nodes[node], binned, sums)
     if record.shape[0] > 0:
@@ -160,7 +159,6 @@ def take_split(node, nodes, binned, growth, record):
         for j in range(sums.shape[0]):
             kept[j] = sums[j]
     link_children(node, split, g, packed, nodes, binned, growth)
-    return split
 
 
 @kernel
@@ -178,14 +176,11 @@ def divide_part(node, nodes, binned, rows, start, stop, spare):
 
 
 @part
-def divide_rows(node, split, left, binned, growth):
-    """Give the rows of ``node`` to its children, of which ``left`` is the first."""
+def divide_rows(node, nodes, binned, growth):
+    """Give the rows of ``node``, a split, to its children."""
     start, stop = growth.places[node]["start"], growth.places[node]["stop"]
-    f = split.feature
-    middle = partition(
-        binned.columns[f], split.code, binned.n_thresholds[f] + 1, split.missing_left,
-        growth.rows, start, stop, growth.spare,
-    )  # fmt: skip
+    middle = divide_part(node, nodes, binned, growth.rows, start, stop, growth.spare)
+    left = nodes[node]["left"]
     growth.places[left]["start"] = start
     growth.places[left]["stop"] = middle
     growth.places[left + 1]["start"] = middle
@@ -279,8 +274,8 @@ def sum_node(node, nodes, binned, growth):
 
 
 @part
-def split_best_leaf(nodes, fit, growth, record, share_above):
-    """Split the leaf with the highest gain, and divide its rows unless they are many: DIVIDE.
+def split_best_leaf(nodes, fit, growth, record):
+    """Split the leaf with the highest gain: its rows wait to be divided, DIVIDE.
 
     Where no leaf can be split, the tree is DONE.
     """
@@ -289,11 +284,9 @@ def split_best_leaf(nodes, fit, growth, record, share_above):
     if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
         control[PHASE] = DONE
         return
-    split = take_split(node, nodes, fit.binned, growth, record)
+    take_split(node, nodes, fit.binned, growth, record)
     control[WAITING] = node
     control[PHASE] = DIVIDE
-    if growth.places[node]["stop"] - growth.places[node]["start"] <= share_above:
-        divide_rows(node, split, nodes[node]["left"], fit.binned, growth)
 
 
 @part
@@ -340,12 +333,13 @@ def grow(fit, key, share_above, nodes, growth, record):
         control[PHASE] = SPLIT
     while control[PHASE] != DONE:
         if control[PHASE] == SPLIT:
-            split_best_leaf(nodes, fit, growth, record, share_above)
+            split_best_leaf(nodes, fit, growth, record)
             if control[PHASE] == DONE:
                 return
             waiting = growth.places[control[WAITING]]
             if waiting["stop"] - waiting["start"] > share_above:
                 return
+            divide_rows(control[WAITING], nodes, fit.binned, growth)
         if control[PHASE] == DIVIDE:
             small = want_histogram(nodes, fit, growth)
             if small < 0:

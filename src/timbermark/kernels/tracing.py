@@ -18,7 +18,7 @@ from timbermark.kernels.growing import (
 )
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.histogram import count_of, subtract_histogram
-from timbermark.kernels.layout import NONE, OUTSIDE, UNKNOWN, Split
+from timbermark.kernels.layout import NONE, OUTSIDE, UNKNOWN
 from timbermark.kernels.splitting import candidate, collect_candidates, score, split_score
 
 
@@ -47,9 +47,8 @@ def trace_split(node, nodes, fit, growth, record):
     slot = growth.places[node]["slot"]
     collect_candidates(growth.histograms[slot], binned, here["key"], record)
     here["choice"] = name_split(here, binned, record)
-    split = Split(np.int64(here["feature"]), np.int64(here["code"]), np.int64(here["missing_left"]))
     left = np.int64(here["left"])
-    divide_rows(node, split, left, binned, growth)
+    divide_rows(node, nodes, binned, growth)
     small = assign_slots(left, slot, growth)
     large = 2 * left + 1 - small
     fill_node(small, fit, growth)

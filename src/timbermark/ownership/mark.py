@@ -5,10 +5,10 @@ import hmac
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from timbermark.ownership.columns import (
 from timbermark.ownership.encoding import Plain, encode, freeze
 from timbermark.ownership.head import Head
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
-from timbermark.ownership.labels import Label, check_classes
+from timbermark.ownership.labels import Label
 from timbermark.ownership.mark_file import (
     check_fits,
     mark_to_bytes,
@@ -44,6 +44,8 @@ from timbermark.ownership.symbols import (
 )
 from timbermark.ownership.verdict import Price, price_of_draws
 
+Derived = TypeVar("Derived")
+Array = TypeVar("Array", bound=AnyArray)
 _SECRET_DOMAIN = b"timbermark/secret/2"
 _ABOUT_DOMAIN = b"timbermark/about/2"
 
@@ -107,7 +109,7 @@ class Mark:
         k, d = mark_checks.count_triggers(len(columns[0]), self.answers), len(columns)
         frozen = {
             "columns": columns,
-            **self._freeze_answers(k),
+            **mark_checks.freeze_answers(self, k),
             "feature_names": mark_checks.freeze_names(self.feature_names, d),
             "draws": mark_checks.check_draws(self.draws),
             "about": freeze(self.about, "about"),
@@ -115,36 +117,6 @@ class Mark:
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
         check_fits(self)
-
-    def _freeze_answers(self, k: int) -> dict[str, Any]:
-        """Return classes, alphabets and known answers, checked and made read-only."""
-        if self.answers == "numbers":
-            mark_checks.require(
-                len(self.classes) == 0,
-                "a mark of numbers has classes",
-                "leave them out: the suspect answers with numbers.",
-            )
-            mark_checks.require(
-                np.shape(self.alternatives)[1:2] in ((), (0,)),
-                "a mark of numbers has alternatives",
-                "leave them out: only scores are compared with them.",
-            )
-            levels = mark_checks.freeze_levels(self.alphabets, k)
-            return {
-                "classes": (),
-                "alphabets": levels,
-                "reference": mark_checks.freeze_numbers(self.reference, k),
-                "alternatives": mark_checks.freeze_alternatives([], k, levels.shape[1]),
-            }
-        classes = check_classes(self.classes)
-        alphabets = mark_checks.freeze_alphabets(self.alphabets, k, classes)
-        q = alphabets.shape[1]
-        return {
-            "classes": classes,
-            "alphabets": alphabets,
-            "reference": mark_checks.freeze_reference(self.reference, k, len(classes)),
-            "alternatives": mark_checks.freeze_alternatives(self.alternatives, k, q),
-        }
 
     @classmethod
     def make(
@@ -248,12 +220,7 @@ class Mark:
                 "The triggers hold texts, so they are no matrix of numbers.",
                 hint="use mark.rows().",
             )
-        if "triggers" not in self._derived:
-            rows = join_columns(self.columns)
-            rows.flags.writeable = False
-            self._derived["triggers"] = rows
-        numbers: Rows = self._derived["triggers"]
-        return numbers
+        return self._once("triggers", lambda: _read_only(self.rows()))
 
     def rows(self) -> AnyArray:
         """Return the triggers as a new matrix [k, d]: float64, or of objects if there are texts.
@@ -274,22 +241,19 @@ class Mark:
     @property
     def salts(self) -> tuple[bytes, ...]:
         """Return the secret salt of each trigger, 32 bytes."""
-        if "salts" not in self._derived:
-            self._derived["salts"] = tuple(derive_salts(self.secret, self.n_triggers))
-        salts: tuple[bytes, ...] = self._derived["salts"]
-        return salts
+        return self._once("salts", lambda: tuple(derive_salts(self.secret, self.n_triggers)))
 
     @property
     def leaves(self) -> tuple[bytes, ...]:
         """Return the hash of each trigger's record: the leaves of the mark's Merkle tree."""
-        if "leaves" not in self._derived:
-            records = encode_records(
-                self.places, self.salts, self.columns, self.alphabets, self.reference,
-                self.alternatives,
-            )  # fmt: skip
-            self._derived["leaves"] = tuple(map(hash_leaf, records))
-        leaves: tuple[bytes, ...] = self._derived["leaves"]
-        return leaves
+        return self._once("leaves", self._hash_records)
+
+    def _hash_records(self) -> tuple[bytes, ...]:
+        records = encode_records(
+            self.places, self.salts, self.columns, self.alphabets, self.reference,
+            self.alternatives,
+        )  # fmt: skip
+        return tuple(map(hash_leaf, records))
 
     @property
     def head(self) -> Head:
@@ -297,55 +261,44 @@ class Mark:
 
         Whoever sees it learns nothing about the secret, the triggers or ``about``.
         """
-        if "head" not in self._derived:
-            about = _ABOUT_DOMAIN + self.secret + encode(self.about)
-            self._derived["head"] = Head(
-                protocol=self.protocol,
-                mark_id=self.mark_id,
-                secret_digest=hashlib.sha256(_SECRET_DOMAIN + self.secret).digest(),
-                owner=self.owner,
-                model_digest=self.model_digest,
-                feature_names=self.feature_names,
-                columns=kinds_of_columns(self.columns),
-                classes=self.classes,
-                answers=self.answers,
-                q=self.q,
-                n_triggers=self.n_triggers,
-                draws=self.draws,
-                created=self.created,
-                about_digest=hashlib.sha256(about).digest(),
-                root=merkle_root(self.leaves),
-            )
-        head: Head = self._derived["head"]
-        return head
+        return self._once("head", self._make_head)
+
+    def _make_head(self) -> Head:
+        about = _ABOUT_DOMAIN + self.secret + encode(self.about)
+        return Head(
+            protocol=self.protocol,
+            mark_id=self.mark_id,
+            secret_digest=hashlib.sha256(_SECRET_DOMAIN + self.secret).digest(),
+            owner=self.owner,
+            model_digest=self.model_digest,
+            feature_names=self.feature_names,
+            columns=kinds_of_columns(self.columns),
+            classes=self.classes,
+            answers=self.answers,
+            q=self.q,
+            n_triggers=self.n_triggers,
+            draws=self.draws,
+            created=self.created,
+            about_digest=hashlib.sha256(about).digest(),
+            root=merkle_root(self.leaves),
+        )
 
     @property
     def digest(self) -> bytes:
         """Return the SHA-256 that commits to all of the mark; see docs/mark-format.md."""
-        if "digest" not in self._derived:
-            self._derived["digest"] = self.head.digest
-        value: bytes = self._derived["digest"]
-        return value
+        return self._once("digest", lambda: self.head.digest)
 
     @property
     def symbols(self) -> SmallKinds:
         """Return the number of each trigger's symbol in its alphabet, uint8 [k]."""
-        if "symbols" not in self._derived:
-            drawn = derive_symbols(self._seed, self.places, self.salts, self.q)
-            drawn.flags.writeable = False
-            self._derived["symbols"] = drawn
-        symbols: SmallKinds = self._derived["symbols"]
-        return symbols
+        given = self._seed, self.places, self.salts
+        return self._once("symbols", lambda: _read_only(derive_symbols(*given, self.q)))
 
     @property
     def order(self) -> NDArray[np.int64]:
         """Return the order in which the triggers are asked, a permutation, int64 [k]."""
-        if "order" not in self._derived:
-            order = query_order(self._seed, self.places, self.salts)
-            order.flags.writeable = False
-            self._derived["order"] = order
-        asked: NDArray[np.int64] = self._derived["order"]
-        return asked
+        given = self._seed, self.places, self.salts
+        return self._once("order", lambda: _read_only(query_order(*given)))
 
     @property
     def order_numbers(self) -> NDArray[np.uint64]:
@@ -360,10 +313,14 @@ class Mark:
 
     @property
     def _seed(self) -> bytes:
-        if "seed" not in self._derived:
-            self._derived["seed"] = derive_seed(self.digest)
-        seed: bytes = self._derived["seed"]
-        return seed
+        return self._once("seed", lambda: derive_seed(self.digest))
+
+    def _once(self, name: str, make: Callable[[], Derived]) -> Derived:
+        """Return what ``make`` makes, which is made once for each instance."""
+        if name not in self._derived:
+            self._derived[name] = make()
+        made: Derived = self._derived[name]
+        return made
 
     @property
     def expected_numbers(self) -> ClassIndices:
@@ -491,3 +448,8 @@ class Mark:
             "A mark cannot be pickled: its secret would lie in the open. Hint: pass the file that "
             "mark.save(path, passphrase) writes."
         )
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,12 @@ from timbermark.dtypes import CLASS_INDEX, REAL, AnyArray, ClassIndices, Reals
 from timbermark.errors import InputError
 from timbermark.ownership.encoding import is_unicode
 from timbermark.ownership.keys import KEY_BYTES, MARK_ID_BYTES
-from timbermark.ownership.labels import Label
+from timbermark.ownership.labels import Label, check_classes
 from timbermark.ownership.score_forms import SCORE_FLOOR
 from timbermark.ownership.symbols import ALPHABET_SIZES
+
+if TYPE_CHECKING:
+    from timbermark.ownership.mark import Mark
 
 PROTOCOL = 2
 """Raised whenever the same content would give other symbols."""
@@ -169,6 +172,38 @@ def freeze_alphabets(given: Any, k: int, classes: Sequence[Label]) -> ClassIndic
     return _frozen(array, CLASS_INDEX)
 
 
+def freeze_answers(mark: "Mark", k: int) -> dict[str, Any]:
+    """Return the classes, alphabets and known answers of a mark with k triggers, frozen, by name.
+
+    Raises InputError if they are not as `Mark` says.
+    """
+    if mark.answers == "numbers":
+        require(
+            len(mark.classes) == 0,
+            "a mark of numbers has classes",
+            "leave them out: the suspect answers with numbers.",
+        )
+        classes: tuple[Label, ...] = ()
+        alphabets: AnyArray = freeze_levels(mark.alphabets, k)
+        reference = freeze_numbers(mark.reference, k)
+    else:
+        classes = check_classes(mark.classes)
+        alphabets = freeze_alphabets(mark.alphabets, k, classes)
+        reference = freeze_reference(mark.reference, k, len(classes))
+    alternatives = freeze_alternatives(mark.alternatives, k, alphabets.shape[1])
+    require(
+        mark.answers != "numbers" or alternatives.shape[1] == 0,
+        "a mark of numbers has alternatives",
+        "leave them out: only scores are compared with them.",
+    )
+    return {
+        "classes": classes,
+        "alphabets": alphabets,
+        "reference": reference,
+        "alternatives": alternatives,
+    }
+
+
 def freeze_reference(given: Any, k: int, n_classes: int) -> Reals:
     """Return the unmarked model's probabilities as a read-only float64 [k, K], from 1e-6 to 1.
 
@@ -184,13 +219,7 @@ def freeze_reference(given: Any, k: int, n_classes: int) -> Reals:
         f"shape {(k, n_classes)}",
         "give the unmarked model's probability of each class for each trigger.",
     )
-    # A sum of float32 numbers may pass 1 by a few units in the last place.
-    require(
-        bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
-        "the reference holds values that are no probabilities",
-        "use predict_proba of the unmarked model, not its margins.",
-    )
-    return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
+    return _freeze_shares(array, "the reference holds", "the unmarked model, not its margins.")
 
 
 def freeze_alternatives(given: Any, k: int, q: int) -> Reals:
@@ -215,10 +244,16 @@ def freeze_alternatives(given: Any, k: int, q: int) -> Reals:
         f"shape ({k}, R, {q}) with R up to {MOST_ALTERNATIVES}",
         "give each alternative model's score of each label of each trigger's alphabet.",
     )
+    return _freeze_shares(array, "the alternatives hold", "the other models, not their margins.")
+
+
+def _freeze_shares(array: AnyArray, what: str, whose: str) -> Reals:
+    """Return probabilities read-only, from 1e-6 to 1; raises InputError for anything else."""
+    # A sum of float32 numbers may pass 1 by a few units in the last place.
     require(
         bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
-        "the alternatives hold values that are no probabilities",
-        "use predict_proba of the other models, not their margins.",
+        f"{what} values that are no probabilities",
+        f"use predict_proba of {whose}",
     )
     return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
 
