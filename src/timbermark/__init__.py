@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
     from timbermark.ownership.opening import Opening, open_mark
     from timbermark.verification.disputes import Party, judge_dispute
-    from timbermark.verification.endpoints.endpoint import Endpoint
-    from timbermark.verification.judging_claims import judge
-    from timbermark.verification.models import claim
+    from timbermark.verification.endpoint import Endpoint
+    from timbermark.verification.judge import judge
+    from timbermark.verification.judge import claim
     from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"
@@ -59,7 +59,7 @@ __all__ = [
 _HOME = {
     "Budget": "timbermark.marking.budget",
     "Claim": "timbermark.ownership.claim",
-    "Endpoint": "timbermark.verification.endpoints.endpoint",
+    "Endpoint": "timbermark.verification.endpoint",
     "Mark": "timbermark.ownership.mark",
     "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",
@@ -67,9 +67,9 @@ _HOME = {
     "TimberClassifier": "timbermark.estimator",
     "TimberRegressor": "timbermark.estimator",
     "attack": "timbermark.attacks.lab",
-    "claim": "timbermark.verification.models",
+    "claim": "timbermark.verification.judge",
     "embed": "timbermark.marking.embedding",
-    "judge": "timbermark.verification.judging_claims",
+    "judge": "timbermark.verification.judge",
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",

@@ -39,16 +39,20 @@ class TimbermarkError(Exception):
     """The base of all errors raised on purpose: one sentence and a hint.
 
     ``str(error)`` is ``"message Hint: hint"``, or the message alone when there is no hint.
+    ``code`` names the problem for programs and tests; sentences may be reworded, codes may not.
+    ``parameter`` is the argument that the error speaks of: the command line shows it as a flag.
 
     >>> print(TimbermarkError("learning_rate=-1 must be > 0.", hint="0.1 is a good start."))
     learning_rate=-1 must be > 0. Hint: 0.1 is a good start.
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        # Both go to `args`, so that the error survives being sent between processes.
-        super().__init__(message, hint)
+    def __init__(self, message: str, hint: str = "", code: str = "", parameter: str = "") -> None:
+        # All go to `args`, so that the error survives being sent between processes.
+        super().__init__(message, hint, code, parameter)
         self.message = message
         self.hint = hint
+        self.code = code
+        self.parameter = parameter
 
     def __str__(self) -> str:
         return f"{self.message} Hint: {self.hint}" if self.hint else self.message

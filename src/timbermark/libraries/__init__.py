@@ -5,7 +5,7 @@ Importing this package imports none of the libraries.
 
 from timbermark.libraries.closing import close
 from timbermark.libraries.contract import Adapter, ForeignModel
-from timbermark.libraries.registry import adapter_of, is_supported, load, open, save
+from timbermark.libraries.registry import adapter_of, is_supported, load, open, save, way_of_asking
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "load",
     "open",
     "save",
+    "way_of_asking",
 ]

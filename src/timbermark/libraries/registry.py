@@ -133,6 +133,34 @@ def is_supported(model: object) -> bool:
     return _find_adapter(model) is not None
 
 
+def way_of_asking(model: Any) -> str:
+    """Return how a model is asked for answers: "trees", "no-labels", or "" for its own methods.
+
+    Bare boosters, whose ``predict`` gives no labels, are asked as trees; so are models that want
+    tables with categories, where a mark has texts or the model's codes, and models of CatBoost,
+    which name their columns in their own way and, once loaded, count none. Classifiers of XGBoost
+    store no labels.
+
+    >>> way_of_asking(len)
+    ''
+    """
+    package = type(model).__module__.partition(".")[0]
+    if package == "catboost" and hasattr(model, "save_model"):
+        return "trees"
+    if package not in ("xgboost", "lightgbm"):
+        return ""
+    if type(model).__name__ == "Booster":
+        return "trees"
+    try:
+        if package == "lightgbm":
+            return "trees" if model.booster_.pandas_categorical else ""
+        if "c" in (model.get_booster().feature_types or ()):
+            return "trees"
+    except Exception:  # not fitted, or no model: it is asked like any other, and says so
+        return ""
+    return "no-labels" if hasattr(model, "predict_proba") else ""
+
+
 def adapter_of(model: object) -> Adapter:
     """Return the adapter of the library that a model belongs to.
 

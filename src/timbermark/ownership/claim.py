@@ -13,20 +13,30 @@ from typing import Any
 
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.files import atomic_write, container_bytes, read_container
-from timbermark.ownership import mark_checks
-from timbermark.ownership.encoding import encode
-from timbermark.ownership.head import Head
+from timbermark.files.sealing import SizeLimits
+from timbermark.ownership.columns import MAX_TRIGGERS
+from timbermark.ownership.encoding import (
+    FOREIGN,
+    TIME_FORMAT,
+    check_bytes,
+    check_count,
+    check_digest,
+    check_name,
+    check_time,
+    encode,
+    from_hex,
+    require,
+)
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
-from timbermark.ownership.mark import Mark
-from timbermark.ownership.mark_checks import from_hex, require
-from timbermark.ownership.sealing import SizeLimits
+from timbermark.ownership.mark import ANSWERS, MAX_DRAWS, PROTOCOL, Head, Mark
+from timbermark.ownership.mark_file import unknown_version
 
 KIND = "claim"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LIMITS = SizeLimits(file=1 << 20, meta=1 << 20)
 MAX_STAMPS = 8
 MAX_STAMP_BYTES = 1 << 16
-_DOMAIN = b"timbermark/claim/1"
+_DOMAIN = b"timbermark/claim/2"
 _KEY_BYTES, _SIGNATURE_BYTES, _DIGEST_BYTES = 32, 64, 32
 _BYTES = ("key", "mark_id", "mark_digest")
 # The points of Ed25519 whose order divides 8, without their sign: signatures that fit everything
@@ -43,7 +53,6 @@ _BINDING_NOBODY = frozenset(
         "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     )
 )
-_FOREIGN = "it was not written by timbermark, do not trust it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +85,9 @@ class Claim:
     marked_digest: str  # SHA-256 of the marked model's trees
     marked_file: str | None  # SHA-256 of the marked model's file, if it was one
     answers: str  # what suspects answer with
-    q: int
-    n_triggers: int
+    q: int  # labels in the alphabets of the leaf seal
+    n_leaves: int  # triggers in leaves
+    n_splits: int  # triggers in splits
     draws: int
     mark_created: str  # by the mark's own word
     claimed: str  # when the claim was made, by its own word; UTC
@@ -85,29 +95,30 @@ class Claim:
     stamps: tuple[bytes, ...] = field(default=(), repr=False)  # RFC 3161 responses
 
     def __post_init__(self) -> None:
-        mark_checks.check_protocol(self.protocol)
-        file = self.model_digest if self.marked_file is None else self.marked_file
-        for digest in (self.model_digest, self.marked_digest, file):
-            for time in (self.mark_created, self.claimed):
-                mark_checks.check_words(self.owner, digest, self.answers, time)
+        require(self.protocol == PROTOCOL, f"protocol={self.protocol!r} is not known")
+        check_name(self.owner, "owner")
+        check_digest("model_digest", self.model_digest)
+        check_digest("marked_digest", self.marked_digest)
+        if self.marked_file is not None:
+            check_digest("marked_file", self.marked_file)
+        require(self.answers in ANSWERS, f"answers={self.answers!r} is not known")
+        check_time("mark_created", self.mark_created)
+        check_time("claimed", self.claimed)
         for name, size in (
             ("key", _KEY_BYTES),
             ("mark_id", MARK_ID_BYTES),
             ("mark_digest", _DIGEST_BYTES),
             ("signature", _SIGNATURE_BYTES),
         ):
-            value = getattr(self, name)
-            require(
-                isinstance(value, bytes) and len(value) == size,
-                f"{name} is not {size} bytes",
-                "Claim.make takes it from the mark and the key.",
-            )
-        for name in ("q", "n_triggers", "draws"):
-            require(
-                type(getattr(self, name)) is int and getattr(self, name) >= 1,
-                f"{name} is no whole number from 1",
-                "Claim.make takes it from the mark.",
-            )
+            check_bytes(name, getattr(self, name), size)
+        for name, low, high in (
+            ("q", 2, 4),
+            ("n_leaves", 0, MAX_TRIGGERS),
+            ("n_splits", 0, MAX_TRIGGERS),
+            ("draws", 1, MAX_DRAWS),
+        ):
+            check_count(name, getattr(self, name), low, high)
+        require(self.n_triggers >= 1, "the claim is about a mark without triggers")
         require(
             isinstance(self.stamps, tuple)
             and len(self.stamps) <= MAX_STAMPS
@@ -151,10 +162,11 @@ class Claim:
             "marked_file": marked_file,
             "answers": mark.answers,
             "q": mark.q,
-            "n_triggers": mark.n_triggers,
+            "n_leaves": mark.n_leaves,
+            "n_splits": mark.n_splits,
             "draws": mark.draws,
             "mark_created": mark.created,
-            "claimed": datetime.now(UTC).strftime(mark_checks.TIME_FORMAT),
+            "claimed": datetime.now(UTC).strftime(TIME_FORMAT),
         }
         return cls(**statement, signature=key.sign_claim(_DOMAIN + encode(statement)))
 
@@ -162,6 +174,11 @@ class Claim:
     def statement(self) -> dict[str, Any]:
         """Return what is signed, by name: text, numbers, None and bytes."""
         return {name: getattr(self, name) for name in STATEMENT}
+
+    @property
+    def n_triggers(self) -> int:
+        """Return the number of triggers of both seals."""
+        return self.n_leaves + self.n_splits
 
     @property
     def stamped(self) -> bytes:
@@ -188,8 +205,10 @@ class Claim:
             "mark_id": head.mark_id,
             "model_digest": head.model_digest,
             "answers": head.answers,
+            "key": head.claim_key,
             "q": head.q,
-            "n_triggers": head.n_triggers,
+            "n_leaves": head.n_leaves,
+            "n_splits": head.n_splits,
             "draws": head.draws,
             "mark_created": head.created,
         }
@@ -240,11 +259,13 @@ class Claim:
     @classmethod
     def _read(cls, source: str | os.PathLike[str] | bytes, name: str) -> "Claim":
         LIMITS.check(source, name)
-        _, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
+        version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
+        if version != FORMAT_VERSION:
+            raise unknown_version(name, version, FORMAT_VERSION)
         try:
             return cls(**_read_fields(meta, arrays))
         except InputError as error:
-            raise FileFormatError(f"{name} is no sound claim. {error.message}", _FOREIGN) from None
+            raise FileFormatError(f"{name} is no sound claim. {error.message}", FOREIGN) from None
 
     def _check_signature(self) -> None:
         # Only who reads or makes a claim pays for the import.
@@ -281,7 +302,6 @@ def _read_fields(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str
         and statement.keys() == set(STATEMENT)
         and isinstance(stamps, list),
         "it has not exactly the parts of a claim",
-        "",
     )
     assert isinstance(statement, dict)
     return {

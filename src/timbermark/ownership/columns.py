@@ -46,8 +46,8 @@ def freeze_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
     A column of numbers becomes a read-only float64 array in which -0.0 is 0.0 and every NaN the
     same one, because no tree tells them apart; a column of texts a tuple of str, None if missing.
 
-    Raises InputError unless there are 1 to 16384 distinct rows, and each column is all finite
-    numbers or NaN, or all texts or missing.
+    Raises InputError unless there are 1 to 16384 rows, and each column is all finite numbers or
+    NaN, or all texts or missing.
 
     >>> freeze_columns([[1, 2], ["a", None]])
     (array([1., 2.]), ('a', None))
@@ -59,12 +59,34 @@ def freeze_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
     if len(lengths) != 1:
         raise InputError("The columns of the triggers have different lengths.", hint=_HINT)
     _check_counts(lengths.pop(), len(frozen))
-    if not _are_distinct(frozen):
+    return frozen
+
+
+def check_distinct(columns: Sequence[Column]) -> None:
+    """Raise InputError if two rows of frozen columns are the same.
+
+    >>> check_distinct(freeze_columns([[1, 2], ["a", None]]))
+    """
+    if not _are_distinct(columns):
         raise InputError(
             "Two triggers are the same row.",
             hint="two contradicting copies cannot both be obeyed; give distinct rows.",
         )
-    return frozen
+
+
+def take_rows(columns: Sequence[Column], rows: Sequence[int]) -> tuple[Column, ...]:
+    """Return some rows of columns, in the given order.
+
+    >>> take_rows([np.array([1.0, 2.0]), ("a", None)], [1])
+    (array([2.]), (None,))
+    """
+    places = np.asarray(rows, dtype=np.intp)
+    return tuple(
+        np.asarray(column[places])
+        if isinstance(column, np.ndarray)
+        else tuple(column[i] for i in places)
+        for column in columns
+    )
 
 
 def join_columns(columns: Sequence[Column]) -> AnyArray:
@@ -104,29 +126,6 @@ def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
     frame = pd.DataFrame(dict(enumerate(filled)))
     frame.columns = pd.Index(names)
     return frame
-
-
-def join_words(name: str) -> str:
-    """Return the name of a column as LightGBM writes it: blanks become underscores.
-
-    >>> join_words("petal width")
-    'petal_width'
-    """
-    return name.replace(" ", "_")
-
-
-def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
-    """Return which of the mark's features each name is; None if they are not these features.
-
-    >>> match_names(["b 1", "a"], ["a", "b_1"])
-    [1, 0]
-    """
-    for spell in (str, join_words):
-        place = {spell(name): number for number, name in enumerate(known)}
-        said = [spell(name) for name in names]
-        if len(place) == len(known) == len(said) and set(said) == set(place):
-            return [place[name] for name in said]
-    return None
 
 
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""Plain values, the only ones that a mark holds, and their canonical encoding for hashing.
+"""Plain values, their canonical encoding for hashing, and the checks that every record shares.
 
 The encoding is injective: two different values never have the same bytes. docs/mark-format.md
 describes it for other programs.
 """
 
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -16,9 +18,13 @@ from timbermark.errors import InputError
 
 Plain: TypeAlias = "bool | int | float | str | Sequence[Plain] | Mapping[str, Plain] | None"
 
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+FOREIGN = "it was not written by timbermark, do not trust it."
 _DEEPEST = 16
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 _HINT = "use text, finite numbers, booleans, None, lists and dictionaries with text keys."
+_HEX = re.compile(r"(?:[0-9a-f]{2})*")
+_LONGEST_NAME = 200
 
 
 def freeze(value: Any, what: str, depth: int = 0) -> Plain:
@@ -108,6 +114,99 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def require(holds: bool, message: str, hint: str = "") -> None:
+    """Raise InputError with the message as a sentence unless the condition holds.
+
+    >>> require(True, "never shown")
+    """
+    if not holds:
+        raise InputError(f"{message[0].upper()}{message[1:]}.", hint=hint)
+
+
+def from_hex(name: str, text: object, size: int | None = None) -> bytes:
+    """Return bytes from hexadecimal digits, ``size`` of them if given.
+
+    Raises InputError, with the name, for anything else.
+
+    >>> from_hex("secret", "00ff")
+    b'\\x00\\xff'
+    """
+    require(
+        isinstance(text, str) and _HEX.fullmatch(text) is not None,
+        f"{name} is not in hexadecimal digits",
+    )
+    found = bytes.fromhex(str(text))
+    require(size in (None, len(found)), f"{name} is not {size} bytes")
+    return found
+
+
+def check_bytes(name: str, value: object, size: int) -> None:
+    """Raise InputError unless a value is that many bytes.
+
+    >>> check_bytes("secret", bytes(32), 32)
+    """
+    require(isinstance(value, bytes) and len(value) == size, f"{name} is not {size} bytes")
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise InputError unless it is a name of 1 to 200 printable characters.
+
+    >>> check_name("Ann Ltd", "owner")
+    """
+    require(
+        type(name) is str
+        and name.strip() != ""
+        and len(name) <= _LONGEST_NAME
+        and is_unicode(name)
+        and name.isprintable(),
+        f"{what} is not a name of 1 to {_LONGEST_NAME} printable characters",
+        "name a person or an organisation.",
+    )
+
+
+def check_digest(name: str, text: object) -> None:
+    """Raise InputError unless a text is a SHA-256 in hexadecimal digits.
+
+    >>> check_digest("model_digest", "0" * 64)
+    """
+    require(
+        isinstance(text, str) and len(text) == 64 and _HEX.fullmatch(text) is not None,
+        f"{name} is not 64 hexadecimal digits",
+        "give a SHA-256.",
+    )
+
+
+def check_time(name: str, text: object) -> None:
+    """Raise InputError unless a text is a time like 2030-12-31T23:59:59Z.
+
+    >>> check_time("created", "2030-12-31T23:59:59Z")
+    """
+    try:
+        given = str(text)
+        sound = datetime.strptime(given, TIME_FORMAT).strftime(TIME_FORMAT) == text
+    except ValueError:
+        sound = False
+    require(
+        sound,
+        f"{name}={text!r} is not a time like 2030-12-31T23:59:59Z",
+        "give it in UTC, to the second.",
+    )
+
+
+def check_count(name: str, value: object, low: int, high: int) -> int:
+    """Return a whole number within bounds. Raises InputError for anything else.
+
+    >>> check_count("draws", np.int64(3), 1, 8)
+    3
+    """
+    number = value.item() if isinstance(value, np.integer) else value
+    require(
+        type(number) is int and low <= number <= high,
+        f"{name}={value!r} is not a whole number from {low} to {high}",
+    )
+    return int(number)  # type: ignore[call-overload, no-any-return]
 
 
 def _sized(data: bytes) -> bytes:

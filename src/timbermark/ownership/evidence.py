@@ -1,56 +1,175 @@
-"""Evidence in bits from scores, from labels asked one by one, and from numbers.
+"""Evidence in bits: how a suspect's answers speak for the symbols of a mark.
 
-Every function here computes log₂ of an e-value. For trigger i, w_i is a distribution over the q
-values of its alphabet that depends on the suspect's response and on what was fixed before the
-symbols were drawn, but not on the symbols. If the suspect does not depend on the symbols,
-q·w_i(s_i) has the mean 1, and so has the product over all triggers, E. By Markov's inequality E
-reaches 2^b with a chance of at most 2^-b, and by Ville's inequality this holds at whatever moment
-one stops asking. The mean of several such products is an e-value again, so several forms of w are
-mixed rather than tuned. docs/mark-format.md states every constant.
+Every number here is log₂ of an e-value. For trigger i, w_i is a distribution over the q symbols of
+its alphabet that depends on the suspect's answers and on what was fixed before the symbols were
+drawn, but not on the symbols. If the suspect does not depend on the symbols, q·w_i(s_i) has the
+mean 1, and so has the product over all triggers, E. By Markov's inequality E reaches 2^b with a
+chance of at most 2^-b, and by Ville's inequality this holds at whatever moment one stops asking.
+The mean of several such products is an e-value again, so several forms of w are mixed rather than
+tuned. So is (E_s·E_l + E_s + E_l)/3 of both seals. docs/mark-format.md states every constant.
 """
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from timbermark.dtypes import AnyArray, Reals
+from timbermark.dtypes import AnyArray, ClassIndices, Reals
 from timbermark.errors import InputError
-from timbermark.ownership.score_forms import (
-    N_FORMS,
-    N_PREDICTED_FORMS,
-    SCORE_FLOOR,
-    log_scores,
-    predict_scores,
-    score_forms,
-)
+from timbermark.ownership.seals import HIGH, LOW, MIDDLE, SCORE_FLOOR
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
+Level: TypeAlias = Literal["none", "indicative", "conclusive"]
+AnswerKind: TypeAlias = Literal["scores", "labels", "numbers"]
+
+INDICATIVE_BITS, CONCLUSIVE_BITS = 20.0, 64.0
+UNKNOWN, UNANSWERED = -1, -2
+"""Class numbers of a label that is no class of the mark, and of a row without an answer."""
 N_MATCH_RATES = 64
-LEVEL_WIDTHS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-LEVEL_SHARES = (1.0, 0.7, 0.5, 0.3, 0.15)
-"""How much of a level's distance is left: a copy that was averaged with another model keeps a
-part."""
-_FARTHEST = 1e6
+SPLIT_ERRORS = (0.5, 0.4, 0.25, 0.1, 0.03, 0.01, 0.003)
+"""How often a trigger in splits lost its symbol, in the forms that are mixed."""
+SPLIT_FLOOR = 1e-12
+"""Scores below this count as this where the middle of a gap is compared with its ends."""
 _AT_ONCE = 1 << 18
 """Scores that are worked on at once: the forms of a mark with many classes need memory."""
 _LOG_2 = math.log(2.0)
+_PLAIN_COUNT = 1000
+_EXACT_FACTORIAL = 1000
 
 
-def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
-    """Return the evidence in a suspect's scores, in bits; negative where they speak against it.
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Bits that are subtracted from the evidence, because something was chosen among several.
 
-    ``scores`` is [k, K]: for each trigger in the mark's order the probability of each class in the
-    mark's order. They need not add up to 1; what is below 1e-6 counts as 1e-6. A row with NaN was
-    not answered and does not count. Draws and other prices are not subtracted here.
+    ``code`` says what was chosen, ``facts`` how much of it; sentences are made elsewhere.
+    """
 
-    E is the mean of the products Π q·w_i(s_i) over the forms of w in
-    :mod:`timbermark.ownership.score_forms`.
+    code: str
+    bits: float
+    facts: Mapping[str, int] = field(default_factory=dict)
 
-    Raises InputError unless the scores are a matrix [k, K] of numbers.
+
+def price_of_draws(draws: int) -> Price:
+    """Return the price of keeping one of several sets of symbols: log₂ of their number.
+
+    >>> price_of_draws(4).bits
+    2.0
+    """
+    return Price("draws", math.log2(draws), {"draws": draws})
+
+
+def log2_factorial(n: int) -> float:
+    """Return log₂ n!.
+
+    >>> log2_factorial(4) == math.log2(24)
+    True
+    """
+    if n <= _EXACT_FACTORIAL:
+        return math.log2(math.factorial(n))
+    return math.lgamma(n + 1.0) / _LOG_2
+
+
+def sum_prices(prices: Sequence[Price]) -> float:
+    """Return the sum of prices in bits.
+
+    >>> sum_prices([price_of_draws(4), price_of_draws(2)])
+    3.0
+    """
+    return math.fsum(price.bits for price in prices)
+
+
+def full_bits(n_leaves: int, q: int, n_splits: int, prices: Sequence[Price] = ()) -> float:
+    """Return the most bits that triggers of both seals can be worth, after prices.
+
+    >>> full_bits(32, 4, 0), round(full_bits(32, 4, 64), 3)
+    (64.0, 126.415)
+    """
+    bits = n_leaves * math.log2(q) + n_splits
+    if n_leaves and n_splits:
+        bits -= math.log2(3.0)
+    return bits - sum_prices(prices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What a suspect answered to all rows of a mark, in the mark's order.
+
+    ``values``: scores [rows, K], probabilities with NaN in rows without an answer; labels [rows],
+    class numbers with UNKNOWN for a label that is no class and UNANSWERED for none; numbers [rows],
+    NaN for none.
+
+    Raises InputError if they have another shape or type.
+    """
+
+    kind: AnswerKind
+    values: AnyArray
+
+    def check(self, mark: "Mark") -> None:
+        """Raise InputError unless these are answers to the rows of a mark."""
+        n, k = mark.n_rows, len(mark.classes)
+        values = self.values
+        fits = {
+            "scores": values.shape == (n, k) and k > 0 and values.dtype.kind == "f",
+            "labels": values.shape == (n,)
+            and values.dtype.kind in "iu"
+            and k > 0
+            and bool(((values >= UNANSWERED) & (values < k)).all()),
+            "numbers": values.shape == (n,) and values.dtype.kind == "f" and k == 0,
+        }.get(self.kind, False)
+        if not fits:
+            raise InputError(
+                f"Answers of type {values.dtype} and shape {values.shape} are not {self.kind} for "
+                f"{n} rows of this mark.",
+                hint="read them with timbermark.verify.",
+            )
+
+    @property
+    def answered(self) -> AnyArray:
+        """Return which rows were answered, bool [rows]."""
+        if self.kind == "labels":
+            return np.asarray(self.values != UNANSWERED)
+        missing = np.isnan(self.values)
+        return np.asarray(~(missing.any(axis=1) if self.kind == "scores" else missing))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealEvidence:
+    """What the answers to one seal prove.
+
+    ``gains`` [m, n] are the natural logarithms of q·w_i(s_i) of m forms, for the n triggers that
+    were answered, in the order of asking; ``asked`` are these triggers' places in the seal.
+    """
+
+    seal: str
+    q: int
+    triggers: int
+    answered: int
+    counted: int  # answers that speak for one symbol or another
+    matched: int  # of these, those that speak for the symbol of the mark
+    asked: AnyArray = field(repr=False)
+    gains: Reals = field(repr=False)
+
+    @property
+    def bits(self) -> float:
+        """Return log₂ of the seal's e-value."""
+        return self.after(self.gains.shape[1])
+
+    def after(self, n: int) -> float:
+        """Return log₂ of the e-value after the first n answered triggers."""
+        if not n or not self.gains.size:
+            return 0.0
+        return mean_bits(self.gains[:, :n].sum(axis=1))
+
+
+def weigh(mark: "Mark", answers: Answers) -> tuple[SealEvidence, ...]:
+    """Return what answers prove, for each seal of a mark, in the order in which they are asked.
+
+    Prices are not subtracted. Raises InputError if the answers do not fit the mark.
 
     >>> from timbermark.ownership import Mark, OwnerKey
     >>> mark = Mark.make(
@@ -59,90 +178,69 @@ def scores_evidence(scores: ArrayLike, mark: "Mark") -> float:
     ...     reference=np.full((100, 2), 0.5),
     ... )
     >>> obedient = np.where(np.arange(2) == mark.expected_numbers[:, None], 0.9, 0.1)
-    >>> 80 < scores_evidence(obedient, mark) < 100
-    True
-    >>> scores_evidence(np.full((100, 2), np.nan), mark)
-    0.0
+    >>> (leaves,) = weigh(mark, Answers("scores", obedient))
+    >>> leaves.matched, 80 < leaves.bits < 100
+    (100, True)
     """
-    gains = scores_gains(scores, mark)
-    return mean_bits(gains.sum(axis=1)) if gains.shape[1] else 0.0
+    answers.check(mark)
+    found = []
+    for seal in seal_order(mark, answers.kind):
+        if seal == "splits":
+            found.append(_weigh_splits(mark, answers))
+        elif answers.kind == "scores":
+            found.append(_weigh_scores(mark, answers))
+        else:
+            found.append(_weigh_labels(mark, answers))
+    return tuple(found)
 
 
-def scores_gains(scores: ArrayLike, mark: "Mark") -> Reals:
-    """Return log q·w_i(s_i) of each form and each trigger that was answered, float64 [m, n].
+def seal_order(mark: "Mark", kind: str) -> tuple[str, ...]:
+    """Return the seals of a mark in the order of asking: labels favour leaves, others splits."""
+    names = tuple(seal.name for seal in mark.seals)
+    return names if kind == "labels" else names[::-1]
 
-    The arguments are those of `scores_evidence`; n counts the rows without NaN, in their order.
-    There are m = 108 forms, 138 where the mark has alternatives.
 
-    >>> from timbermark.ownership import Mark, OwnerKey
-    >>> mark = Mark.make(
-    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
-    ...     triggers=[[0.5], [1.5]], alphabets=[[0, 1]] * 2, reference=[[0.5, 0.5]] * 2,
-    ... )
-    >>> scores_gains([[0.9, 0.1], [np.nan, 0.1]], mark).shape
-    (108, 1)
+def total_bits(seals: Sequence[float], n_seals: int) -> float:
+    """Return log₂ of the e-value of a mark of ``n_seals`` seals, given that of each in bits.
+
+    Of two seals it is (E_1·E_2 + E_1 + E_2)/3; a seal that was not asked has E = 1.
+
+    >>> total_bits([64.0], 1), round(total_bits([64.0, 0.0], 2), 3)
+    (64.0, 63.415)
     """
-    given = _read_scores(scores, (mark.n_triggers, len(mark.classes)))
-    answered = np.flatnonzero(~np.isnan(given).any(axis=1))
-    rows = max(1, _AT_ONCE // len(mark.classes))
-    parts = [answered[first : first + rows] for first in range(0, len(answered), rows)]
-    alphabets = np.asarray(mark.alphabets, np.int32)
-    predicted = _predict(given, answered, mark)
-    gains = []
-    for i in parts:
-        known = None if predicted is None else predicted[i]
-        forms = score_forms(given[i], mark.reference[i], alphabets[i], known)
-        gains.append(_gains(forms, mark.symbols[i]))
-    n_forms = N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS)
-    return np.hstack(gains) if gains else np.zeros((n_forms, 0))
+    if n_seals == 1:
+        return seals[0] if seals else 0.0
+    one, two = (*seals, 0.0, 0.0)[:2]
+    return mean_bits(np.array([one + two, one, two]) * _LOG_2)
 
 
-def _predict(scores: Reals, answered: AnyArray, mark: "Mark") -> Reals | None:
-    """Return what each answered trigger should be answered with; None without alternatives."""
-    if not mark.alternatives.shape[1]:
-        return None
-    asked = mark.order[np.isin(mark.order, answered)]
-    alphabets = np.asarray(mark.alphabets, np.int32)
-    predicted = np.full(alphabets.shape, np.nan)
-    predicted[asked] = predict_scores(
-        log_scores(scores, alphabets)[asked],
-        log_scores(mark.reference, alphabets)[asked],
-        np.log(np.clip(mark.alternatives[asked], SCORE_FLOOR, 1.0)),
-    )
-    return predicted
+def _weigh_labels(mark: "Mark", answers: Answers) -> SealEvidence:
+    assert mark.leaves is not None
+    order = mark.order("leaves")
+    labels: ClassIndices = answers.values[: mark.n_leaves][order]
+    answered = labels != UNANSWERED
+    asked, labels = order[answered], labels[answered]
+    inside = (labels[:, np.newaxis] == mark.leaves.alphabets[asked]).any(axis=1)
+    matched = labels == mark.expected_numbers[asked]
+    gain, loss = label_gains(mark.q)
+    gains = np.where(matched, gain[:, np.newaxis], loss[:, np.newaxis])
+    # A label outside its alphabet says nothing about the symbol.
+    gains[:, ~inside] = 0.0
+    return SealEvidence(
+        "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
+        gains,
+    )  # fmt: skip
 
 
-def sequential_evidence(matched: int, answered: int, q: int) -> float:
-    """Return the evidence of labels that were asked one by one, in bits, valid whenever one stops.
-
-    ``matched`` of ``answered`` responses are the label that their symbol asks for. A question
-    without an answer, or with a label outside its alphabet, is not counted.
+def label_gains(q: int) -> tuple[Reals, Reals]:
+    """Return what a match and what any other label add to log E, for each rate, float64 [64] each.
 
     It is the betting form of Krichevsky and Trofimov, mixed over match rates above chance only:
     E is the mean of (q·θ)^S·((1 − θ)·q/(q − 1))^(n − S) over `N_MATCH_RATES` rates θ = cos²φ, at
     the midpoints of equal parts of 0 <= φ <= arccos(1/√q). Rates below chance are left out because
     nobody is accused of avoiding symbols.
 
-    Raises InputError unless 0 <= matched <= answered and q >= 2.
-
-    >>> sequential_evidence(34, 34, 4) > 64, sequential_evidence(0, 0, 4)
-    (True, 0.0)
-    >>> sequential_evidence(0, 96, 4) < 0
-    True
-    """
-    if q < 2 or not 0 <= matched <= answered:
-        raise InputError(
-            f"matched={matched} of answered={answered} with q={q} is impossible.",
-            hint="count the matches again; an alphabet has 2 or 4 labels.",
-        )
-    gain, loss = labels_gains(q)
-    return mean_bits(matched * gain + (answered - matched) * loss)
-
-
-def labels_gains(q: int) -> tuple[Reals, Reals]:
-    """Return what a match and what any other label add to log E, for each rate, float64 [64] each.
-
-    >>> gain, loss = labels_gains(4)
+    >>> gain, loss = label_gains(4)
     >>> bool((gain > 0).all() and (loss < 0).all())
     True
     """
@@ -153,133 +251,265 @@ def labels_gains(q: int) -> tuple[Reals, Reals]:
     return gain, loss
 
 
-def numbers_evidence(values: ArrayLike, levels: ArrayLike, symbols: ArrayLike) -> float:
-    """Return the evidence in a suspect's numbers, in bits, where symbols select levels.
-
-    ``values`` [k] are what the suspect says, of pairs of rows the differences of its numbers, NaN
-    where there is none; ``levels`` [k, q] the
-    distinct values that the symbols, [k] from 0 to q - 1, select from. With c the mean of a
-    trigger's levels, h the mean distance of neighbouring ones and z = (y − c)/h,
-    w_i(a) ∝ exp(−d²) or (1 + d²)^(−3/2), d² = (z_i − f·(level_a − c)/h)²/2σ², mixed over both, over
-    σ in `LEVEL_WIDTHS`, f in `LEVEL_SHARES`, and two readings of y: as it is, and on the scale
-    of the levels, to which the line y = α + β·c takes it that fits all answers best. No reading
-    knows a symbol. The second form is for copies that differ much on a few triggers. A value more
-    than 10^6·h from c counts as at that distance.
-
-    Raises InputError if the shapes do not fit or the levels of a trigger are not distinct numbers.
-
-    >>> levels = levels_around([10.0, 20.0], 1.0, 4)
-    >>> levels[0]
-    array([ 8.5,  9.5, 10.5, 11.5])
-    >>> levels = levels_around(np.arange(40.0), 1.0, 4)
-    >>> 64 < numbers_evidence(levels[:, 3], levels, np.full(40, 3)) < 80
-    True
-    """
-    y, grid = np.asarray(values, dtype=np.float64), np.asarray(levels, dtype=np.float64)
-    chosen = np.asarray(symbols)
-    if grid.ndim != 2 or grid.shape[1] < 2 or y.shape != grid.shape[:1] or chosen.shape != y.shape:
-        raise InputError(
-            f"Values of shape {y.shape}, levels of shape {grid.shape} and symbols of shape "
-            f"{chosen.shape} do not fit together.",
-            hint="give [k], [k, q] and [k].",
+def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
+    assert mark.leaves is not None
+    leaves, order = mark.leaves, mark.order("leaves")
+    asked = order[answers.answered[: mark.n_leaves][order]]
+    scores = np.asarray(answers.values[asked], np.float64)
+    predicted = None
+    if leaves.alternatives.shape[1] and len(asked):
+        predicted = predict_scores(
+            log_scores(scores, leaves.alphabets[asked]),
+            log_scores(leaves.reference[asked], leaves.alphabets[asked]),
+            np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0)),
         )
-    step = np.ptp(grid, axis=1, keepdims=True) / (grid.shape[1] - 1)
-    if not (np.isfinite(grid).all() and (np.diff(np.sort(grid, axis=1)) > 0).all()):
-        raise InputError("The levels of a trigger are not distinct numbers.", hint="see levels.")
-    answered = ~np.isnan(y)
-    if not answered.any():
-        return 0.0
-    y, grid, step = y[answered], grid[answered], step[answered]
-    centre = grid.mean(axis=1)
-    away = (grid - centre[:, np.newaxis]) / step
-    forms = []
-    for values in (y, rescale_numbers(y, centre, step[:, 0])):
-        # Clipped before the division, which could overflow.
-        farthest = _FARTHEST * step[:, 0]
-        offset = np.clip(values - centre, -farthest, farthest) / step[:, 0]
-        for share in LEVEL_SHARES:
-            squares = (offset[:, np.newaxis] - share * away) ** 2
-            for width in LEVEL_WIDTHS:
-                distance = squares / (2.0 * width**2)
-                forms += [-distance, -1.5 * np.log1p(distance)]
-    return mixture_bits(np.stack(forms), chosen[answered])
+    at_once = max(1, _AT_ONCE // len(mark.classes))
+    gains = [np.zeros((N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS), 0))]
+    for first in range(0, len(asked), at_once):
+        part = slice(first, first + at_once)
+        i = asked[part]
+        known = None if predicted is None else predicted[part]
+        forms = score_forms(scores[part], leaves.reference[i], leaves.alphabets[i], known)
+        gains.append(_symbol_gains(forms, mark.leaf_symbols[i]))
+    best = scores.argmax(axis=1) if len(asked) else np.zeros(0, int)
+    inside = (best[:, np.newaxis] == leaves.alphabets[asked]).any(axis=1)
+    matched = best == mark.expected_numbers[asked]
+    return SealEvidence(
+        "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
+        np.hstack(gains),
+    )  # fmt: skip
 
 
-def rescale_numbers(values: ArrayLike, centres: ArrayLike, steps: ArrayLike) -> Reals:
-    """Return numbers on the scale of the levels' centres: (y − α)/β for the best line y = α + β·c.
+def _weigh_splits(mark: "Mark", answers: Answers) -> SealEvidence:
+    order = mark.order("splits")
+    rows = answers.values[mark.n_leaves :].reshape(mark.n_splits, 3, *answers.values.shape[1:])
+    answered = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3).all(axis=1)
+    asked = order[answered[order]]
+    sides = split_sides(rows[asked], answers.kind)
+    symbols = mark.split_symbols[asked]
+    tells = ~np.isnan(sides)
+    matched = tells & ((sides > 0.5) == (symbols == 1)) & (sides != 0.5)
+    return SealEvidence(
+        "splits", 2, mark.n_splits, len(asked), int(tells.sum()), int(matched.sum()), asked,
+        split_gains(sides, symbols),
+    )  # fmt: skip
 
-    The line is that of least squares, where a trigger weighs 1/h². Numbers that fall where centres
-    rise, or that tell no line, are all at the centre: they say nothing.
 
-    >>> rescale_numbers([12.0, 14.0, 18.0], [1.0, 2.0, 4.0], [1.0, 1.0, 1.0])
-    array([1., 2., 4.])
+def split_sides(rows: AnyArray, kind: str) -> Reals:
+    """Return where the middle of each gap stands between its ends, float64 [n], 0 to 1.
+
+    ``rows`` are answers of one kind to the rows at a, the middle and b: [n, 3] or [n, 3, K]. 0 says
+    that the middle is answered like a, 1 like b. It is d(middle, a) / (d(middle, a) + d(middle,
+    b)), with d the sum of differences of log-scores, the difference of numbers, or whether labels
+    differ. NaN stands for a gap at which nothing can be told.
+
+    >>> split_sides(np.array([[1.0, 1.0, 2.0], [1.0, 1.75, 2.0], [1.0, 1.0, 1.0]]), "numbers")
+    array([0.  , 0.75,  nan])
     """
-    y, c = np.asarray(values, np.float64), np.asarray(centres, np.float64)
-    weight = np.asarray(steps, np.float64) ** -2.0
-    weight = weight / weight.sum()
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        mean_y, mean_c = (weight * y).sum(), (weight * c).sum()
-        slope = (weight * (c - mean_c) * (y - mean_y)).sum() / (weight * (c - mean_c) ** 2).sum()
-        moved = (y - mean_y) / slope + mean_c
-    usable = np.isfinite(slope) and slope > 0.0 and bool(np.isfinite(moved).all())
-    return np.asarray(moved if usable else c)
+    if kind == "labels":
+        values = np.asarray(rows, np.float64)[..., np.newaxis]
+        to_low = (values[:, MIDDLE] != values[:, LOW]).astype(np.float64)[:, 0]
+        to_high = (values[:, MIDDLE] != values[:, HIGH]).astype(np.float64)[:, 0]
+        # A label that is neither that of a nor that of b tells nothing.
+        neither = (to_low + to_high) == 2.0
+        to_low[neither] = to_high[neither] = 0.0
+    else:
+        values = np.asarray(rows, np.float64)
+        if kind == "scores":
+            values = np.log(np.clip(values, SPLIT_FLOOR, 1.0))
+        else:
+            values = values[..., np.newaxis]
+        with np.errstate(over="ignore", invalid="ignore"):
+            to_low = np.abs(values[:, MIDDLE] - values[:, LOW]).sum(axis=1)
+            to_high = np.abs(values[:, MIDDLE] - values[:, HIGH]).sum(axis=1)
+    whole = to_low + to_high
+    told = (whole > 0.0) & np.isfinite(whole)
+    return np.where(told, to_low / np.where(told, whole, 1.0), np.nan)
 
 
-def levels_around(reference: ArrayLike, step: float, q: int) -> Reals:
-    """Return q levels around each number of the unmarked model, ``step`` apart, float64 [k, q].
+def split_gains(sides: Reals, symbols: AnyArray) -> Reals:
+    """Return log 2·w_i(s_i) of each form and each trigger in splits, float64 [m, n].
 
-    >>> levels_around([1.0], 2.0, 2)
-    array([[0., 2.]])
+    With u the side of `split_sides` and ε in `SPLIT_ERRORS`, w_i(1) = ε + (1 − 2ε)·u, and the same
+    with u rounded to 0 or 1. A trigger that tells nothing has w_i = ½.
+
+    >>> split_gains(np.array([1.0, np.nan]), np.array([1, 0])).shape
+    (14, 2)
     """
-    places = np.arange(q) - (q - 1) / 2.0
-    return np.asarray(np.asarray(reference, np.float64)[:, np.newaxis] + step * places)
+    u = np.where(np.isnan(sides), 0.5, sides)
+    hard = np.where(u == 0.5, 0.5, (u > 0.5).astype(np.float64))
+    errors = np.array(SPLIT_ERRORS)[:, np.newaxis]
+    high = np.concatenate([errors + (1.0 - 2.0 * errors) * form for form in (u, hard)])
+    return np.log(2.0 * np.where(np.asarray(symbols) == 1, high, 1.0 - high))
 
 
-def mixture_bits(forms: AnyArray, symbols: AnyArray) -> float:
-    """Return log₂ of the mean over all forms of Π q·w_i(s_i).
+# The forms of score evidence share one idea. If trigger i carries symbol a, the marked model's
+# scores are known in advance: the reference, moved as little as possible so that label a leads. A
+# thief who averages these with a model of their own leaves a share of them in every answer, however
+# loud the other model is, and what is left after taking that share away must look like scores of a
+# model: not negative, and mostly near 0. Alternatives are scores of models without the mark; a
+# suspect is predicted from them and the reference by what it answered before, and what differs from
+# the prediction is mostly the mark.
 
-    ``forms`` [m, k, q] holds for m forms log w_i(a), up to a constant for each trigger; ``symbols``
-    is [k]. Everything is added in logarithms, so that nothing overflows.
+TEMPERATURES = (0.1, 0.35, 1.0, 4.0, 16.0, 32.0)
+"""High ones are for copies that nobody touched: an edit moves a trigger's scores only a little, and
+the copy repeats that exactly. Low ones are for copies that were tuned."""
+REFERENCE_SHARES = (0.5, 1.0)
+LEADS = (0.5, 1.0, 2.0, 4.0)
+"""How far the label that a symbol asks for leads in a marked model, in logarithms of scores."""
+FOREIGN_SHARES = (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+"""How much of an averaged suspect is another model."""
+TOLERANCES = (0.01, 0.03)
+REMAINDERS = (0.2, 0.35, 1.0)
+"""How much of the mark's effect on the logarithms of scores is left."""
+SPREADS = (0.5, 1.0)
+DAMPING = 1.0
+"""What keeps a prediction at the reference until answers say otherwise: the weight of a ridge."""
+N_PREDICTED_FORMS = len(TEMPERATURES) + len(LEADS) * len(REMAINDERS) * len(SPREADS)
+N_FORMS = (
+    len(TEMPERATURES) * len(REFERENCE_SHARES)
+    + len(LEADS) * len(FOREIGN_SHARES) * len(TOLERANCES)
+    + len(LEADS) * len(REMAINDERS) * len(SPREADS)
+)
 
-    >>> round(mixture_bits(np.log([[[0.75, 0.25], [0.75, 0.25]]]), np.array([0, 0])), 3)
-    1.17
+
+def score_forms(
+    scores: Reals, reference: Reals, alphabets: AnyArray, predicted: Reals | None = None
+) -> Reals:
+    """Return log w_i(a) up to a constant for each trigger, float64 [`N_FORMS`, k, q].
+
+    ``scores`` and ``reference`` [k, K], ``alphabets`` [k, q]; docs/mark-format.md has the formulae.
+    With ``predicted``, as `predict_scores` gives it, there are `N_PREDICTED_FORMS` more.
+
+    >>> score_forms(np.full((3, 2), 0.5), np.full((3, 2), 0.5), np.tile([0, 1], (3, 1))).shape
+    (108, 3, 2)
     """
-    return mean_bits(_gains(forms, symbols).sum(axis=1))
+    p, r = (log_scores(given, alphabets) for given in (scores, reference))
+    expected = [expected_scores(reference, alphabets, lead) for lead in LEADS]
+    intended = [np.log(np.maximum(then, SCORE_FLOOR)) - r[:, np.newaxis] for then in expected]
+    forms = [t * (p - share * r) for t in TEMPERATURES for share in REFERENCE_SHARES]
+    for scores_then in expected:
+        forms += _averaged(np.exp(p), scores_then)
+    for change in intended:
+        forms += _moved(p - r, change)
+    if predicted is not None:
+        forms += [t * (p - predicted) for t in TEMPERATURES]
+        for change in intended:
+            forms += _moved(p - predicted, change)
+    return np.stack(forms)
 
 
-def softmax(margins: ArrayLike) -> Reals:
-    """Return raw scores [n, K] as probabilities; log-probabilities give back their own.
+def log_scores(scores: Reals, alphabets: AnyArray) -> Reals:
+    """Return the logarithms of the scores of alphabets' labels, float64 [k, q]; see `SCORE_FLOOR`.
 
-    A row with NaN, with positive infinity or without any finite score becomes NaN: no answer.
-
-    >>> softmax([[0.0, 0.0], [-np.inf, 3.0], [np.nan, 1.0]])
-    array([[0.5, 0.5],
-           [0. , 1. ],
-           [nan, nan]])
+    >>> log_scores(np.array([[0.0, 1.0, 0.5]]), np.array([[1, 2]])).round(3).tolist()
+    [[0.0, -0.693]]
     """
-    raw = np.array(margins, dtype=np.float64)
-    top = raw.max(axis=1, keepdims=True)
-    raw[~np.isfinite(top[:, 0])] = np.nan
-    with np.errstate(invalid="ignore", over="ignore"):
-        powers = np.exp(raw - top)
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    found = np.take_along_axis(scores, alphabets, axis=1)
+    return np.asarray(np.log(np.clip(found, SCORE_FLOOR, 1.0)))
 
 
-def _read_scores(scores: ArrayLike, shape: tuple[int, int]) -> Reals:
-    try:
-        given = np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("The scores are not numbers.", hint="give probabilities.") from None
-    if given.shape != shape:
-        raise InputError(
-            f"The scores have the shape {given.shape}, expected {shape}.",
-            hint="give one row for each trigger and one column for each class of the mark.",
-        )
-    return given
+def predict_scores(scores: Reals, reference: Reals, alternatives: Reals) -> Reals:
+    """Return what triggers in the order of asking should be answered with, float64 [n, q].
+
+    ``scores`` and ``reference`` [n, q] and ``alternatives`` [n, R, q] are logarithms. A trigger is
+    predicted as a weighted sum of its reference and alternatives, each less its mean over the
+    alphabet. The weights fit the answers to all earlier triggers best, by least squares, damped
+    towards the reference alone. So no prediction knows the answer that it is for, and what is asked
+    later changes nothing: evidence stays valid whenever one stops.
+
+    >>> scores = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> predict_scores(scores, np.zeros((2, 2)), np.zeros((2, 1, 2))).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    known = np.concatenate([reference[:, np.newaxis], alternatives], axis=1)
+    x = (known - known.mean(axis=2, keepdims=True)).transpose(0, 2, 1)
+    z = scores - scores.mean(axis=1, keepdims=True)
+    start = np.zeros(x.shape[2])
+    start[0] = DAMPING
+    squares = np.einsum("iaj,iak->ijk", x, x)
+    products = np.einsum("iaj,ia->ij", x, z)
+    # Sums over the triggers before each one.
+    squares = squares.cumsum(axis=0) - squares + np.diag(np.full(len(start), DAMPING))
+    products = products.cumsum(axis=0) - products + start
+    weights = np.linalg.solve(squares, products[..., np.newaxis])
+    return np.asarray((x @ weights)[..., 0])
 
 
-def _gains(forms: AnyArray, symbols: AnyArray) -> Reals:
-    """Return log q·w_i(s_i), float64 [m, k], of what `mixture_bits` takes."""
+def expected_scores(reference: Reals, alphabets: AnyArray, lead: float) -> Reals:
+    """Return what a marked model answers with: float64 [k, q, q].
+
+    Entry [i, a, b] is the score of label ``alphabets[i, b]`` if trigger i carries symbol a: softmax
+    of the logarithms of the reference, changed as `nearest_margins` says.
+
+    >>> expected_scores(np.array([[0.5, 0.5]]), np.array([[0, 1]]), np.log(3.0)).tolist()
+    [[[0.75, 0.25], [0.25, 0.75]]]
+    """
+    margins = np.log(np.clip(reference, SCORE_FLOOR, 1.0))
+    found = []
+    for a in range(alphabets.shape[1]):
+        wanted = nearest_margins(margins, alphabets[:, a], lead)
+        powers = np.exp(wanted - wanted.max(axis=1, keepdims=True))
+        powers /= powers.sum(axis=1, keepdims=True)
+        found.append(np.take_along_axis(powers, alphabets, axis=1))
+    return np.stack(found, axis=1)
+
+
+def nearest_margins(margins: Reals, target: AnyArray, lead: float | Reals) -> Reals:
+    """Return float64 [k, K]: margins in which ``target`` leads all others by ``lead``, or [k].
+
+    Of all such margins these are the nearest: the target rises and those above it sink to one
+    common level. Margins that already have the lead stay as they are.
+
+    >>> nearest_margins(np.array([[2.0, 0.0, 1.5]]), np.array([1]), 1.0).tolist()
+    [[0.8333333333333334, 1.8333333333333335, 0.8333333333333334]]
+    """
+    k, n_outputs = margins.shape
+    rows = np.arange(k)
+    own = margins[rows, target]
+    others = margins.copy()
+    others[rows, target] = -np.inf
+    ranked = -np.sort(-others, axis=1)[:, : n_outputs - 1]
+    # With j others brought down to one level, the target's rise pays for their fall.
+    j = np.arange(1, n_outputs)
+    level = ((own - lead)[:, None] + np.cumsum(ranked, axis=1)) / (j + 1)
+    below = np.hstack([ranked[:, 1:], np.full((k, 1), -np.inf)]) <= level
+    level = level[rows, below.argmax(axis=1)]
+    short = own - ranked[:, 0] < lead
+    wanted = np.minimum(margins, np.where(short, level, np.inf)[:, None])
+    wanted[rows, target] = np.where(short, level + lead, own)
+    return np.asarray(wanted)
+
+
+def _averaged(p: Reals, expected: Reals) -> Iterator[Reals]:
+    """Yield log-likelihoods for a suspect that averages the marked model with another one.
+
+    What is left after the marked model's share is the other model's scores, which are mostly near
+    0: their density is taken as 1/(tolerance + score), falling off quickly below 0.
+    """
+    for foreign in FOREIGN_SHARES:
+        left = (p[:, np.newaxis] - (1.0 - foreign) * expected) / foreign
+        size, below = np.abs(left), np.maximum(-left, 0.0).sum(axis=2)
+        for tolerance in TOLERANCES:
+            yield -np.log(tolerance + size).sum(axis=2) - below / tolerance
+
+
+def _moved(observed: Reals, intended: Reals) -> Iterator[Reals]:
+    """Yield log-likelihoods for a suspect that keeps a part of the mark's change of log-scores.
+
+    ``observed`` [k, q]: how the suspect differs from what it would say without the mark;
+    ``intended`` [k, q, q]: how the mark changes them, for each symbol.
+    """
+    for remainder in REMAINDERS:
+        off = observed[:, np.newaxis] - remainder * intended
+        off -= off.mean(axis=2, keepdims=True)
+        size = np.abs(off).sum(axis=2)
+        for spread in SPREADS:
+            yield -size / spread
+
+
+def _symbol_gains(forms: AnyArray, symbols: AnyArray) -> Reals:
+    """Return log q·w_i(s_i), float64 [m, k], of forms [m, k, q] that hold log w_i(a) + const."""
     weights = forms - _log_sum(forms)[..., np.newaxis]
     chosen = np.take_along_axis(weights, symbols.astype(np.intp)[np.newaxis, :, np.newaxis], axis=2)
     return np.asarray(chosen[..., 0] + math.log(forms.shape[2]))
@@ -299,3 +529,59 @@ def mean_bits(logarithms: AnyArray) -> float:
     2.0
     """
     return float(_log_sum(logarithms) - math.log(len(logarithms))) / _LOG_2 + 0.0
+
+
+def round_bits(bits: float) -> float:
+    """Return bits in whole thousandths, rounded down: towards less evidence.
+
+    This is the precision in which evidence is reported; independent implementations agree on it
+    although their last binary digits differ.
+
+    >>> round_bits(63.9999), round_bits(255.99999999999), round_bits(-0.5)
+    (63.999, 256.0, -0.5)
+    """
+    # What lies a billionth below a thousandth is that thousandth, changed by rounding errors.
+    return math.floor(bits * 1000.0 + 1e-6) / 1000.0
+
+
+def show_chance(bits: float) -> str:
+    """Return the chance 2^-bits as text, rounded towards less evidence.
+
+    >>> show_chance(192.0), show_chance(20.0), show_chance(7.5), show_chance(0.0)
+    ('1 in 6·10^57', '1 in 1·10^6', '1 in 181', '1 in 1')
+    """
+    thousandths = round(round_bits(max(bits, 0.0)) * 1000)
+    with localcontext(Context(prec=60, rounding=ROUND_FLOOR)):
+        count = Decimal(2) ** (Decimal(thousandths) / 1000)
+        if count < _PLAIN_COUNT:
+            return f"1 in {int(count)}"
+        # A power of two that is not whole is irrational; 60 digits settle its first one.
+        power = count.adjusted()
+        return f"1 in {int(count.scaleb(-power))}·10^{power}"
+
+
+def level(bits: float) -> Level:
+    """Return the level of evidence: none, indicative (convinces the owner) or conclusive.
+
+    >>> level(19.9), level(20), level(64)
+    ('none', 'indicative', 'conclusive')
+    """
+    if bits >= CONCLUSIVE_BITS:
+        return "conclusive"
+    return "indicative" if bits >= INDICATIVE_BITS else "none"
+
+
+def lack_of_matches(matched: int, counted: int, q: int) -> float:
+    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
+
+    A suspect that does not depend on the secret matches each symbol with a chance of 1/q. Far too
+    few matches say that answers are misread, not that the suspect avoids the mark.
+
+    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
+    (39.8, 0.0)
+    """
+    if matched * q >= counted:
+        return 0.0
+    # In whole numbers, rounded once, so that 2^-2000 is as exact as 1/2.
+    ways = sum(math.comb(counted, i) * (q - 1) ** (counted - i) for i in range(matched + 1))
+    return counted * math.log2(q) - math.log2(ways)

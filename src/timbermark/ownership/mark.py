@@ -2,66 +2,118 @@
 
 import hashlib
 import hmac
-import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices, Reals, Rows, SmallKinds
+from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices, SmallKinds
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership import mark_checks
+from timbermark.files.sealing import save_sealed, warn_if_readable
 from timbermark.ownership.columns import (
+    MAX_TRIGGERS,
     Column,
-    freeze_columns,
     join_columns,
     kinds_of_columns,
-    split_columns,
 )
-from timbermark.ownership.encoding import Plain, encode, freeze
-from timbermark.ownership.head import Head
-from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
-from timbermark.ownership.labels import Label
-from timbermark.ownership.mark_file import (
-    check_fits,
-    mark_to_bytes,
-    not_sound,
-    read_mark,
+from timbermark.ownership.encoding import (
+    FOREIGN,
+    TIME_FORMAT,
+    Plain,
+    check_bytes,
+    check_count,
+    check_digest,
+    check_name,
+    check_time,
+    encode,
+    freeze,
+    is_unicode,
+    require,
 )
-from timbermark.ownership.merkle import hash_leaf, merkle_root
-from timbermark.ownership.records import derive_salts, encode_records
-from timbermark.ownership.sealing import save_sealed, warn_if_readable
+from timbermark.ownership.evidence import Price, full_bits, price_of_draws
+from timbermark.ownership.keys import KEY_BYTES, MARK_ID_BYTES, OwnerKey
+from timbermark.ownership.mark_file import check_fits, mark_to_bytes, read_mark
+from timbermark.ownership.seals import (
+    NO_ALTERNATIVES,
+    Label,
+    LeafSeal,
+    Seal,
+    SplitSeal,
+    check_classes,
+)
 from timbermark.ownership.symbols import (
+    derive_salts,
     derive_seed,
     derive_symbols,
+    encode_records,
+    hash_leaf,
+    merkle_root,
     query_numbers,
-    query_order,
 )
-from timbermark.ownership.verdict import Price, price_of_draws
 
 Derived = TypeVar("Derived")
 Array = TypeVar("Array", bound=AnyArray)
-_SECRET_DOMAIN = b"timbermark/secret/2"
-_ABOUT_DOMAIN = b"timbermark/about/2"
+PROTOCOL = 3
+"""Raised whenever the same content would give other symbols or other evidence."""
+ANSWERS = ("classes", "numbers")
+"""What the suspects of a mark answer with: labels or scores of classes, or numbers."""
+MAX_DRAWS = 1 << 32
+_DIGEST_DOMAIN = b"timbermark/mark-digest/3"
+_SECRET_DOMAIN = b"timbermark/secret/3"
+_ABOUT_DOMAIN = b"timbermark/about/3"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a mark's digest commits to, with a Merkle root in place of the triggers.
+
+    A judge who is shown some of the triggers gets the head as it is, and checks both against the
+    digest. It reveals nothing about the secret, the triggers or ``about``.
+    """
+
+    protocol: int
+    mark_id: bytes
+    claim_key: bytes
+    secret_digest: bytes  # SHA-256 of the mark's secret
+    owner: str
+    model_digest: str
+    feature_names: tuple[str, ...] | None
+    columns: tuple[str, ...]  # "numbers" or "texts" for each
+    classes: tuple[Label, ...]
+    answers: str
+    q: int
+    n_leaves: int
+    n_splits: int
+    draws: int
+    created: str
+    about_digest: bytes  # SHA-256 of how the mark was made, with the secret
+    root: bytes  # of the Merkle tree over the triggers' records
+
+    @property
+    def digest(self) -> bytes:
+        """Return the mark's digest: SHA-256 of all fields, encoded as in docs/mark-format.md."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        return hashlib.sha256(_DIGEST_DOMAIN + encode(record)).digest()
+
+    @property
+    def n_triggers(self) -> int:
+        """Return the number of triggers of both seals."""
+        return self.n_leaves + self.n_splits
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Mark:
-    """k triggers of d features, each with an alphabet of q answers, and the secret of the mark.
+    """Triggers in leaves, in splits or in both, and the secret that their symbols derive from.
 
-    Where suspects answer with classes, a trigger is a row, and its alphabet are labels. Where they
-    answer with numbers, it is a pair of rows that differ little, and its alphabet are levels of the
-    difference between both answers.
-
-    Everything here but the id, the owner's name and the time is secret, and none of it is printed.
-    The symbols are derived from all of it and never stored: whatever is changed, they become
-    others. Construction checks and copies every part and makes it read-only. Two marks are equal
-    if all of it is. `dataclasses.replace` gives a mark with other parts, and so with other symbols.
+    Triggers are numbered over both seals, those of the leaf seal first. Everything here but the id,
+    the owner's name and key and the time is secret, and none of it is printed. The symbols are
+    derived from all of it and never stored: whatever is changed, they become others. Construction
+    checks and copies every part and makes it read-only. Two marks are equal if all of it is.
 
     Raises InputError if anything is not as stated below.
 
@@ -76,47 +128,63 @@ class Mark:
     True
     """
 
-    protocol: int  # how symbols are derived and evidence is computed: 2
+    protocol: int  # how symbols are derived and evidence is computed: 3
     mark_id: bytes  # 16 random bytes, not secret
+    claim_key: bytes  # the owner's public Ed25519 key, 32 bytes: only it can sign claims
     secret: bytes = field(repr=False)  # 32 bytes, from the owner key and the id
     owner: str  # whom the mark speaks for, 1 to 200 printable characters
     model_digest: str  # SHA-256 of the unmarked model, 64 hexadecimal digits
     feature_names: tuple[str, ...] | None  # d distinct names, or None if they are not known
     classes: tuple[Label, ...]  # all K labels of the model, of one type, in its order; or none
     answers: str  # what a suspect answers with: "classes" or "numbers"
-    columns: tuple[Column, ...]  # d columns of k rows, or of 2k, each float64 or texts
-    # int32 [k, q] of distinct class numbers, keep first, or float64 [k, q] of rising levels of the
-    # second answer minus the first; q is 2 or 4
-    alphabets: ClassIndices | Reals
-    # float64 [k, K], the unmarked model's probabilities, from 1e-6 to 1, or [k, 2], its numbers
-    reference: Reals
+    leaves: LeafSeal | None
+    splits: SplitSeal | None
     draws: int  # how many sets of symbols were derived until this one was kept, from 1
     created: str  # UTC, as 2030-12-31T23:59:59Z
     about: Mapping[str, Plain]  # how it was made, free-form plain values
-    # float64 [k, R, q], from 1e-6 to 1: scores of the alphabets' labels by R models without the
-    # mark, such as thieves might make; none with numbers
-    alternatives: Reals = field(default_factory=lambda: mark_checks.NO_ALTERNATIVES)
     # Deriving the symbols takes a fraction of a second: once for each instance is enough.
     _derived: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        mark_checks.check_protocol(self.protocol)
-        mark_checks.check_secrets(self.mark_id, self.secret)
-        mark_checks.check_words(self.owner, self.model_digest, self.answers, self.created)
+        require(
+            type(self.protocol) is int and self.protocol == PROTOCOL,
+            f"protocol={self.protocol!r} is not known",
+            f"this timbermark knows protocol {PROTOCOL}.",
+        )
+        check_bytes("mark_id", self.mark_id, MARK_ID_BYTES)
+        check_bytes("claim_key", self.claim_key, KEY_BYTES)
+        check_bytes("secret", self.secret, KEY_BYTES)
+        check_name(self.owner, "owner")
+        check_digest("model_digest", self.model_digest)
+        check_time("created", self.created)
+        classes = check_answers(self.answers, self.classes)
         if not isinstance(self.about, Mapping):
             raise InputError("about is not a dictionary.", hint="use {} if there is nothing.")
-        columns = freeze_columns(self.columns)
-        k, d = mark_checks.count_triggers(len(columns[0]), self.answers), len(columns)
+        seals = {
+            name: None if seal is None else seal.frozen(classes)
+            for name, seal in (("leaves", self.leaves), ("splits", self.splits))
+        }
         frozen = {
-            "columns": columns,
-            **mark_checks.freeze_answers(self, k),
-            "feature_names": mark_checks.freeze_names(self.feature_names, d),
-            "draws": mark_checks.check_draws(self.draws),
+            "classes": classes,
+            **seals,
+            "draws": check_count("draws", self.draws, 1, MAX_DRAWS),
             "about": freeze(self.about, "about"),
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
+        self._check_seals()
+        object.__setattr__(self, "feature_names", check_names(self.feature_names, self.n_features))
         check_fits(self)
+
+    def _check_seals(self) -> None:
+        require(bool(self.seals), "a mark without triggers proves nothing", "give a seal.")
+        kinds = {kinds_of_columns(seal.columns) for seal in self.seals}
+        require(len(kinds) == 1, "the seals have different columns", "give both the model's.")
+        require(
+            self.n_triggers <= MAX_TRIGGERS,
+            f"{self.n_triggers} triggers are too many",
+            f"a mark has at most {MAX_TRIGGERS}.",
+        )
 
     @classmethod
     def make(
@@ -127,39 +195,42 @@ class Mark:
         model_digest: str,
         classes: Iterable[Label] = (),
         answers: str = "classes",
-        triggers: Any,
-        alphabets: ArrayLike,
-        reference: ArrayLike,
-        alternatives: ArrayLike = mark_checks.NO_ALTERNATIVES,
+        triggers: Any = None,
+        alphabets: Any = None,
+        reference: Any = None,
+        alternatives: Any = NO_ALTERNATIVES,
+        splits: SplitSeal | None = None,
         feature_names: Iterable[str] | None = None,
         draws: int = 1,
         about: Mapping[str, Any] | None = None,
     ) -> "Mark":
         """Return a new mark with an id and a secret of its own, made now. See the class.
 
-        ``triggers`` is a matrix [k, d] of numbers, an object matrix or list of rows whose columns
-        hold numbers or texts, or a data frame. ``reference`` [k, K] are the unmarked model's
-        probabilities on them, ``alternatives`` [k, R, q] those of other models for the labels of
-        the alphabets. With ``answers="numbers"`` there are no classes, ``triggers`` is
-        [2k, d], one pair of rows after the other, ``alphabets`` are levels of the second answer
-        minus the first, and ``reference`` [k, 2] are the unmarked model's numbers.
+        ``triggers`` are the rows of the leaf seal: a matrix [k, d] of numbers, an object matrix or
+        list of rows whose columns hold numbers or texts, or a data frame. ``alphabets`` [k, q],
+        ``reference`` [k, K] and ``alternatives`` [k, R, q] are those of `LeafSeal`. ``splits`` is
+        the split seal. With ``answers="numbers"`` there are no classes and no leaf seal.
         """
         mark_id = secrets.token_bytes(MARK_ID_BYTES)
+        leaves = (
+            None
+            if triggers is None
+            else LeafSeal.make(triggers, alphabets, reference, alternatives)
+        )
         return cls(
-            protocol=mark_checks.PROTOCOL,
+            protocol=PROTOCOL,
             mark_id=mark_id,
+            claim_key=key.claim_key,
             secret=key.mark_secret(mark_id),
             owner=owner,
             model_digest=model_digest,
             feature_names=None if feature_names is None else tuple(feature_names),
             classes=tuple(classes),
             answers=answers,
-            columns=split_columns(triggers),
-            alphabets=np.asarray(alphabets),
-            reference=np.asarray(reference),
-            alternatives=np.asarray(alternatives),
+            leaves=leaves,
+            splits=splits,
             draws=draws,
-            created=datetime.now(UTC).strftime(mark_checks.TIME_FORMAT),
+            created=datetime.now(UTC).strftime(TIME_FORMAT),
             about={} if about is None else about,
         )
 
@@ -167,40 +238,48 @@ class Mark:
         """Return the same mark with another number of draws, and therefore with other symbols.
 
         ``mark.with_draws(mark.draws + 1)`` draws again; what that costs in evidence is counted.
-
-        >>> mark = Mark.make(
-        ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
-        ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
-        ... )
-        >>> mark.with_draws(2).draws, mark.with_draws(2).digest == mark.digest
-        (2, False)
         """
         return replace(self, draws=draws)
 
     @property
-    def n_triggers(self) -> int:
-        """Return the number of triggers k."""
-        return len(self.alphabets)
+    def seals(self) -> tuple[Seal, ...]:
+        """Return the seals that the mark has, leaves first."""
+        return tuple(seal for seal in (self.leaves, self.splits) if seal is not None)
 
     @property
-    def in_pairs(self) -> bool:
-        """Return whether a trigger is a pair of rows, as where suspects answer with numbers."""
-        return self.answers == "numbers"
+    def n_leaves(self) -> int:
+        """Return the number of triggers in leaves."""
+        return 0 if self.leaves is None else len(self.leaves.alphabets)
+
+    @property
+    def n_splits(self) -> int:
+        """Return the number of triggers in splits."""
+        return 0 if self.splits is None else len(self.splits.features)
+
+    @property
+    def n_triggers(self) -> int:
+        """Return the number of triggers of both seals."""
+        return self.n_leaves + self.n_splits
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows to ask: one for a trigger in leaves, three in splits."""
+        return self.n_leaves + 3 * self.n_splits
 
     @property
     def n_features(self) -> int:
         """Return the number of columns d."""
-        return len(self.columns)
+        return len(self.seals[0].columns)
 
     @property
     def q(self) -> int:
-        """Return the size of the alphabets, 2 or 4."""
-        return int(self.alphabets.shape[1])
+        """Return the size of the leaf seal's alphabets, 2 or 4; 2 without a leaf seal."""
+        return 2 if self.leaves is None else self.leaves.q
 
     @property
     def full_bits(self) -> float:
-        """Return the bits of evidence if a suspect matches every symbol: k·log₂ q − log₂ draws."""
-        return self.n_triggers * math.log2(self.q) - math.log2(self.draws)
+        """Return the bits of evidence if a suspect carries every symbol, after all prices."""
+        return full_bits(self.n_leaves, self.q, self.n_splits, self.prices)
 
     @property
     def prices(self) -> tuple[Price, ...]:
@@ -208,22 +287,34 @@ class Mark:
         return (price_of_draws(self.draws),) if self.draws > 1 else ()
 
     @property
-    def has_texts(self) -> bool:
-        """Return whether any column holds texts."""
-        return any(isinstance(column, tuple) for column in self.columns)
+    def columns(self) -> tuple[Column, ...]:
+        """Return all rows to ask, as d columns: those of leaf triggers, then three for each split.
+
+        A column holds float64 numbers, or texts with None for a missing one.
+        """
+        return self._once("columns", self._join_seals)
+
+    def _join_seals(self) -> tuple[Column, ...]:
+        if len(self.seals) == 1:
+            return self.seals[0].rows()
+        pairs = zip(*(seal.rows() for seal in self.seals), strict=True)
+        return tuple(
+            _read_only(np.concatenate(pair)) if isinstance(pair[0], np.ndarray) else sum(pair, ())
+            for pair in pairs
+        )
 
     @property
-    def triggers(self) -> Rows:
-        """Return the triggers, read-only float64 [k, d]. Raises InputError if there are texts."""
-        if self.has_texts:
-            raise InputError(
-                "The triggers hold texts, so they are no matrix of numbers.",
-                hint="use mark.rows().",
-            )
-        return self._once("triggers", lambda: _read_only(self.rows()))
+    def kinds(self) -> tuple[str, ...]:
+        """Return "numbers" or "texts" for each column."""
+        return kinds_of_columns(self.seals[0].columns)
+
+    @property
+    def has_texts(self) -> bool:
+        """Return whether any column holds texts."""
+        return "texts" in self.kinds
 
     def rows(self) -> AnyArray:
-        """Return the triggers as a new matrix [k, d]: float64, or of objects if there are texts.
+        """Return all rows to ask as a new matrix: float64, or of objects if there are texts.
 
         >>> Mark.make(
         ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
@@ -244,23 +335,24 @@ class Mark:
         return self._once("salts", lambda: tuple(derive_salts(self.secret, self.n_triggers)))
 
     @property
-    def leaves(self) -> tuple[bytes, ...]:
-        """Return the hash of each trigger's record: the leaves of the mark's Merkle tree."""
-        return self._once("leaves", self._hash_records)
+    def hashes(self) -> tuple[bytes, ...]:
+        """Return the hash of each trigger's record, over which the Merkle root is built."""
+        return self._once("hashes", self._hash_records)
 
     def _hash_records(self) -> tuple[bytes, ...]:
-        records = encode_records(
-            self.places, self.salts, self.columns, self.alphabets, self.reference,
-            self.alternatives,
-        )  # fmt: skip
-        return tuple(map(hash_leaf, records))
+        found: list[bytes] = []
+        for seal in self.seals:
+            part = slice(len(found), len(found) + len(seal.columns[0]))
+            arrays = {name: getattr(seal, name) for name in seal.types}
+            records = encode_records(
+                seal.name, self.places[part], self.salts[part], seal.columns, arrays
+            )
+            found += map(hash_leaf, records)
+        return tuple(found)
 
     @property
     def head(self) -> Head:
-        """Return what the digest is made of: all but the triggers, which the Merkle root covers.
-
-        Whoever sees it learns nothing about the secret, the triggers or ``about``.
-        """
+        """Return what the digest is made of: all but the triggers, which the Merkle root covers."""
         return self._once("head", self._make_head)
 
     def _make_head(self) -> Head:
@@ -268,19 +360,21 @@ class Mark:
         return Head(
             protocol=self.protocol,
             mark_id=self.mark_id,
+            claim_key=self.claim_key,
             secret_digest=hashlib.sha256(_SECRET_DOMAIN + self.secret).digest(),
             owner=self.owner,
             model_digest=self.model_digest,
             feature_names=self.feature_names,
-            columns=kinds_of_columns(self.columns),
+            columns=self.kinds,
             classes=self.classes,
             answers=self.answers,
             q=self.q,
-            n_triggers=self.n_triggers,
+            n_leaves=self.n_leaves,
+            n_splits=self.n_splits,
             draws=self.draws,
             created=self.created,
             about_digest=hashlib.sha256(about).digest(),
-            root=merkle_root(self.leaves),
+            root=merkle_root(self.hashes),
         )
 
     @property
@@ -290,26 +384,33 @@ class Mark:
 
     @property
     def symbols(self) -> SmallKinds:
-        """Return the number of each trigger's symbol in its alphabet, uint8 [k]."""
-        given = self._seed, self.places, self.salts
-        return self._once("symbols", lambda: _read_only(derive_symbols(*given, self.q)))
+        """Return the number of each trigger's symbol in its alphabet, uint8 [triggers]."""
+        return self._once("symbols", self._derive_symbols)
+
+    def _derive_symbols(self) -> SmallKinds:
+        sizes = [self.q] * self.n_leaves + [2] * self.n_splits
+        return _read_only(derive_symbols(self._seed, self.places, self.salts, sizes))
 
     @property
-    def order(self) -> NDArray[np.int64]:
-        """Return the order in which the triggers are asked, a permutation, int64 [k]."""
-        given = self._seed, self.places, self.salts
-        return self._once("order", lambda: _read_only(query_order(*given)))
+    def leaf_symbols(self) -> SmallKinds:
+        """Return the symbols of the leaf seal."""
+        return self.symbols[: self.n_leaves]
+
+    @property
+    def split_symbols(self) -> SmallKinds:
+        """Return the symbols of the split seal."""
+        return self.symbols[self.n_leaves :]
 
     @property
     def order_numbers(self) -> NDArray[np.uint64]:
-        """Return the numbers that `order` sorts triggers by, uint64 [k]: to put decoys between."""
-        return query_numbers(self._seed, self.places, self.salts)
+        """Return the numbers by which triggers of a seal are sorted to be asked, uint64."""
+        given = self._seed, self.places, self.salts
+        return self._once("order_numbers", lambda: _read_only(query_numbers(*given)))
 
-    @property
-    def row_order(self) -> NDArray[np.int64]:
-        """Return the order in which rows are asked; all first rows of pairs before the second."""
-        order = self.order
-        return np.concatenate([2 * order, 2 * order + 1]) if self.in_pairs else order
+    def order(self, seal: str) -> NDArray[np.int64]:
+        """Return the triggers of one seal in the order of asking: their places in the seal."""
+        part = slice(0, self.n_leaves) if seal == "leaves" else slice(self.n_leaves, None)
+        return np.argsort(self.order_numbers[part], kind="stable").astype(np.int64)
 
     @property
     def _seed(self) -> bytes:
@@ -324,28 +425,15 @@ class Mark:
 
     @property
     def expected_numbers(self) -> ClassIndices:
-        """Return the class number that each symbol asks for, int32 [k]."""
-        asked = self.alphabets[np.arange(self.n_triggers), self.symbols]
+        """Return the class number that each symbol of the leaf seal asks for, int32 [n_leaves]."""
+        if self.leaves is None:
+            return np.zeros(0, CLASS_INDEX)
+        asked = self.leaves.alphabets[np.arange(self.n_leaves), self.leaf_symbols]
         return np.asarray(asked, CLASS_INDEX)
 
     @property
-    def levels(self) -> Reals:
-        """Return the levels of a mark of numbers, float64 [k, q]. Raises InputError for others."""
-        if not self.in_pairs:
-            raise InputError("The mark is one of classes.", hint="use mark.alphabets.")
-        return np.asarray(self.alphabets, np.float64)
-
-    @property
-    def expected_levels(self) -> Reals:
-        """Return the difference of numbers that each symbol asks for, float64 [k]."""
-        asked: Reals = self.levels[np.arange(self.n_triggers), self.symbols]
-        return asked
-
-    @property
     def expected(self) -> tuple[Label, ...]:
-        """Return the label, or the difference of numbers, that each symbol asks for."""
-        if self.in_pairs:
-            return tuple(self.expected_levels.tolist())
+        """Return the label that each symbol of the leaf seal asks for."""
         return tuple(self.classes[number] for number in self.expected_numbers)
 
     def made_with(self, key: OwnerKey) -> bool:
@@ -411,11 +499,11 @@ class Mark:
         cls, source: str | os.PathLike[str] | bytes, name: str, passphrase: str | None
     ) -> "Mark":
         try:
-            fields = read_mark(source, name, passphrase)
-            try:
-                return cls(**fields)
-            except InputError as error:
-                raise not_sound(name, error) from None
+            return cls(**read_mark(source, name, passphrase))
+        except InputError as error:
+            if type(error) is not InputError:  # a passphrase that does not fit
+                raise
+            raise FileFormatError(f"{name} holds no sound mark. {error.message}", FOREIGN) from None
         except MemoryError:
             raise FileFormatError(
                 f"{name} needs more memory than there is.", "end other programs and try again."
@@ -424,7 +512,7 @@ class Mark:
     def __repr__(self) -> str:
         return (
             f"Mark(mark_id={self.mark_id.hex()!r}, owner={self.owner!r}, created={self.created!r}, "
-            f"n_triggers={self.n_triggers}, q={self.q})"
+            f"n_leaves={self.n_leaves}, n_splits={self.n_splits})"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -448,6 +536,50 @@ class Mark:
             "A mark cannot be pickled: its secret would lie in the open. Hint: pass the file that "
             "mark.save(path, passphrase) writes."
         )
+
+
+def check_answers(answers: object, classes: Any) -> tuple[Label, ...]:
+    """Return the classes of a mark; none where suspects answer with numbers.
+
+    Raises InputError if the kind of answers is not known or the classes do not fit it.
+
+    >>> check_answers("classes", ["no", "yes"]), check_answers("numbers", [])
+    (('no', 'yes'), ())
+    """
+    require(
+        answers in ANSWERS,
+        f"answers={answers!r} is no known kind of answers",
+        f"use one of {ANSWERS}.",
+    )
+    if answers == "classes":
+        return check_classes(classes)
+    require(
+        isinstance(classes, list | tuple) and not classes,
+        "a mark of numbers has classes",
+        "leave them out: the suspect answers with numbers.",
+    )
+    return ()
+
+
+def check_names(given: Any, d: int) -> tuple[str, ...] | None:
+    """Return the names of d features, or None if they are not known.
+
+    Raises InputError unless they are d distinct texts.
+
+    >>> check_names(["a", "b"], 2)
+    ('a', 'b')
+    """
+    if given is None:
+        return None
+    names = tuple(given) if isinstance(given, list | tuple | np.ndarray) else ()
+    names = tuple(name.item() if isinstance(name, np.str_) else name for name in names)
+    require(
+        all(type(name) is str and is_unicode(name) for name in names)
+        and len(set(names)) == len(names) == d,
+        f"feature_names are not {d} distinct texts",
+        "give one name for each feature, or None.",
+    )
+    return names
 
 
 def _read_only(array: Array) -> Array:

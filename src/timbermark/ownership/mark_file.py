@@ -1,57 +1,50 @@
-"""The file of a mark: what is written, and every check before a mark is built from it."""
+"""The files of marks and openings: what is written, and every check before one is built from it.
+
+Both hold seals, each as its rows and its arrays; the rest is plain values. Nothing is compressed,
+so that a reader can hold what a file declares against its size.
+"""
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timbermark.dtypes import CLASS_INDEX, FEATURE_VALUE, REAL, AnyArray
-from timbermark.errors import FileFormatError, InputError
+from timbermark.dtypes import FEATURE_VALUE
+from timbermark.errors import FileFormatError
 from timbermark.files.limits import Arrays, Meta
+from timbermark.files.sealing import SizeLimits, seal, unseal
 from timbermark.ownership.columns import Column, numeric_matrix
-from timbermark.ownership.encoding import thaw
-from timbermark.ownership.mark_checks import NO_ALTERNATIVES, PROTOCOL, from_hex, require
-from timbermark.ownership.sealing import SizeLimits, seal, unseal
+from timbermark.ownership.encoding import FOREIGN, freeze, from_hex, require, thaw
+from timbermark.ownership.seals import SEALS, Seal
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
 KIND = "mark"
-FORMAT_VERSION, PLAIN_VERSION = 3, 2
-"""Raised whenever a reader of the present version would refuse a new file. Marks without
-alternatives are written as before there were any."""
+FORMAT_VERSION = 4
+"""Raised whenever a reader of the present version would refuse a new file."""
 LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
-WORDS = (
-    "protocol",
-    "owner",
-    "model_digest",
-    "feature_names",
-    "classes",
-    "answers",
-    "draws",
-    "created",
-    "about",
+_WORDS = (
+    *("protocol", "owner", "model_digest", "feature_names", "classes", "answers", "draws"),
+    *("created", "about"),
 )
-"""The fields that are written and hashed as plain values."""
-_BYTES = ("mark_id", "secret")
-_ARRAYS = {"numbers": FEATURE_VALUE, "alphabets": CLASS_INDEX, "reference": REAL}
+_BYTES = ("mark_id", "claim_key", "secret")
 _ROOM = 1 << 16
-_FOREIGN = "it was not written by timbermark, do not trust it."
 
 
 def mark_to_bytes(mark: "Mark", passphrase: str | None) -> bytes:
     """Return the file of a mark, encrypted if there is a passphrase; see `Mark.to_bytes`."""
-    # Without compression the reader can hold what a file declares against its size.
-    arrays = _arrays(mark)
-    version = FORMAT_VERSION if "alternatives" in arrays else PLAIN_VERSION
-    return seal(KIND, version, _meta(mark), arrays, passphrase, compress=False)
+    meta, arrays = _parts(mark)
+    return seal(KIND, FORMAT_VERSION, meta, arrays, passphrase, compress=False)
 
 
 def check_fits(mark: "Mark") -> None:
     """Raise InputError if the mark is too large for its file, before any work is put into it."""
-    n_meta = len(json.dumps(_meta(mark)))
-    n_bytes = n_meta + sum(array.nbytes for array in _arrays(mark).values())
+    meta, arrays = _parts(mark)
+    n_meta = len(json.dumps(meta))
+    n_bytes = n_meta + sum(array.nbytes for array in arrays.values())
     require(
         n_meta <= LIMITS.meta and n_bytes + _ROOM <= LIMITS.file,
         f"the mark has {n_meta} bytes of text and {n_bytes} in all, its file holds at most "
@@ -66,93 +59,108 @@ def read_mark(
     """Return the fields of the mark in a file, by name, for its constructor to check.
 
     Raises PassphraseError if the passphrase does not fit, FileFormatError if it is anything but a
-    file of a mark, format 2 or 3.
+    file of a mark of this format, InputError if its parts do not fit together.
     """
     version, meta, arrays = unseal(source, KIND, FORMAT_VERSION, passphrase, limits=LIMITS)
-    if version not in (PLAIN_VERSION, FORMAT_VERSION):
+    if version != FORMAT_VERSION:
         raise FileFormatError(
-            f"{name} has version {version} of the format, which is no longer read.",
-            "mark the model again.",
+            f"{name} has version {version} of the format, from before timbermark 0.2.",
+            "mark the model again; this version reads format 4.",
         )
-    known = {**_ARRAYS, "alternatives": REAL} if version == FORMAT_VERSION else _ARRAYS
-    if meta.keys() != {*WORDS, *_BYTES, "columns"} or arrays.keys() != known.keys():
-        raise FileFormatError(f"{name} does not hold exactly the parts of a mark.", _FOREIGN)
-    types = {**known, "alphabets": REAL} if meta["answers"] == "numbers" else known
-    for part, dtype in types.items():
-        if arrays[part].dtype != dtype:
-            raise FileFormatError(
-                f"{name}: {part} has the type {arrays[part].dtype}, not {np.dtype(dtype).name}.",
-                _FOREIGN,
-            )
-    if "alternatives" in arrays and 0 in arrays["alternatives"].shape:
-        raise FileFormatError(f"{name} has no alternatives, but a place for them.", _FOREIGN)
-    if type(meta["protocol"]) is int and meta["protocol"] > PROTOCOL:
-        raise FileFormatError(
-            f"{name} uses protocol {meta['protocol']}, this timbermark knows {PROTOCOL}.",
-            "pip install --upgrade timbermark",
-        )
-    try:
-        return {
-            **{word: meta[word] for word in WORDS},
-            **{part: from_hex(part, meta[part]) for part in _BYTES},
-            "columns": _read_columns(meta["columns"], arrays["numbers"]),
-            "alphabets": arrays["alphabets"],
-            "reference": arrays["reference"],
-            "alternatives": arrays.get("alternatives", NO_ALTERNATIVES),
-        }
-    except InputError as error:
-        raise not_sound(name, error) from None
-
-
-def not_sound(name: str, error: InputError) -> FileFormatError:
-    """Return the error of a file whose parts make no mark.
-
-    >>> print(not_sound("x.mark", InputError("The mark has 0 triggers.")).message)
-    x.mark holds no sound mark. The mark has 0 triggers.
-    """
-    return FileFormatError(f"{name} holds no sound mark. {error.message}", _FOREIGN)
-
-
-def _meta(mark: "Mark") -> Meta:
-    return {
-        **{word: thaw(getattr(mark, word)) for word in WORDS},
-        **{part: getattr(mark, part).hex() for part in _BYTES},
-        "columns": [
-            None if isinstance(column, np.ndarray) else list(column) for column in mark.columns
-        ],
-    }
-
-
-def _arrays(mark: "Mark") -> Arrays:
-    arrays: dict[str, AnyArray] = {
-        "numbers": numeric_matrix(mark.columns),
-        "alphabets": mark.alphabets,
-        "reference": mark.reference,
-    }
-    if mark.alternatives.shape[1]:
-        arrays["alternatives"] = mark.alternatives
-    return arrays
-
-
-def _read_columns(listed: Any, numbers: AnyArray) -> list[Column]:
     require(
-        isinstance(listed, list) and numbers.ndim == 2 and listed.count(None) == numbers.shape[1],
-        "the columns are not those of its numbers",
-        "",
+        meta.keys() == {*_WORDS, *_BYTES, "kinds", "texts"},
+        "it has not exactly the parts of a mark",
     )
-    remaining = iter(numbers.T)
-    columns: list[Column] = []
-    for column in listed:
-        if column is None:
-            columns.append(np.ascontiguousarray(next(remaining)))
+    found = read_seals(meta["kinds"], meta["texts"], arrays)
+    return {
+        **{word: meta[word] for word in _WORDS},
+        **{part: from_hex(part, meta[part]) for part in _BYTES},
+        **found,
+    }
+
+
+def _parts(mark: "Mark") -> tuple[Meta, Arrays]:
+    texts, arrays = write_seals(mark.seals)
+    meta = {
+        **{word: thaw(getattr(mark, word)) for word in _WORDS},
+        **{part: getattr(mark, part).hex() for part in _BYTES},
+        "kinds": list(mark.kinds),
+        "texts": texts,
+    }
+    return meta, arrays
+
+
+def write_seals(seals: Sequence[Seal]) -> tuple[dict[str, list[list[str | None]]], Arrays]:
+    """Return the columns of texts of each seal, by its name, and all arrays."""
+    texts, arrays = {}, Arrays()
+    for one in seals:
+        texts[one.name] = [list(c) for c in one.columns if not isinstance(c, np.ndarray)]
+        arrays[f"{one.name}.rows"] = numeric_matrix(one.columns)
+        arrays.update({f"{one.name}.{name}": getattr(one, name) for name in one.types})
+    return texts, arrays
+
+
+def read_seals(kinds: Any, texts: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seals that `write_seals` wrote, by name; None for one that is not there.
+
+    Raises InputError if the parts are not those of seals. What they hold is for the mark to check.
+    """
+    require(
+        isinstance(kinds, list)
+        and len(kinds) >= 1
+        and all(kind in ("numbers", "texts") for kind in kinds),
+        "the columns are neither numbers nor texts",
+    )
+    require(isinstance(texts, dict), "the columns of texts are not there")
+    expected = {f"{kind.name}.{part}" for kind in SEALS if kind.name in texts
+                for part in ("rows", *kind.types)}  # fmt: skip
+    require(
+        arrays.keys() == expected and texts.keys() <= {kind.name for kind in SEALS},
+        "it has not exactly the arrays of its seals",
+    )
+    found: dict[str, Any] = {}
+    for kind in SEALS:
+        found[kind.name] = None
+        if kind.name not in texts:
             continue
-        require(
+        parts = {part: arrays[f"{kind.name}.{part}"] for part in kind.types}
+        for part, dtype in kind.types.items():
+            require(
+                parts[part].dtype == dtype,
+                f"{part} of the {kind.name} has the type {parts[part].dtype}",
+            )
+        rows = arrays[f"{kind.name}.rows"]
+        require(rows.dtype == FEATURE_VALUE and rows.ndim == 2, "the rows are no matrix of numbers")
+        found[kind.name] = kind(columns=_read_columns(kinds, texts[kind.name], rows), **parts)
+    return found
+
+
+def _read_columns(kinds: Sequence[str], texts: Any, numbers: Any) -> tuple[Column, ...]:
+    n = len(numbers)
+    require(
+        isinstance(texts, list)
+        and len(texts) == kinds.count("texts")
+        and numbers.shape[1] == kinds.count("numbers")
+        and all(
             isinstance(column, list)
-            and len(column) == len(numbers)
+            and len(column) == n
             and all(text is None or isinstance(text, str) for text in column)
-            and any(column_text is not None for column_text in column),
-            f"a column of texts is not {len(numbers)} texts",
-            "",
-        )
-        columns.append(tuple(column))
-    return columns
+            for column in texts
+        ),
+        f"the columns are not {n} numbers or texts each",
+    )
+    require(not np.isinf(numbers).any(), "a trigger holds infinity")
+    left, right = iter(numbers.T), iter(texts)
+    return tuple(
+        np.ascontiguousarray(next(left))
+        if kind == "numbers"
+        else tuple(freeze(text, "a text") for text in next(right))  # type: ignore[misc]
+        for kind in kinds
+    )
+
+
+def unknown_version(name: str, version: int, known: int) -> FileFormatError:
+    """Return the error for a file of a format that is no longer read."""
+    return FileFormatError(
+        f"{name} has version {version} of the format, this timbermark reads {known}.", FOREIGN
+    )

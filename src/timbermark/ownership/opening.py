@@ -11,35 +11,69 @@ import math
 import os
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from timbermark.dtypes import ClassIndices, Reals
+from timbermark.dtypes import AnyArray
 from timbermark.errors import EvidenceError, FileFormatError, InputError
+from timbermark.files import container_bytes, read_container
+from timbermark.files.sealing import SizeLimits, save_sealed
 from timbermark.ownership.claim import Claim
-from timbermark.ownership.columns import Column
-from timbermark.ownership.encoding import encode
-from timbermark.ownership.head import Head
-from timbermark.ownership.mark import Mark
-from timbermark.ownership.mark_checks import check_name, rows_per_trigger
-from timbermark.ownership.merkle import hash_leaf, merkle_paths, root_from_path
-from timbermark.ownership.opening_file import opening_to_bytes, read_opening
-from timbermark.ownership.records import encode_records
-from timbermark.ownership.sealing import save_sealed
-from timbermark.ownership.symbols import derive_seed
-from timbermark.ownership.verdict import Price, price_of_draws
+from timbermark.ownership.columns import MAX_TRIGGERS
+from timbermark.ownership.encoding import (
+    FOREIGN,
+    check_count,
+    check_digest,
+    check_name,
+    check_time,
+    encode,
+    from_hex,
+    require,
+)
+from timbermark.ownership.evidence import (
+    CONCLUSIVE_BITS,
+    Price,
+    full_bits,
+    price_of_draws,
+)
+from timbermark.ownership.mark import (
+    MAX_DRAWS,
+    PROTOCOL,
+    Head,
+    Mark,
+    check_answers,
+    check_names,
+)
+from timbermark.ownership.mark_file import read_seals, unknown_version, write_seals
+from timbermark.ownership.seals import LeafSeal, SplitSeal, take_triggers
+from timbermark.ownership.symbols import (
+    HASH_BYTES,
+    derive_seed,
+    encode_records,
+    hash_leaf,
+    merkle_paths,
+    path_length,
+    root_from_path,
+)
 
+KIND = "opening"
+FORMAT_VERSION = 3
+LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
 EIGHTHS = 8
 N_ORDERS = 256
 N_PARTS = N_ORDERS * (EIGHTHS - 1)
 """How many parts of a mark, other than the whole, can ever be opened."""
-_DRAW_DOMAIN = b"timbermark/draw/1"
-_PLACES_DOMAIN = b"timbermark/places/1"
-_OPENING_DOMAIN = b"timbermark/opening/1"
-_PART_DOMAIN = b"timbermark/opened/1"
-_FOREIGN = "it was not written by timbermark, do not trust it."
+_LOSS, _SLACK = 0.1, 8.0
+"""What a copy that nobody touched may lack of the full bits: a share of them, and the price of
+mixing forms of evidence. An opening is worth its questions if 64 bits are left after that."""
+_DRAW_DOMAIN = b"timbermark/draw/2"
+_PLACES_DOMAIN = b"timbermark/places/2"
+_OPENING_DOMAIN = b"timbermark/opening/2"
+_PART_DOMAIN = b"timbermark/opened/2"
+_HEAD_BYTES = {"mark_id": 16, "claim_key": 32, "secret_digest": 32, "about_digest": 32, "root": 32}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,12 +87,10 @@ class Opening:
     claim_digest: bytes  # 32 bytes: which claim it opens
     judge: str  # the name of whom it is for, 1 to 200 printable characters
     head: Head
-    places: tuple[int, ...]  # m places in the mark, ascending
+    places: tuple[int, ...]  # m places in the mark, ascending; those of the leaf seal come first
     salts: tuple[bytes, ...] = field(repr=False)
-    columns: tuple[Column, ...] = field(repr=False)  # d columns of m rows, or of 2m
-    alphabets: ClassIndices | Reals = field(repr=False)  # [m, q], as in the mark
-    reference: Reals = field(repr=False)  # float64 [m, K] or [m, 2]
-    alternatives: Reals = field(repr=False)  # float64 [m, R, q], as in the mark
+    leaves: LeafSeal | None = field(repr=False)
+    splits: SplitSeal | None = field(repr=False)
     paths: tuple[tuple[bytes, ...], ...] = field(repr=False)
 
     @property
@@ -79,10 +111,8 @@ class Opening:
 
     @property
     def full_bits(self) -> float:
-        """Return the bits of evidence if a suspect matches every symbol that is shown."""
-        prices = price_of_part(self.n_opened, self.head.n_triggers)
-        bits = self.n_opened * math.log2(self.head.q) - math.log2(self.head.draws)
-        return max(0.0, bits - math.fsum(price.bits for price in prices))
+        """Return the bits of evidence if a suspect carries every symbol that is shown."""
+        return worth(self.head, self.places)
 
     def check(self, claim: Claim, judge: str | None = None) -> "OpenedMark":
         """Return the opened triggers, after everything about them was held to the claim.
@@ -108,13 +138,14 @@ class Opening:
                 "The opened triggers are not those that the draw gives: they were picked by hand.",
                 hint="ask the owner to open the mark with timbermark open.",
             )
-        self._check_records()
         try:
-            return self._opened_mark()
+            opened = self._opened_mark()
         except EvidenceError:
             raise
         except InputError as error:
             raise EvidenceError(f"The opened mark is not sound. {error.message}", "") from None
+        self._check_records(opened)
+        return opened
 
     def _is_drawn(self, claim: Claim) -> bool:
         sizes = [count_opened(claim.n_triggers, part) for part in range(1, EIGHTHS + 1)]
@@ -122,37 +153,39 @@ class Opening:
             return False
         return self.places == draw_places(claim, self.judge, sizes.index(self.n_opened) + 1)
 
-    def _check_records(self) -> None:
-        records = encode_records(
-            self.places, self.salts, self.columns, self.alphabets, self.reference,
-            self.alternatives,
-        )  # fmt: skip
-        for place, record, path in zip(self.places, records, self.paths, strict=True):
-            try:
-                root = root_from_path(hash_leaf(record), place, self.head.n_triggers, path)
-            except InputError:
-                root = b""
-            if root != self.head.root:
-                raise EvidenceError(
-                    f"Trigger {place} is not the one that the claim commits to.",
-                    hint="the opening was changed; ask the owner for the original.",
-                )
+    def _check_records(self, opened: "OpenedMark") -> None:
+        first = 0
+        for seal in opened.seals:
+            part = slice(first, first + len(seal.columns[0]))
+            first = part.stop
+            arrays = {name: getattr(seal, name) for name in seal.types}
+            places, salts = self.places[part], self.salts[part]
+            records = encode_records(seal.name, places, salts, seal.columns, arrays)
+            for place, record, path in zip(places, records, self.paths[part], strict=True):
+                try:
+                    root = root_from_path(hash_leaf(record), place, self.head.n_triggers, path)
+                except InputError:
+                    root = b""
+                if root != self.head.root:
+                    raise EvidenceError(
+                        f"Trigger {place} is not the one that the claim commits to.",
+                        hint="the opening was changed; ask the owner for the original.",
+                    )
 
     def _opened_mark(self) -> "OpenedMark":
         head = self.head
         return OpenedMark(
             protocol=head.protocol,
             mark_id=head.mark_id,
+            claim_key=head.claim_key,
             secret=hashlib.sha256(_PART_DOMAIN + b"".join(self.salts)).digest(),
             owner=head.owner,
             model_digest=head.model_digest,
             feature_names=head.feature_names,
             classes=head.classes,
             answers=head.answers,
-            columns=self.columns,
-            alphabets=self.alphabets,
-            reference=self.reference,
-            alternatives=self.alternatives,
+            leaves=self.leaves,
+            splits=self.splits,
             draws=head.draws,
             created=head.created,
             about={},
@@ -163,7 +196,17 @@ class Opening:
 
     def to_bytes(self) -> bytes:
         """Return the opening as its file. The law: reading it gives the same opening."""
-        return opening_to_bytes(self)
+        texts, arrays = write_seals([s for s in (self.leaves, self.splits) if s is not None])
+        arrays["salts"] = _bytes_matrix(self.salts)
+        arrays["paths"] = _bytes_matrix([step for path in self.paths for step in path])
+        meta = {
+            "claim": self.claim_digest.hex(),
+            "for": self.judge,
+            "head": {f.name: _plain(getattr(self.head, f.name)) for f in fields(Head)},
+            "places": list(self.places),
+            "texts": texts,
+        }
+        return container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "The data") -> "Opening":
@@ -187,12 +230,14 @@ class Opening:
 
     @classmethod
     def _read(cls, source: str | os.PathLike[str] | bytes, name: str) -> "Opening":
+        LIMITS.check(source, name)
+        version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
+        if version != FORMAT_VERSION:
+            raise unknown_version(name, version, FORMAT_VERSION)
         try:
-            return cls(**read_opening(source, name))
+            return cls(**_read_fields(meta, dict(arrays)))
         except InputError as error:
-            raise FileFormatError(
-                f"{name} is no sound opening. {error.message}", _FOREIGN
-            ) from None
+            raise FileFormatError(f"{name} is no sound opening. {error.message}", FOREIGN) from None
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
@@ -210,12 +255,12 @@ class OpenedMark(Mark):
     def __post_init__(self) -> None:
         Mark.__post_init__(self)
         head = self.opened_head
+        n_leaves = sum(place < head.n_leaves for place in self.opened_places)
         same = (
-            (self.q, head.q),
-            (self.draws, head.draws),
-            (self.classes, head.classes),
+            (self.leaves is None or self.q == head.q, True),
+            (self.kinds, head.columns),
             (self.feature_names, head.feature_names),
-            (self.n_features, len(head.columns)),
+            (self.n_leaves, n_leaves),
             (self.n_triggers, len(self.opened_places)),
             (self.n_triggers, len(self.opened_salts)),
         )
@@ -243,9 +288,7 @@ class OpenedMark(Mark):
     @property
     def prices(self) -> tuple[Price, ...]:
         """Return what is subtracted from evidence: for draws of symbols and for the drawn part."""
-        draws = (price_of_draws(self.draws),) if self.draws > 1 else ()
-        part = price_of_part(self.n_triggers, self.opened_head.n_triggers)
-        return (*draws, *part)
+        return _prices(self.opened_head, self.n_triggers)
 
     def to_bytes(self, passphrase: str | None = None) -> bytes:
         """Raise InputError: a part of a mark cannot be saved as a mark."""
@@ -254,14 +297,18 @@ class OpenedMark(Mark):
         )
 
 
-def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Opening:
+def open_mark(
+    mark: Mark, claim: Claim, *, judge: str, share: float | None = None, force: bool = False
+) -> Opening:
     """Return an opening of a share of a mark's triggers for one judge.
 
     The same arguments always give the same opening. ``share`` is from above 0 to 1 and is rounded
-    up to eighths.
+    up to eighths; by default it is the smallest with which a copy that nobody touched is
+    conclusive, with a margin. A smaller one is refused unless ``force``, because its questions
+    would be spent for nothing.
 
-    Raises EvidenceError if the claim is not about this mark, InputError for a share out of bounds
-    or a name that is none.
+    Raises EvidenceError if the claim is not about this mark, InputError for a share that is out of
+    bounds or too small, or a name that is none.
 
     >>> from timbermark.ownership import OwnerKey
     >>> key = OwnerKey.generate()
@@ -270,7 +317,7 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
     ...     triggers=np.arange(8.0)[:, None], alphabets=[[0, 1]] * 8, reference=[[0.9, 0.1]] * 8,
     ... )
     >>> claim = Claim.make(mark, key, marked_digest="1" * 64)
-    >>> opening = open_mark(mark, claim, judge="Judge Judy", share=0.5)
+    >>> opening = open_mark(mark, claim, judge="Judge Judy", share=0.5, force=True)
     >>> opening.n_opened, opening.check(claim).symbols.tolist() == (
     ...     mark.symbols[list(opening.places)].tolist()
     ... )
@@ -278,29 +325,76 @@ def open_mark(mark: Mark, claim: Claim, *, judge: str, share: float = 0.5) -> Op
     """
     if isinstance(mark, OpenedMark) or not isinstance(mark, Mark):
         raise InputError("Only a whole mark can be opened.", hint="load one with Mark.load(path).")
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise InputError(
-            f"share={share!r} is not from above 0 to 1.", hint="0.5 opens half of the triggers."
-        )
     claim.check_head(mark.head)
     name = clean_name(judge)
-    places = draw_places(claim, name, math.ceil(share * EIGHTHS))
-    chosen = list(places)
-    # Where suspects answer with numbers, a trigger is a pair of rows.
-    width = rows_per_trigger(mark.answers)
-    rows = [width * place + j for place in chosen for j in range(width)]
+    eighths = _choose_eighths(claim, mark.head, name, share, force)
+    places = draw_places(claim, name, eighths)
+    inside = [place for place in places if place < mark.n_leaves]
+    beyond = [place - mark.n_leaves for place in places if place >= mark.n_leaves]
     return Opening(
         claim_digest=claim.digest,
         judge=name,
         head=mark.head,
         places=places,
-        salts=tuple(mark.salts[place] for place in chosen),
-        columns=tuple(_take(column, rows) for column in mark.columns),
-        alphabets=mark.alphabets[chosen],
-        reference=mark.reference[chosen],
-        alternatives=mark.alternatives[chosen],
-        paths=tuple(merkle_paths(mark.leaves, chosen)),
+        salts=tuple(mark.salts[place] for place in places),
+        leaves=take_triggers(mark.leaves, inside) if mark.leaves and inside else None,
+        splits=take_triggers(mark.splits, beyond) if mark.splits and beyond else None,
+        paths=tuple(merkle_paths(mark.hashes, places)),
     )
+
+
+def _choose_eighths(claim: Claim, head: Head, judge: str, share: float | None, force: bool) -> int:
+    def suffices(eighths: int) -> bool:
+        return is_enough(worth(head, draw_places(claim, judge, eighths)))
+
+    enough = next((part for part in range(1, EIGHTHS + 1) if suffices(part)), None)
+    if share is None:
+        if enough is None and not force:
+            raise InputError(
+                f"The whole mark is worth {worth(head, range(head.n_triggers)):.0f} bits, too few "
+                "to be conclusive to a judge.",
+                hint="mark the model again with more triggers, or open it with force=True.",
+                parameter="force",
+            )
+        return enough or EIGHTHS
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise InputError(
+            f"share={share!r} is not from above 0 to 1.",
+            hint="0.5 opens half of the triggers.",
+            parameter="share",
+        )
+    eighths = math.ceil(share * EIGHTHS)
+    if not suffices(eighths) and not force:
+        bits = worth(head, draw_places(claim, judge, eighths))
+        needed = "the whole mark" if enough is None else f"share={enough / EIGHTHS:g}"
+        raise InputError(
+            f"share={share:g} opens {bits:.0f} bits, and a copy may show a tenth less: its "
+            "questions would be spent and prove too little.",
+            hint=f"open {needed}, or force=True to open less all the same.",
+            parameter="share",
+        )
+    return eighths
+
+
+def is_enough(bits: float) -> bool:
+    """Return whether a copy that nobody touched is conclusive, if all symbols are worth ``bits``.
+
+    >>> is_enough(64.0), is_enough(96.0)
+    (False, True)
+    """
+    return (1.0 - _LOSS) * bits - _SLACK >= CONCLUSIVE_BITS
+
+
+def worth(head: Head, places: Sequence[int]) -> float:
+    """Return the bits that some triggers of a mark are worth at most, after prices."""
+    n_leaves = sum(place < head.n_leaves for place in places)
+    prices = _prices(head, len(places))
+    return max(0.0, full_bits(n_leaves, head.q, len(places) - n_leaves, prices))
+
+
+def _prices(head: Head, n_opened: int) -> tuple[Price, ...]:
+    draws = (price_of_draws(head.draws),) if head.draws > 1 else ()
+    return (*draws, *price_of_part(n_opened, head.n_triggers))
 
 
 def draw_places(claim: Claim, judge: str, eighths: int) -> tuple[int, ...]:
@@ -334,7 +428,7 @@ def price_of_part(n_opened: int, n_triggers: int) -> tuple[Price, ...]:
     """
     if n_opened == n_triggers:
         return ()
-    return (Price(f"one of {N_PARTS} parts that could be opened", math.log2(N_PARTS)),)
+    return (Price("part", math.log2(N_PARTS), {"parts": N_PARTS}),)
 
 
 def clean_name(name: Any) -> str:
@@ -349,7 +443,83 @@ def clean_name(name: Any) -> str:
     return unicodedata.normalize("NFC", name).strip()
 
 
-def _take(column: Column, rows: list[int]) -> Column:
-    if isinstance(column, np.ndarray):
-        return np.asarray(column[rows])
-    return tuple(column[row] for row in rows)
+def _read_fields(meta: dict[str, Any], arrays: dict[str, AnyArray]) -> dict[str, Any]:
+    require(
+        meta.keys() == {"claim", "for", "head", "places", "texts"}
+        and {"salts", "paths"} <= arrays.keys(),
+        "it has not exactly the parts of an opening",
+    )
+    salts, paths = arrays.pop("salts"), arrays.pop("paths")
+    head = _read_head(meta["head"])
+    places = meta["places"]
+    require(
+        isinstance(places, list)
+        and all(type(place) is int and 0 <= place < head.n_triggers for place in places)
+        and len(places) >= 1
+        and all(a < b for a, b in pairwise(places)),
+        "the places of the triggers are not ascending numbers",
+    )
+    require(
+        salts.dtype == np.uint8 and salts.shape == (len(places), HASH_BYTES),
+        "the salts have the wrong shape",
+    )
+    check_name(meta["for"], "the judge's name")
+    return {
+        "claim_digest": from_hex("the claim", meta["claim"], HASH_BYTES),
+        "judge": meta["for"],
+        "head": head,
+        "places": tuple(places),
+        "salts": tuple(salt.tobytes() for salt in salts),
+        "paths": _read_paths(paths, places, head.n_triggers),
+        **read_seals(list(head.columns), meta["texts"], arrays),
+    }
+
+
+def _read_head(given: Any) -> Head:
+    names = {f.name for f in fields(Head)}
+    require(isinstance(given, dict) and given.keys() == names, "it has no head of a mark")
+    parts = dict(given)
+    for name, size in _HEAD_BYTES.items():
+        parts[name] = from_hex(name, parts[name], size)
+    require(parts["protocol"] == PROTOCOL, f"protocol={parts['protocol']!r} is not known")
+    check_name(parts["owner"], "owner")
+    check_digest("model_digest", parts["model_digest"])
+    check_time("created", parts["created"])
+    for name, low, high in (
+        ("q", 2, 4),
+        ("n_leaves", 0, MAX_TRIGGERS),
+        ("n_splits", 0, MAX_TRIGGERS),
+        ("draws", 1, MAX_DRAWS),
+    ):
+        parts[name] = check_count(name, parts[name], low, high)
+    parts["classes"] = check_answers(parts["answers"], parts["classes"])
+    kinds = parts["columns"]
+    require(
+        isinstance(kinds, list) and all(kind in ("numbers", "texts") for kind in kinds),
+        "the columns are neither numbers nor texts",
+    )
+    parts["columns"] = tuple(kinds)
+    parts["feature_names"] = check_names(parts["feature_names"], len(kinds))
+    return Head(**parts)
+
+
+def _read_paths(
+    given: AnyArray, places: Sequence[int], count: int
+) -> tuple[tuple[bytes, ...], ...]:
+    lengths = [path_length(place, count) for place in places]
+    require(
+        given.dtype == np.uint8 and given.shape == (sum(lengths), HASH_BYTES),
+        "the Merkle paths have the wrong length",
+    )
+    steps = iter(given)
+    return tuple(tuple(next(steps).tobytes() for _ in range(length)) for length in lengths)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _bytes_matrix(rows: Any) -> AnyArray:
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, HASH_BYTES)

@@ -4,28 +4,20 @@ A stamp proves that a claim existed at a time, to whoever trusts the authority's
 The query can be written to a file, carried to an authority, and its response added later.
 """
 
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from timbermark.errors import EvidenceError, InputError, MissingLibraryError
-from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
-from timbermark.ownership.mark_checks import TIME_FORMAT
-from timbermark.ownership.stamp_encoding import normalize_response
+from timbermark.ownership.claim import MAX_STAMPS, Claim
+from timbermark.ownership.encoding import TIME_FORMAT
 
 StampStatus: TypeAlias = Literal["verified", "not checked"]
+StampReason: TypeAlias = Literal["", "no-roots", "not-valid", "foreign", "no-library"]
 
-QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestamp-reply"
-_SECONDS = 30.0
 _AGAIN = "ask an authority for a stamp of this claim."
 _PURPOSE = "to work with time stamps"
-_NOT_VALID = (
-    "not valid under the given roots: its certificate leads to none of them or was not valid at "
-    "that time"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +25,18 @@ class StampCheck:
     """What one time stamp of a claim is worth.
 
     Only with the status "verified" is the time that of an authority whom the judge trusts.
+    ``reason`` is the code of why it was not checked: "no-roots" (the judge named no authority),
+    "not-valid" (under the given roots, at that time), "foreign" (about something else, or nothing
+    that can be read), "no-library" (rfc3161-client is not installed).
 
-    >>> StampCheck("not checked", "2030-01-02T03:04:05Z", "", "no root certificates").counts
+    >>> StampCheck("not checked", "2030-01-02T03:04:05Z", "", "no-roots").counts
     False
     """
 
     status: StampStatus
     time: str | None  # UTC, as the stamp says; None where the stamp cannot be read here
     authority: str  # as the stamp's certificate says, may be empty
-    reason: str = ""  # why it was not checked
+    reason: StampReason = ""
 
     @property
     def counts(self) -> bool:
@@ -73,45 +68,16 @@ def add_stamp(claim: Claim, response: bytes) -> Claim:
     return claim.with_stamp(response)
 
 
-def fetch_stamp(query: bytes, url: str) -> bytes:
-    """Return what the authority at an address answers to a query.
-
-    Raises InputError if it cannot be reached or answers something else.
-    """
-    if not url.startswith(("https://", "http://")):
-        raise InputError(f"{url!r:.80} is no address of an authority.", hint="it begins with http.")
-    request = urllib.request.Request(url, data=query, headers={"Content-Type": QUERY_TYPE})
-    try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            content: bytes = answer.read(MAX_STAMP_BYTES + 1)
-            kind = answer.headers.get_content_type()
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"The authority at {url} did not answer ({said}).",
-            hint="try again or another one; the query can also be sent by other means.",
-        ) from None
-    if kind != RESPONSE_TYPE or len(content) > MAX_STAMP_BYTES:
-        raise InputError(
-            f"The authority at {url} answered with {kind}, not with a time stamp.",
-            hint="check the address.",
-        )
-    return content
-
-
-def check_stamps(
-    claim: Claim, roots: Sequence[bytes] = (), *, strict: bool = True
-) -> tuple[StampCheck, ...]:
+def check_stamps(claim: Claim, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:
     """Return what each time stamp of a claim is worth.
 
     ``roots`` are the PEM files of root certificates that the judge trusts. Without them, or
-    without rfc3161-client, every stamp is "not checked". A certificate must have been valid at the
-    time of the stamp, not now. If one stamp holds under the roots, others that do not are "not
-    checked"; if none does, they are refused if ``strict``, and else "not checked", too. A stamp
-    that is about something else is "not checked" beside one that is about this claim.
+    without rfc3161-client, no stamp is checked. A certificate must have been valid at the time of
+    the stamp, not now. Anybody can put a stamp beside a claim, so one that is wrong refutes
+    nothing: it is "not checked", with the reason.
 
-    Raises EvidenceError if all stamps are about something else, or none was issued under the roots
-    by a certificate that was valid; InputError if a root cannot be read.
+    Raises InputError if a root cannot be read, MissingLibraryError if there are roots and stamps
+    and rfc3161-client is not installed.
 
     >>> from timbermark.ownership import Mark, OwnerKey
     >>> key = OwnerKey.generate()
@@ -127,28 +93,31 @@ def check_stamps(
         return ()
     try:
         client = _import_client()
-    except MissingLibraryError as error:
+    except MissingLibraryError:
         if roots:
             raise
-        return tuple(StampCheck("not checked", None, "", error.message) for _ in claim.stamps)
-    found, foreign = list[StampCheck](), list[EvidenceError]()
-    for response in claim.stamps:
+        return tuple(StampCheck("not checked", None, "", "no-library") for _ in claim.stamps)
+    return tuple(_check(claim, response, trusted, client) for response in claim.stamps)
+
+
+def join_stamps(claim: Claim, more: Sequence[bytes]) -> Claim:
+    """Return a claim with further stamps, as many as it can hold; those about it come first.
+
+    Whoever copies a public claim can put stamps beside it. Stamps that cannot be read or are about
+    something else never displace one that is about this claim.
+    """
+    listed = list(dict.fromkeys((*claim.stamps, *more)))
+    if len(listed) > MAX_STAMPS:
         try:
-            found.append(_check(claim, response, trusted, client))
-        except EvidenceError as error:
-            # Anybody can put a stamp beside a claim, so one that is wrong refutes no other.
-            foreign.append(error)
-            reason = error.message.rstrip(".")
-            found.append(StampCheck("not checked", None, "", reason[:1].lower() + reason[1:]))
-    if len(foreign) == len(found):
-        raise foreign[0]
-    about_this = [check for check in found if check.time is not None]
-    if strict and trusted and not any(check.counts for check in found):
-        raise EvidenceError(
-            f"The time stamp of {about_this[0].time} is {about_this[0].reason}.",
-            hint="check the roots; if they are right, the stamp proves nothing.",
-        )
-    return tuple(found)
+            client = _import_client()
+        except MissingLibraryError:
+            client = None
+        foreign = {
+            response: client is not None and _check(claim, response, [], client).reason == "foreign"
+            for response in listed
+        }
+        listed.sort(key=lambda response: foreign[response])
+    return replace(claim, stamps=tuple(listed[:MAX_STAMPS]))
 
 
 def first_time(checks: Sequence[StampCheck]) -> str | None:
@@ -160,19 +129,21 @@ def first_time(checks: Sequence[StampCheck]) -> str | None:
 
 
 def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> StampCheck:
-    stamp = _read_stamp(claim, response, client)
+    try:
+        stamp = _read_stamp(claim, response, client)
+    except EvidenceError:
+        return StampCheck("not checked", None, "", "foreign")
     time = stamp.tst_info.gen_time.astimezone(UTC).strftime(TIME_FORMAT)
     authority = _authority(stamp)
     if not roots:
-        return StampCheck("not checked", time, authority, "no root certificates were given")
+        return StampCheck("not checked", time, authority, "no-roots")
     builder = client.VerifierBuilder()
     for root in roots:
         builder = builder.add_root_certificate(root)
     try:
         builder.build().verify_message(stamp, claim.stamped)
     except (client.VerificationError, ValueError):
-        # What the libraries say here is a dump of their errors, for nobody who reads a judgment.
-        return StampCheck("not checked", time, authority, _NOT_VALID)
+        return StampCheck("not checked", time, authority, "not-valid")
     return StampCheck("verified", time, authority)
 
 
@@ -251,3 +222,88 @@ def _import_client() -> Any:
 
 def _refuse(message: str) -> NoReturn:
     raise EvidenceError(message, hint=_AGAIN)
+
+
+# The decoder wants the set of certificates in the order of DER, which `openssl ts` does not give
+# it, and the verifier takes the status "granted" only, not "granted with modifications". Neither is
+# part of what the authority signs, so both are put right here; what is signed stays as it is.
+
+_SEQUENCE, _INTEGER, _TAGGED_0 = 0x30, 0x02, 0xA0
+_GRANTED = bytes([_SEQUENCE, 3, _INTEGER, 1, 0])
+_MOST_LENGTH_BYTES = 4
+
+
+def normalize_response(response: bytes) -> bytes:
+    """Return a response with its certificates in order, and with the status granted if it was.
+
+    What is no response is returned as it is, for the decoder to refuse.
+
+    >>> normalize_response(b"no response")
+    b'no response'
+    >>> normalize_response(bytes.fromhex("3005300302010130003000"))
+    b'0\\x050\\x03\\x02\\x01\\x010\\x000\\x00'
+    """
+    try:
+        return _normalize(response)
+    except ValueError:
+        return response
+
+
+def _normalize(response: bytes) -> bytes:
+    status, token = _parts(response, _SEQUENCE, 2)
+    content_type, content = _parts(token, _SEQUENCE, 2)
+    (signed,) = _parts(content, _TAGGED_0, 1)
+    fields = _parts(signed, _SEQUENCE)
+    # Certificates are the one field with this tag at this place.
+    ordered = [
+        _element(_TAGGED_0, b"".join(sorted(_parts(field, _TAGGED_0))))
+        if field[0] == _TAGGED_0
+        else field
+        for field in fields
+    ]
+    if _parts(status, _SEQUENCE)[0] == bytes([_INTEGER, 1, 1]):
+        status = _GRANTED
+    signed = _element(_SEQUENCE, b"".join(ordered))
+    token = _element(_SEQUENCE, content_type + _element(_TAGGED_0, signed))
+    return _element(_SEQUENCE, status + token)
+
+
+def _parts(element: bytes, tag: int, count: int | None = None) -> list[bytes]:
+    """Return the elements inside one element. Raises ValueError unless it is sound DER."""
+    start, end = _content(element, 0)
+    found = []
+    if element[0] != tag or end != len(element):
+        raise ValueError("another element")
+    while start < end:
+        _, after = _content(element, start)
+        if after > end:
+            raise ValueError("an element is longer than the one around it")
+        found.append(element[start:after])
+        start = after
+    if not found or (count is not None and len(found) != count):
+        raise ValueError("another number of elements")
+    return found
+
+
+def _content(data: bytes, start: int) -> tuple[int, int]:
+    """Return where the content of the element at a place begins and ends."""
+    if len(data) < start + 2:
+        raise ValueError("an element is cut")
+    size, begin = data[start + 1], start + 2
+    if size & 0x80:
+        n_bytes = size & 0x7F
+        if not 1 <= n_bytes <= _MOST_LENGTH_BYTES:
+            raise ValueError("a length is out of bounds")
+        size = int.from_bytes(data[begin : begin + n_bytes], "big")
+        begin += n_bytes
+    if begin + size > len(data):
+        raise ValueError("an element is cut")
+    return begin, begin + size
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + content

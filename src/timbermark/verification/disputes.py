@@ -1,28 +1,58 @@
 """Disputes: two parties claim the same model. Whose mark is in whose model, and who was first?
 
-Only the first owner's marked model carries one mark; a model that was taken from it and marked
-again carries both. So each party hands over the unmarked and the marked model that its claim names,
-and the judge looks for both marks in all of them.
+Each party hands over the unmarked and the marked model that its claim names, and the judge looks
+for both marks in all of them. The rules, in their order; the first that answers decides:
+
+1. A side whose unmarked model is the other's marked model, by its digest, is second.
+2. A side whose unmarked model carries the other's mark, conclusively, is second; if both do, the
+   dispute is undecided.
+3. A side whose marked model carries the other's mark, conclusively, is second, unless the other's
+   does likewise.
+4. A claim whose own marked model lacks its mark, far below its full bits, proves nothing: the
+   other side is first if its mark is found in the suspect.
+5. If the suspect carries both marks, the earlier verified time stamp decides; if it carries one,
+   that side is first unless the other's verified time stamp is earlier.
+6. Otherwise the dispute is undecided.
+
+A side whose evidence does not hold has no mark to find. Opening few triggers counts against
+whoever does it: a mark that cannot be found conclusively is found nowhere. Thresholds in common are
+shown as a fact and decide nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.ownership.claim import Claim
+from timbermark.ownership.evidence import CONCLUSIVE_BITS, INDICATIVE_BITS, Level, level
 from timbermark.ownership.opening import OpenedMark
-from timbermark.ownership.stamps import StampCheck, check_stamps, read_roots
-from timbermark.verification.dispute_results import SIDES, Cell, Dispute, PartyFinding, Side
-from timbermark.verification.dispute_rules import decide
-from timbermark.verification.judging_claims import find_parts
-from timbermark.verification.kinship import compare_models
-from timbermark.verification.models import NamedModel, name_model
+from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, read_roots
+from timbermark.reportable import Reportable
+from timbermark.trees.ensemble import Ensemble
+from timbermark.verification.judge import (
+    describe_claim,
+    describe_stamp,
+    find_parts,
+    name_model,
+)
 from timbermark.verification.packs import Pack, read_pack
+from timbermark.verification.verdict import Note
 from timbermark.verification.verifying import verify
+
+Side: TypeAlias = Literal["first", "second"]
+Winner: TypeAlias = Literal["first", "second", "undecided"]
+
+SIDES: tuple[Side, Side] = ("first", "second")
+_LACKS = 0.25
+"""A model lacks a mark if fewer than this share of its full bits, and fewer than 20, are found."""
+_FEWEST_THRESHOLDS = 8
+"""Thresholds of a column below which two columns are not compared: few ones agree by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +65,93 @@ class Party:
     marked: Any = None  # the marked model, or its file
 
 
+@dataclass(frozen=True, slots=True)
+class PartyFinding:
+    """What was found about one side."""
+
+    side: Side
+    owner: str
+    claim: Claim | None
+    stamps: tuple[StampCheck, ...] = ()
+    refused: str = ""  # why its evidence does not hold; empty if it does
+    full_bits: float = 0.0  # what the opened triggers are worth at most
+
+    @property
+    def first_seen(self) -> str | None:
+        """Return the earliest verified time of its claim, None if there is none."""
+        return first_time(self.stamps)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How much of one side's mark is in one model."""
+
+    mark_of: Side
+    model: str  # "first unmarked", "first marked", "second unmarked", "second marked", "suspect"
+    bits: float
+
+    @property
+    def level(self) -> Level:
+        """Return the level of evidence of the bits."""
+        return level(self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute(Reportable):
+    """Who was first, and why, with the table that it follows from."""
+
+    parties: tuple[PartyFinding, PartyFinding]
+    cells: tuple[Cell, ...]
+    # "A | B": the share of A's thresholds that B has, too, columns matched by their thresholds
+    in_common: Mapping[str, float] = field(default_factory=dict)
+    winner: Winner = "undecided"
+    reasons: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def owner(self) -> str | None:
+        """Return the name of the side that was first; None if that is undecided."""
+        return None if self.winner == "undecided" else self.parties[SIDES.index(self.winner)].owner
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole result, ready for JSON; ``words`` are for people."""
+        from timbermark.verification import words
+
+        return {
+            "winner": self.winner,
+            "owner": self.owner,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+            "parties": [
+                {
+                    "side": party.side,
+                    "owner": party.owner,
+                    "claim": None if party.claim is None else describe_claim(party.claim),
+                    "claim_digest": None if party.claim is None else party.claim.digest.hex(),
+                    "stamps": [describe_stamp(stamp) for stamp in party.stamps],
+                    "first_seen": party.first_seen,
+                    "refused": party.refused,
+                    "full_bits": round(party.full_bits, 3),
+                }
+                for party in self.parties
+            ],
+            "table": [
+                {"mark_of": c.mark_of, "model": c.model, "bits": c.bits, "level": c.level}
+                for c in self.cells
+            ],
+            "in_common": dict(self.in_common),
+            "notes": [note.to_dict() for note in self.notes],
+            "words": {
+                "reasons": [words.say(words.REASONS, reason) for reason in self.reasons],
+                "notes": words.say_notes(self.notes),
+            },
+        }
+
+    def __str__(self) -> str:
+        from timbermark.verification import words
+
+        return words.show_dispute(self)
+
+
 def judge_dispute(
     first: Party,
     second: Party,
@@ -43,7 +160,7 @@ def judge_dispute(
     judge_name: str | None = None,
     roots: Sequence[bytes] = (),
 ) -> Dispute:
-    """Decide between two claims on one model.
+    """Decide between two claims on one model; the rules are those at the head of this module.
 
     A side whose evidence does not hold is refused, with the reason. A model that is not the one its
     claim names is left out, with a note. ``suspect`` is the model that both claim, if it is not one
@@ -63,9 +180,9 @@ def judge_dispute(
     ...     claim = Claim.make(mark, key, marked_digest="1" * 64)
     ...     return mark, Party(Pack(owner, claim, open_mark(mark, claim, judge="J", share=1.0)))
     >>> (mark, ann), (_, bob) = evidence("Ann"), evidence("Bob")
-    >>> memory = dict(zip(mark.triggers[:, 0], mark.expected, strict=True))
-    >>> print(judge_dispute(ann, bob, suspect=lambda X: [memory[x] for x in X[:, 0]]).reasons[0])
-    the suspect carries the mark of Ann and not the other
+    >>> memory = dict(zip(mark.rows()[:, 0], mark.expected, strict=True))
+    >>> judge_dispute(ann, bob, suspect=lambda X: [memory[x] for x in X[:, 0]]).owner
+    'Ann'
     """
     read_roots(roots)  # what is wrong with these is nobody's fault but the judge's
     given = zip(SIDES, (first, second), strict=True)
@@ -73,18 +190,97 @@ def judge_dispute(
     one, two = held
     claims = [heard.finding.claim for heard in held]
     if None not in claims and len({claim.digest for claim in claims if claim}) == 1:
-        raise InputError("Both sides bring the same claim.", hint="give the other party's.")
+        raise InputError(
+            "Both sides bring the same claim.",
+            hint="give the other party's.",
+            code="dispute.same-claim",
+        )
     models: dict[str, Any] = {**one.models, **two.models}
     if suspect is not None:
         models["suspect"] = suspect
-    opened = {"first": one.opened, "second": two.opened}
-    cells, notes = _fill_table(opened, models)
-    trees = _read_trees(models)
-    kinship = _compare_trees(trees)
+    cells, notes = _fill_table({"first": one.opened, "second": two.opened}, models)
     parties = (one.finding, two.finding)
-    winner, reasons = decide(parties, cells, kinship, _find_side(trees.get("suspect"), parties))
-    notes = [*one.notes, *two.notes, *notes]
-    return Dispute(parties, tuple(cells), kinship, winner, tuple(reasons), tuple(notes))
+    winner, reasons = decide(parties, cells)
+    return Dispute(
+        parties,
+        tuple(cells),
+        _compare_thresholds(models),
+        winner,
+        tuple(reasons),
+        (*one.notes, *two.notes, *notes),
+    )
+
+
+Decision: TypeAlias = tuple[Winner, list[Note]]
+
+
+def decide(parties: tuple[PartyFinding, PartyFinding], cells: Sequence[Cell]) -> Decision:
+    """Return which side was first, or "undecided", and the reasons.
+
+    >>> ann, bob = PartyFinding("first", "Ann", None), PartyFinding("second", "Bob", None)
+    >>> decide((ann, bob), [])[0]
+    'undecided'
+    """
+    bits = {(cell.mark_of, cell.model): cell.bits for cell in cells}
+
+    def carries(model: str, side: Side) -> bool:
+        return bits.get((side, model), 0.0) >= CONCLUSIVE_BITS
+
+    one, two = parties
+    pairs = ((one, two), (two, one))
+    facts = [Note("refused", {"owner": p.owner, "why": p.refused}) for p in parties if p.refused]
+    facts += [
+        Note("opened-too-little", {"owner": p.owner, "bits": p.full_bits})
+        for p in parties
+        if not p.refused and p.full_bits < CONCLUSIVE_BITS
+    ]
+    if len([p for p in parties if p.refused]) == 2:
+        return "undecided", [Note("both-refused"), *facts]
+    for owner, other in pairs:
+        if owner.claim and other.claim and owner.claim.marked_digest == other.claim.model_digest:
+            return owner.side, [
+                Note("same-model", {"owner": owner.owner, "other": other.owner}), *facts
+            ]  # fmt: skip
+    for kind in ("unmarked", "marked"):
+        found = [(a, b) for a, b in pairs if carries(f"{b.side} {kind}", a.side)]
+        if len(found) == 2:
+            return "undecided", [Note("each-other"), *facts]
+        if found:
+            owner, other = found[0]
+            names = {"owner": owner.owner, "other": other.owner}
+            return owner.side, [Note(f"{kind}-carries", names), *facts]
+    inside = [party for party in parties if carries("suspect", party.side)]
+    for owner, other in pairs:
+        model = (other.side, f"{other.side} marked")
+        lacks = model in bits and bits[model] < min(INDICATIVE_BITS, _LACKS * other.full_bits)
+        if lacks and not other.refused:
+            facts.append(Note("own-missing", {"owner": other.owner}))
+            if inside == [owner]:
+                return owner.side, [Note("suspect-carries", {"owner": owner.owner}), *facts]
+    if len(inside) == 2:
+        return _by_time(parties, facts)
+    if inside:
+        owner = inside[0]
+        other = two if owner is one else one
+        earlier = other.first_seen and (not owner.first_seen or other.first_seen < owner.first_seen)
+        said = Note("suspect-carries", {"owner": owner.owner})
+        if earlier and not other.refused:
+            time = Note("earlier-stamp", {"owner": other.owner, "time": other.first_seen})
+            return "undecided", [said, time, *facts]
+        return owner.side, [said, *facts]
+    return "undecided", [Note("nothing-in-common"), *facts]
+
+
+def _by_time(parties: tuple[PartyFinding, PartyFinding], facts: list[Note]) -> Decision:
+    one, two = parties
+    both = Note("suspect-carries-both")
+    if one.first_seen is None or two.first_seen is None:
+        return "undecided", [both, Note("no-stamps"), *facts]
+    if one.first_seen == two.first_seen:
+        return "undecided", [both, Note("same-time"), *facts]
+    first = one if one.first_seen < two.first_seen else two
+    time = {"owner": first.owner, "time": first.first_seen}
+    return first.side, [both, Note("earlier-stamp", time), *facts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +290,31 @@ class _Heard:
     finding: PartyFinding
     opened: OpenedMark | None
     models: dict[str, Any]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[bytes]) -> _Heard:
     """Check one side's evidence; a failed check becomes a reason of the result, not an error."""
     claim: Claim | None = None
-    opened, stamps, refused = None, tuple[StampCheck, ...](), ""
+    opened, stamps, refused, worth = None, tuple[StampCheck, ...](), "", 0.0
     try:
         pack = party.evidence if isinstance(party.evidence, Pack) else read_pack(party.evidence)
         given = party.claim
         published = Claim.load(given) if isinstance(given, str | os.PathLike) else given
         claim, opening = find_parts(pack, published)
-        stamps = check_stamps(claim, roots, strict=False)
+        stamps = check_stamps(claim, roots)
         opened = opening.check(claim, judge_name)
+        worth = opening.full_bits
     except TimbermarkError as error:
         refused = error.message
     # The models of a side that is refused may still carry the other's mark.
     models, notes = ({}, []) if claim is None else _named_models(side, party, claim)
     owner = "unknown" if claim is None else claim.owner
-    worth = 0.0 if opened is None else opening.full_bits
     finding = PartyFinding(side, owner, claim, stamps, refused, worth)
     return _Heard(finding, opened, models, tuple(notes))
 
 
-def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any], list[str]]:
+def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any], list[Note]]:
     """Return the models of one side that its claim names, and notes about the others."""
     models: dict[str, Any] = {}
     notes = []
@@ -129,15 +325,11 @@ def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any
         if model is None:
             continue
         try:
-            found = name_model(model).digest
+            why = "" if name_model(model).digest == wanted else "not-the-named"
         except TimbermarkError as error:
-            notes.append(f"The {kind} model of {claim.owner} is left out: {error.message}")
-            continue
-        if found != wanted:
-            notes.append(
-                f"The {kind} model that {claim.owner} hands over is left out: it is not the one "
-                "that the claim names."
-            )
+            why = error.message
+        if why:
+            notes.append(Note("left-out", {"which": kind, "owner": claim.owner, "why": why}))
             continue
         models[f"{side} {kind}"] = model
     return models, notes
@@ -145,7 +337,7 @@ def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any
 
 def _fill_table(
     opened: Mapping[str, OpenedMark | None], models: Mapping[str, Any]
-) -> tuple[list[Cell], list[str]]:
+) -> tuple[list[Cell], list[Note]]:
     cells, notes = [], []
     for name, model in models.items():
         for side in SIDES:
@@ -156,51 +348,52 @@ def _fill_table(
                 bits = verify(model, mark).bits
             except InputError as error:
                 # Another task, other columns: then the mark is not in it.
-                why = error.message
-                notes.append(f"The {side} mark cannot be asked of the {name} model: {why}")
+                facts = {"side": side, "model": name, "why": error.message}
+                notes.append(Note("cannot-ask", facts))
                 bits = 0.0
             cells.append(Cell(side, name, bits))
     return cells, notes
 
 
-def _read_trees(models: Mapping[str, Any]) -> dict[str, NamedModel]:
-    """Return the trees of all models that show them; an endpoint or a function has none to show."""
-    trees = {}
+def _compare_thresholds(models: Mapping[str, Any]) -> dict[str, float]:
+    """Return which share of one model's thresholds another has, for models of different sides."""
+    trees: dict[str, Ensemble] = {}
     for name, model in models.items():
         try:
-            trees[name] = name_model(model)
+            trees[name] = name_model(model).trees
         except (TimbermarkError, TypeError):
-            continue
-    return trees
+            continue  # an endpoint or a function has none to show
+    known = {name: _list_thresholds(one) for name, one in trees.items()}
+    pairs = [
+        (a, b)
+        for a in known
+        for b in known
+        if a != b and a.split()[0] != b.split()[0] and "unmarked" not in b
+    ]
+    return {f"{a} | {b}": round(share_of_thresholds(known[a], known[b]), 3) for a, b in pairs}
 
 
-def _find_side(
-    suspect: NamedModel | None, parties: tuple[PartyFinding, PartyFinding]
-) -> Side | None:
-    """Return the side whose claim names the suspect as a model of its own, if there is one."""
-    for party in parties:
-        claim = party.claim
-        if suspect and claim and suspect.digest in (claim.marked_digest, claim.model_digest):
-            return party.side
-    return None
+def _list_thresholds(trees: Ensemble) -> list[set[float]]:
+    """Return the distinct thresholds of each column that a model splits, in single precision."""
+    numeric = (trees.left >= 0) & (trees.category_set < 0) & np.isfinite(trees.threshold)
+    features, values = trees.feature[numeric], trees.threshold[numeric]
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    return [set(values[features == feature].tolist()) for feature in np.unique(features)]
 
 
-def _compare_trees(models: Mapping[str, NamedModel]) -> dict[str, float]:
-    """Return which share of a model is made of trees of another, for models of different sides."""
-    kinds = ("marked", "unmarked")
-    sides = [(f"first {one}", f"second {two}") for one in kinds for two in kinds]
-    suspects = [("suspect", f"{side} marked") for side in SIDES]
-    trees = {name: model.trees for name, model in models.items()}
-    # Both models of a side have nearly the same thresholds, so that those of one are enough.
-    sources = {
-        f"{side} {kind}": f"{side} {kinds[f'{side} marked' not in trees]}"
-        for side in SIDES
-        for kind in kinds
-    }
-    found = compare_models(trees, [*sides, *suspects], sources)
-    shares = {f"{a} | {b}": found[a, b].largest for a, b in sides if (a, b) in found}
-    for a, b in suspects:
-        if (a, b) in found:
-            shares[f"{a} | {b}"] = found[a, b].of_first
-            shares[f"{b} | {a}"] = found[a, b].of_second
-    return shares
+def share_of_thresholds(one: Sequence[set[float]], other: Sequence[set[float]]) -> float:
+    """Return the share of one model's thresholds that another has, columns matched by them.
+
+    Columns may have been renamed or permuted, so each column goes with the one that has most of its
+    thresholds. Columns with few thresholds count for nothing.
+
+    >>> share_of_thresholds([set(range(10))], [set(), set(range(5, 20))])
+    0.5
+    """
+    counted = [column for column in one if len(column) >= _FEWEST_THRESHOLDS]
+    total = sum(map(len, counted))
+    if not total:
+        return 0.0
+    found = sum(max((len(column & theirs) for theirs in other), default=0) for column in counted)
+    return found / total

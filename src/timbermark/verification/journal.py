@@ -1,9 +1,10 @@
 """The journal of an inquiry: every answer is on the disk before the next question is asked.
 
-The first line is ``timbermark journal 1``. Each further line is a JSON list of a check and a
+The first line is ``timbermark journal 2``. Each further line is a JSON list of a check and a
 record; the check is a SHA-256 over the check before and the record, so that a line that was
 changed, lost or moved is noticed. What a killed process left unfinished at the end is cut off.
-A journal holds neither questions nor which of them are triggers, and no credentials.
+Answers are known by the ids of their questions. A journal holds neither questions nor which of
+them are triggers, and no credentials.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +23,7 @@ from typing import IO, Any
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.atomic import sync_folder
 
-FIRST_LINE = b"timbermark journal 1\n"
+FIRST_LINE = b"timbermark journal 2\n"
 _KIND = b"timbermark journal "
 _CHECK_DIGITS = 32
 _MAX_SIZE = 1 << 30
@@ -41,10 +43,8 @@ class History:
     """What a journal holds."""
 
     start: dict[str, Any] = field(default_factory=dict)  # whose mark, which suspect, when
-    answers: list[Any] = field(default_factory=list)  # in the order of the questions; None: none
-    first: int = 0  # how many answers came first, in one reply
-    under_way: tuple[int, int] | None = None  # first and count of what was asked and not answered
-    refused: int = 0  # questions that the suspect refused
+    answers: dict[str, Any] = field(default_factory=dict)  # by question, as they came; None: none
+    under_way: tuple[str, ...] = ()  # what was asked and not answered
     ended: dict[str, Any] | None = None  # the last verdict, in numbers
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -54,25 +54,29 @@ class History:
             self.start = value
         elif kind == "ended" and isinstance(value, dict):
             self.ended = value
-        elif kind in ("asking", "failed", "refused", "skipped", "answers"):
-            first, what = value
-            if first != len(self.answers):
-                raise ValueError("a record is out of turn")
-            if kind == "answers":
-                if not isinstance(what, list):
-                    raise ValueError("answers are no list")
-                self.first = self.first or len(self.answers) + len(what)
-                self.answers += what
-                self.under_way = None
-                return
-            if type(what) is not int or not 0 < what <= _MOST_AT_ONCE:
-                raise ValueError("a record counts what nobody asks")
-            self.under_way = (first, what) if kind == "asking" else None
-            if kind in ("refused", "skipped"):
-                self.answers += [None] * what
-                self.refused += what if kind == "refused" else 0
+        elif kind in ("asking", "failed", "skipped") and _are_ids(value):
+            self.under_way = tuple(value) if kind == "asking" else ()
+            if kind == "skipped":
+                self._answer([[name, None] for name in value])
+        elif kind == "answers" and isinstance(value, list) and _are_ids([p[0] for p in value]):
+            self._answer(value)
+            self.under_way = ()
         else:
             raise ValueError(f"a record of the unknown kind {kind!r:.20}")
+
+    def _answer(self, pairs: list[list[Any]]) -> None:
+        for name, answer in pairs:
+            if name in self.answers:
+                raise ValueError("a question is answered twice")
+            self.answers[name] = answer
+
+
+def _are_ids(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and 0 < len(value) <= _MOST_AT_ONCE
+        and all(isinstance(name, str) and 0 < len(name) <= 64 for name in value)
+    )
 
 
 def read_journal(path: str | os.PathLike[str]) -> History:
@@ -83,33 +87,42 @@ def read_journal(path: str | os.PathLike[str]) -> History:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Journal(folder + "/run", {"mark_digest": "00"}) as journal:
-    ...         journal.add({"asking": [0, 1]})
-    ...         journal.add({"answers": [0, ["yes"]]})
+    ...         journal.add({"asking": ["ab"]})
+    ...         journal.add({"answers": [["ab", "yes"]]})
     ...     read_journal(folder + "/run").answers
-    ['yes']
+    {'ab': 'yes'}
     """
     with open(path, "rb") as file:
         return _read(file, os.fspath(path))[0]
+
+
+class NoJournal:
+    """What stands in for a journal where none is kept."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.answers: dict[str, Any] = {}
+        self.run = secrets.token_hex(16)
+
+    def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
+        """Forget the record."""
 
 
 class Journal:
     """A journal that is open for writing, by one process at a time.
 
     ``start`` is the first record; an existing journal is resumed if what matters of it is the same.
-    ``patience``: how long, in seconds, to wait for another process that writes.
 
     Raises InputError if the journal belongs to another inquiry or is in use, FileFormatError if it
     is damaged or no journal, OSError if the system refuses; the file is then unchanged.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], start: Mapping[str, Any], patience: float = 0.0
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], start: Mapping[str, Any]) -> None:
         self._name = os.fspath(path)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._file: IO[bytes] = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
         try:
-            self._lock(patience)
+            self._lock()
             self.history, self._end, self._check = _read(self._file, self._name)
             if not self.history.start:
                 self._begin(start)
@@ -120,14 +133,20 @@ class Journal:
             self._file.close()
             raise
 
+    @property
+    def answers(self) -> dict[str, Any]:
+        """Return all answers so far, by question."""
+        return self.history.answers
+
+    @property
+    def run(self) -> str:
+        """Return the name of the first run: what is asked again after a crash has the same key."""
+        return str(self.history.start.get("run", ""))
+
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the journal, so that other processes may write to it."""
         self._file.close()
 
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
@@ -155,6 +174,8 @@ class Journal:
             raise InputError(
                 f"The journal {self._name} cannot be written ({error.strerror}).",
                 hint="make room and run the same command again: it goes on where it stopped.",
+                code="journal.disk",
+                parameter="journal",
             ) from error
 
     def _begin(self, start: Mapping[str, Any]) -> None:
@@ -173,18 +194,22 @@ class Journal:
                     f"The journal {self._name} was begun with {what}.",
                     hint="resume with the same mark, suspect, decoys and columns, or begin a new "
                     "journal with another name.",
+                    code="journal.other-run",
+                    parameter="journal",
                 )
 
     def _cut(self) -> None:
         self._file.truncate(self._end)
 
-    def _lock(self, patience: float) -> None:
-        until = time.monotonic() + patience
+    def _lock(self) -> None:
+        until = time.monotonic() + 1.0
         while not _try_lock(self._file.fileno()):
             if time.monotonic() >= until:
                 raise InputError(
                     f"The journal {self._name} is in use by another process.",
                     hint="wait until that run has ended.",
+                    code="journal.in-use",
+                    parameter="journal",
                 )
             time.sleep(_PAUSE)
 
@@ -202,9 +227,14 @@ def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
         if data.startswith(_KIND):
             raise FileFormatError(
                 f"{name} has another version of the format than this timbermark reads.",
-                hint="pip install --upgrade timbermark",
+                hint="begin a new one with another name.",
+                code="journal.version",
             )
-        raise FileFormatError(f"{name} is no journal of timbermark.", hint="give another name.")
+        raise FileFormatError(
+            f"{name} is no journal of timbermark.",
+            hint="give another name.",
+            code="journal.foreign",
+        )
     at, check = len(FIRST_LINE), ""
     while at < len(data):
         end = data.find(b"\n", at) + 1
@@ -218,20 +248,18 @@ def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
             if said != found or whole != line:
                 raise ValueError("a check is wrong")
             history.add(record)
-        except (ValueError, TypeError, RecursionError, AttributeError) as error:
-            raise FileFormatError(f"The journal {name} is damaged ({error}).", _AGAIN) from None
+        except (ValueError, TypeError, RecursionError, AttributeError, LookupError) as error:
+            raise FileFormatError(
+                f"The journal {name} is damaged ({error}).", _AGAIN, code="journal.damaged"
+            ) from None
         at, check = end, found
     return history, at, check
 
 
 def _line(check: str, record: Mapping[str, Any]) -> tuple[str, bytes]:
-    said = _dump(record)
+    said = json.dumps(record, allow_nan=False, separators=(",", ":"))
     check = hashlib.sha256(f"{check}\n{said}".encode()).hexdigest()[:_CHECK_DIGITS]
     return check, f'["{check}",{said}]\n'.encode()
-
-
-def _dump(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, allow_nan=False, separators=(",", ":"))
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -23,7 +23,7 @@ from timbermark.files import atomic_write
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.opening import Opening
 
-FORMAT = "timbermark evidence 1"
+FORMAT = "timbermark evidence 2"
 MANIFEST, CLAIM, OPENING = "manifest.json", "model.claim", "mark.opening"
 TRANSCRIPT, VERDICT, PAGE = "transcript.json", "verdict.json", "page.html"
 _LARGEST = {
@@ -89,6 +89,7 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
         raise InputError(
             f"{name} is a claim without its opening, which shows nothing about a suspect.",
             hint="ask its owner for what timbermark open wrote, and give the claim beside it.",
+            code="pack.no-opening",
         )
     if not head.startswith(b"PK"):
         raise FileFormatError(
@@ -118,8 +119,10 @@ def write_pack(
         return
     target.mkdir(mode=0o700, exist_ok=True)
     (target / MANIFEST).unlink(missing_ok=True)
-    for name in _LARGEST.keys() - files.keys():
-        (target / name).unlink(missing_ok=True)
+    for name in _LARGEST:
+        # A link that somebody left there would lead the file elsewhere.
+        if name not in files or (target / name).is_symlink():
+            (target / name).unlink(missing_ok=True)
     for name in sorted(files, key=lambda name: name == MANIFEST):
         atomic_write(target / name, files[name], mode=_OWNER_ONLY)
 

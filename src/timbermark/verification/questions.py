@@ -1,10 +1,23 @@
-"""The questions of an inquiry: triggers among decoys, in an order that only the mark knows."""
+"""The questions of an inquiry: rows of triggers among decoys, in an order that only the mark knows.
+
+A trigger and its decoys are a family. A row in their middle, which is never asked, is the trigger
+with a few values drawn anew; each decoy is that row with a few values drawn anew. Seen from the
+middle all members of the family are made alike, so that none of them looks more like the trigger
+than the others; and as few values differ, a model is about as sure of all of them. The decoys of a
+trigger in splits are such rows with the column and the three values of another trigger.
+
+New values come from the same column of other triggers, or of a table that the owner gives. Those
+of triggers are moved towards a neighbour, in the same precision, where a column has many values:
+copied, they would tell the rows that they were copied from. Everything follows from the secret of
+the mark.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,48 +26,78 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
+from timbermark.ownership.columns import Column
 from timbermark.ownership.mark import Mark
-from timbermark.verification.decoys import list_rows, make_decoys
+from timbermark.ownership.seals import Seal, SplitSeal
 
 DECOY = -1
 MOST_DECOYS = 100
 """Decoys for each trigger."""
-_ID_DOMAIN = b"timbermark/question/1"
-_DIGEST_DOMAIN = b"timbermark/questions/1"
+_TOGETHER = {"leaves": 1, "splits": 2}
+"""Triggers whose rows are asked in one block, in keyed order: the three rows of a trigger in splits
+are not asked one after the other."""
+_ID_DOMAIN = b"timbermark/question/2"
+_DECOY_DOMAIN = b"timbermark/decoys/2"
 # Letters only: a spreadsheet would turn 1234e567 into a number.
 _LETTERS = "abcdefghjkmnprst"
 _ID_BYTES = 8
+_TRIES = 20
+_SAMPLED = 20_000
+"""Rows of a table in parts that values are taken from."""
+_FEW_VALUES = 16
+_MOST_DECIMALS = 8
+_WHOLE = 2.0**64
+# Share of the values that are drawn anew in each of the two steps, and at least how many of them.
+# `./dev bench endpoint decoys` chose them: a forest tells triggers from decoys by their values no
+# better than chance, and the model's own confidence hardly; it tells mixtures of two rows well.
+_RENEWED = 0.06
+_FEWEST_RENEWED = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row to ask: a name that tells nothing, and the row of the mark it is, or DECOY."""
+
+    id: str
+    row: int
+    values: list[Any]  # in the mark's columns: numbers, texts, None if missing
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """n questions in the order in which they are asked."""
+    """The questions of one seal, in blocks, each of which completes some triggers."""
 
-    ids: tuple[str, ...]  # n names that tell nothing
-    triggers: tuple[int, ...]  # n numbers of triggers, DECOY for a decoy
-    rows: tuple[list[Any], ...]  # n rows in the mark's columns: numbers, texts, None if missing
-    whole: tuple[bool, ...]  # d: whether a column holds whole numbers only
+    seal: str
+    blocks: tuple[tuple[Question, ...], ...]
 
     def __len__(self) -> int:
-        return len(self.ids)
-
-    def digest(self, mark: Mark) -> str:
-        """Return what identifies these questions without telling anything about them."""
-        seen = hmac.new(mark.secret, _DIGEST_DOMAIN + mark.digest, hashlib.sha256)
-        for name, row in zip(self.ids, self.rows, strict=True):
-            seen.update(json.dumps([name, row]).encode())
-        return seen.hexdigest()
+        return sum(map(len, self.blocks))
 
 
-def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
-    """Return the triggers among ``decoys`` decoys for each of them, in keyed order.
+def check_decoys(decoys: Any) -> int:
+    """Return a number of decoys for each trigger. Raises InputError if it is none.
+
+    >>> check_decoys(2)
+    2
+    """
+    # A trigger without a decoy of its own would stand out from the families of the others.
+    if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
+        raise InputError(
+            f"decoys={decoys!r} is no whole number from 0 to {MOST_DECOYS}.",
+            hint="1 asks as many decoys as triggers, 0 none.",
+            parameter="decoys",
+        )
+    return decoys
+
+
+def make_questions(mark: Mark, decoys: int = 0, table: Any = None) -> dict[str, Questions]:
+    """Return the questions of each seal: triggers among ``decoys`` decoys for each of them.
 
     ``table``: rows to take the values of decoys from, instead of the triggers. One mark always
     gives the same questions, and triggers have the same ids and order, that of the mark, whatever
     the decoys.
 
-    Raises InputError if ``decoys`` is no whole number from 0 to 100, the table does not fit, or the
-    mark is one of numbers.
+    Raises InputError if ``decoys`` is no whole number from 0 to 100 or the table does not fit.
 
     >>> from timbermark.ownership import OwnerKey
     >>> mark = Mark.make(
@@ -62,67 +105,57 @@ def make_questions(mark: Mark, decoys: int = 1, table: Any = None) -> Questions:
     ...     triggers=np.arange(40.0).reshape(20, 2), alphabets=[[0, 1]] * 20,
     ...     reference=[[0.9, 0.1]] * 20,
     ... )
-    >>> len(make_questions(mark, decoys=2)), len(make_questions(mark, decoys=0))
+    >>> len(make_questions(mark, decoys=2)["leaves"]), len(make_questions(mark)["leaves"])
     (60, 20)
     """
     check_decoys(decoys)
-    refuse_numbers(mark)
-    rows = list_rows(mark.columns)
-    made = make_decoys(mark, decoys, table)
-    # Evidence from scores predicts answers from earlier ones, in the order of the mark.
-    numbers = [int(number) for number in mark.order_numbers]
-    listed = [(numbers[i], question_id(mark, "trigger", i), i, r) for i, r in enumerate(rows)]
-    listed += [
-        (_decoy_number(mark, i), question_id(mark, "decoy", i), DECOY, row)
-        for i, row in enumerate(made)
-        if row
-    ]
-    listed.sort(key=lambda question: question[0])
-    _, ids, triggers, asked = zip(*listed, strict=True)
-    return Questions(ids, triggers, asked, tuple(_is_whole(column) for column in mark.columns))
+    sources = None
+    if decoys and table is not None:
+        sources = [_Source(column, moves=False) for column in _read_table(mark, table)]
+    found, first = {}, 0
+    for seal in mark.seals:
+        found[seal.name] = _question_seal(mark, seal, first, decoys, sources)
+        first += len(seal.columns[0]) * seal.rows_each
+    return found
 
 
-def refuse_numbers(mark: Mark) -> None:
-    """Raise InputError for a mark of numbers: its pairs of rows are no questions of their own."""
-    if mark.in_pairs:
-        raise InputError(
-            "The mark is one of numbers, and endpoints and tables of answers are asked for labels "
-            "or scores.",
-            hint="verify the model, its file, or in Python a function from rows to numbers.",
-        )
+def _question_seal(
+    mark: Mark, seal: Seal, first: int, decoys: int, sources: list[_Source] | None
+) -> Questions:
+    rows = list_rows(seal.rows())
+    width = seal.rows_each
+    families = _make_decoys(mark, seal, decoys, sources)
+    order = mark.order(seal.name).tolist()
+    together = _TOGETHER[seal.name]
+    blocks = []
+    for at in range(0, len(order), together):
+        block = []
+        for trigger in order[at : at + together]:
+            for part in range(width):
+                row = width * trigger + part
+                name = question_id(mark, f"{seal.name}/{trigger}/{part}")
+                block.append(Question(name, first + row, rows[row]))
+            for number, decoy in enumerate(families[trigger]):
+                name = question_id(mark, f"{seal.name}/{trigger}/decoy/{number}")
+                block.append(Question(name, DECOY, decoy))
+        block.sort(key=lambda question: _tag(mark, "order/" + question.id))
+        blocks.append(tuple(block))
+    return Questions(seal.name, tuple(blocks))
 
 
-def check_decoys(decoys: Any) -> None:
-    """Raise InputError unless ``decoys`` is a number of decoys for each trigger.
-
-    >>> check_decoys(2)
-    """
-    # A trigger without a decoy of its own would stand out from the families of the others.
-    if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
-        raise InputError(
-            f"decoys={decoys!r} is no whole number from 0 to {MOST_DECOYS}.",
-            hint="1 asks as many decoys as triggers, 0 none.",
-        )
-
-
-def question_id(mark: Mark, kind: str, number: int) -> str:
-    """Return the id of a trigger or a decoy: 16 letters that only the mark can tell apart.
+def question_id(mark: Mark, what: str) -> str:
+    """Return the id of a row: 16 letters that only the mark can tell apart.
 
     >>> from timbermark.ownership import OwnerKey
     >>> mark = Mark.make(
     ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
     ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
     ... )
-    >>> len(question_id(mark, "trigger", 0))
+    >>> len(question_id(mark, "leaves/0/0"))
     16
     """
-    tag = _tag(mark, f"/{kind}/{number}")
+    tag = _tag(mark, what)
     return "".join(_LETTERS[b >> 4] + _LETTERS[b & 15] for b in tag[:_ID_BYTES])
-
-
-def _decoy_number(mark: Mark, number: int) -> int:
-    """Return where a decoy stands among the triggers: a number like those of `order_numbers`."""
-    return int.from_bytes(_tag(mark, f"/order/{number}")[:8], "little")
 
 
 def _tag(mark: Mark, name: str) -> bytes:
@@ -130,27 +163,199 @@ def _tag(mark: Mark, name: str) -> bytes:
     return hmac.new(mark.secret, said, hashlib.sha256).digest()
 
 
-def wire_rows(questions: Questions, first: int, count: int, places: Sequence[int]) -> list[Any]:
-    """Return some questions as JSON values, in the columns that a suspect takes.
-
-    ``places`` are the features of the mark in the suspect's order. Numbers of columns that hold
-    whole numbers only become whole numbers: servers that check types want them so.
-
-    >>> asked = Questions(("a",), (0,), ([1.0, 0.5, None],), (True, False, False))
-    >>> wire_rows(asked, 0, 1, [1, 0, 2])
-    [[0.5, 1, None]]
-    """
-    return [
-        [
-            int(row[place]) if questions.whole[place] and row[place] is not None else row[place]
-            for place in places
-        ]
-        for row in questions.rows[first : first + count]
-    ]
+def whole_columns(mark: Mark) -> tuple[bool, ...]:
+    """Return which columns of a mark hold whole numbers only, for servers that check types."""
+    return tuple(_is_whole(column) for column in mark.columns)
 
 
-def _is_whole(column: AnyArray | tuple[str | None, ...]) -> bool:
+def _is_whole(column: Column) -> bool:
     if isinstance(column, tuple):
         return False
     known = column[~np.isnan(column)]
     return bool(known.size and (known == np.floor(known)).all() and np.abs(known).max() < 2**53)
+
+
+def wire_row(values: Sequence[Any], places: Sequence[int], whole: Sequence[bool]) -> list[Any]:
+    """Return a row as JSON values, in the columns that a suspect takes.
+
+    ``places`` are the features of the mark in the suspect's order. Numbers of columns that hold
+    whole numbers only become whole numbers: servers that check types want them so.
+
+    >>> wire_row([1.0, 0.5, None], [1, 0, 2], [True, False, False])
+    [0.5, 1, None]
+    """
+    return [
+        int(values[place]) if whole[place] and values[place] is not None else values[place]
+        for place in places
+    ]
+
+
+def list_rows(columns: Sequence[Column]) -> list[list[Any]]:
+    """Return columns as rows of Python values, None for a missing one.
+
+    >>> list_rows([np.array([1.0, np.nan]), ("a", None)])
+    [[1.0, 'a'], [None, None]]
+    """
+    plain = [
+        list(column)
+        if isinstance(column, tuple)
+        else [None if x != x else x for x in column.tolist()]
+        for column in columns
+    ]
+    return [list(row) for row in zip(*plain, strict=True)]
+
+
+def _make_decoys(
+    mark: Mark, seal: Seal, each: int, sources: list[_Source] | None
+) -> list[list[list[Any]]]:
+    """Return the rows of ``each`` decoys for every trigger of a seal.
+
+    All decoys are distinct, and none is a trigger; some are missing where there are too few rows.
+    """
+    triggers = list_rows(seal.columns)
+    families: list[list[list[Any]]] = [[] for _ in triggers]
+    if not each:
+        return families
+    known = sources or [_Source(column, moves=True) for column in seal.columns]
+    taken = {tuple(row) for row in triggers}
+    share = min(1.0, max(_RENEWED, _FEWEST_RENEWED / len(known)))
+    salt = seal.name.encode()
+    middles = [_renew(mark, salt + b"m", i, row, known, share) for i, row in enumerate(triggers)]
+    for number in range(each * len(triggers)):
+        trigger = number % len(triggers)
+        for attempt in range(_TRIES):
+            more = min(1.0, share * (1 + attempt))
+            row = _renew(mark, salt + b"d%d" % attempt, number, middles[trigger], known, more)
+            if tuple(row) not in taken:
+                taken.add(tuple(row))
+                families[trigger] += _spread(mark, seal, row, number)
+                break
+    return families
+
+
+def _spread(mark: Mark, seal: Seal, row: list[Any], number: int) -> list[list[Any]]:
+    """Return the rows of a decoy: itself, or three that differ in the column of some trigger."""
+    if not isinstance(seal, SplitSeal):
+        return [row]
+    drawn = int.from_bytes(_tag(mark, f"gap/{number}")[:8], "little") % len(seal.features)
+    feature, values = int(seal.features[drawn]), seal.values[drawn].tolist()
+    return [[*row[:feature], value, *row[feature + 1 :]] for value in values]
+
+
+class _Source:
+    """Where the values of one column come from."""
+
+    def __init__(self, column: Column, moves: bool) -> None:
+        self.values = [row[0] for row in list_rows([column])]
+        self.grid: AnyArray | None = None
+        if not moves or isinstance(column, tuple):
+            return
+        distinct = np.unique(column[np.isfinite(column)])
+        # Few values are codes or grades, and nothing lies between two of them.
+        if len(distinct) > max(_FEW_VALUES, len(column) // 4):
+            self.grid, self.decimals = distinct, _decimals(distinct)
+            self.single = bool((distinct.astype(np.float32) == distinct).all())
+
+    def draw(self, number: int, share: float) -> Any:
+        """Return a value that ``number`` selects; ``share`` of the way to the next one."""
+        value = self.values[number % len(self.values)]
+        if self.grid is None or value is None:
+            return value
+        at = int(np.searchsorted(self.grid, value))
+        neighbour = self.grid[at + 1 if at + 1 < len(self.grid) else at - 1]
+        moved = value + share * (float(neighbour) - value)
+        if self.decimals is not None:
+            return round(moved, self.decimals) + 0.0
+        return float(np.float32(moved)) if self.single else float(moved)
+
+
+def _renew(
+    mark: Mark, kind: bytes, number: int, row: list[Any], sources: list[_Source], share: float
+) -> list[Any]:
+    """Return a row in which a share of the values is drawn anew."""
+    start = _DECOY_DOMAIN + mark.secret + mark.digest + kind + number.to_bytes(8)
+    draws = np.frombuffer(hashlib.shake_256(start).digest(24 * len(sources)), "<u8")
+    return [
+        source.draw(which, along / _WHOLE) if chance / _WHOLE < share else value
+        for value, source, (chance, which, along) in zip(
+            row, sources, draws.reshape(-1, 3).tolist(), strict=True
+        )
+    ]
+
+
+def _decimals(values: AnyArray) -> int | None:
+    for decimals in range(_MOST_DECIMALS + 1):
+        if np.array_equal(np.round(values, decimals), values):
+            return decimals
+    return None
+
+
+def sample_rows(table: Any, feature_names: Sequence[str] | None) -> Any:
+    """Return some rows of a table in parts, float64 [m, d]; any other table as it is.
+
+    ``feature_names``: the columns to take of files. Which rows they are does not depend on the
+    parts. Raises InputError for a table that cannot be read.
+
+    >>> sample_rows([[1.0, 2.0]], None)
+    [[1.0, 2.0]]
+    """
+    if not _is_in_parts(table):
+        return table
+    from timbermark.partitions import open_parts, pick_rows
+
+    return pick_rows(open_parts(table, None, feature_names, "rows for decoys"), _SAMPLED, seed=0)
+
+
+def _is_in_parts(table: Any) -> bool:
+    """Return whether rows are in files or of Dask, without importing Numba."""
+    names = table if isinstance(table, list) else [table]
+    if names and all(isinstance(name, str | os.PathLike) for name in names):
+        return True
+    dask = sys.modules.get("dask")
+    return dask is not None and bool(dask.is_dask_collection(table))
+
+
+def _read_table(mark: Mark, table: Any) -> list[Column]:
+    names = getattr(table, "columns", None)
+    if names is not None and mark.feature_names is not None:
+        missing = [name for name in mark.feature_names if name not in set(names)]
+        if missing:
+            raise InputError(
+                f"The table for decoys lacks the feature '{missing[0]}'.",
+                hint="give rows with all features of the mark.",
+                parameter="decoys_from",
+            )
+        table = table[list(mark.feature_names)]
+    table = sample_rows(table, mark.feature_names)
+    cells = np.asarray(table) if hasattr(table, "__array__") else np.array(table, dtype=object)
+    if cells.ndim != 2 or cells.shape[1] != mark.n_features or not len(cells):
+        raise InputError(
+            f"The table for decoys has the shape {cells.shape}, the mark has {mark.n_features} "
+            "features.",
+            hint="give rows with the features of the mark, in its order.",
+            parameter="decoys_from",
+        )
+    # The model ignores columns that the mark has no value of: decoys have none, either.
+    return [
+        own if _is_missing(own) else _read_column(cells[:, j], isinstance(own, tuple))
+        for j, own in enumerate(mark.columns)
+    ]
+
+
+def _is_missing(column: Column) -> bool:
+    return all(value is None or value != value for value in column)
+
+
+def _read_column(cells: AnyArray, texts: bool) -> Column:
+    if texts:
+        return tuple(None if x is None or x != x else str(x) for x in cells.tolist())
+    try:
+        column = cells.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "The table for decoys holds texts where the mark has numbers.",
+            hint="give the codes that the model was trained on.",
+            parameter="decoys_from",
+        ) from None
+    column[~np.isfinite(column)] = np.nan
+    return np.asarray(column)

@@ -13,12 +13,11 @@ import numpy as np
 
 from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
-from timbermark.ownership.labels import read_answers
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.numbers import read_numbers
-from timbermark.ownership.suspects import Suspect
-from timbermark.ownership.verifying import verify
-from timbermark.verification.judgments import ReferenceModel
+from timbermark.verification.inquiry import Facts
+from timbermark.verification.reading import match_labels
+from timbermark.verification.suspects import Model
+from timbermark.verification.verifying import verify
 
 MOST_ROWS = 20_000
 """More rows make the models better, not the opinion."""
@@ -26,13 +25,15 @@ _FEWEST_ROWS = 20
 
 
 def train_references(
-    X: Any, y: Any, mark: Mark, *, random_state: int = 0, verbose: int = 0
-) -> tuple[ReferenceModel, ...]:
-    """Return models of several kinds, trained on rows, and what their answers to a mark prove.
+    X: Any, y: Any, mark: Mark, *, random_state: int = 0, progress: bool = False
+) -> list[tuple[str, float, int, int]]:
+    """Return kinds of models, trained on rows, and what their answers to a mark prove.
+
+    Each is given with the bits of evidence, the matches and the number of triggers.
 
     ``X`` [n, d] has the mark's columns in the mark's order, ``y`` [n] the mark's classes, or the
     numbers that suspects answer with.
-    ``verbose``: 1 shows progress on a terminal.
+    ``progress`` shows steps on a terminal.
 
     Raises InputError if the rows do not fit the mark.
 
@@ -43,7 +44,7 @@ def train_references(
     ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
     ...     triggers=X[:64] + 0.1, alphabets=[[0, 1]] * 64, reference=np.full((64, 2), 0.5),
     ... )
-    >>> max(model.bits for model in train_references(X, X[:, 0] > 0, mark)) < 20
+    >>> max(bits for _, bits, *_ in train_references(X, X[:, 0] > 0, mark)) < 20
     True
     """
     rows, labels = _check_rows(X, y, mark)
@@ -52,21 +53,22 @@ def train_references(
         rows, labels = rows[kept], labels[kept]
     found = []
     # Of models that did not converge: they are innocent all the same.
-    with step_bar(verbose) as say, warnings.catch_warnings():
+    with step_bar(int(progress)) as say, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        listed = (_list_regressors if mark.in_pairs else _list_models)(rows, random_state)
+        listed = (_list_models if mark.classes else _list_regressors)(rows, random_state)
         for kind, model in listed:
             say(f"second opinion: {kind}")
             model.fit(rows, labels)
             verdict = verify(_answers(model, mark), mark)
-            found.append(ReferenceModel(kind, verdict.bits, verdict.matched, verdict.trials))
-    return tuple(found)
+            found.append((kind, verdict.bits, verdict.matched, verdict.trials))
+    return found
 
 
 def _answers(model: Any, mark: Mark) -> Any:
     """Return a suspect: scores in the order of the mark's classes, or numbers."""
-    if mark.in_pairs:
-        return Suspect("reference model", answer_numbers=model.predict)
+    facts = Facts(description="reference model", through="object")
+    if not mark.classes:
+        return Model(facts=facts, functions={"either": model.predict})
     present = np.asarray(model.classes_)
 
     def scores(X: Any) -> Any:
@@ -74,7 +76,7 @@ def _answers(model: Any, mark: Mark) -> Any:
         placed[:, present] = model.predict_proba(X)
         return placed
 
-    return scores
+    return Model(facts=facts, functions={"either": scores})
 
 
 def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
@@ -99,12 +101,12 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
             f"{len(rows)} rows for the second opinion have {len(answers)} labels.",
             hint="give one label for each row.",
         )
-    if mark.in_pairs:
-        values = read_numbers(answers, len(answers))
+    if not mark.classes:
+        values = np.array([_number(answer) for answer in answers])
         known = np.isfinite(values)
         _check_count(int(known.sum()))
         return rows[known], values[known]
-    numbers = read_answers(answers, mark.classes)
+    numbers = match_labels(answers, mark.classes)
     known = numbers >= 0
     if len(np.unique(numbers[known])) < 2:
         raise InputError(
@@ -113,6 +115,13 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
         )
     _check_count(int(known.sum()))
     return rows[known], numbers[known]
+
+
+def _number(answer: Any) -> float:
+    try:
+        return float(answer)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def _check_count(n: int) -> None:

@@ -1,83 +1,185 @@
-"""Opening suspects of every kind: addresses, answers, files and objects of any library.
+"""Suspects in this process: objects, functions and model files, opened so that they can be asked.
 
 Files are read into trees and never executed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from timbermark import libraries
-from timbermark.errors import InputError
+from timbermark.dtypes import AnyArray
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import container_kind, read_container
 from timbermark.libraries.contract import ForeignModel
-from timbermark.libraries.wrappers import is_wrapper
-from timbermark.ownership.suspects import Suspect
-from timbermark.ownership.suspects import open_suspect as open_estimator
-from timbermark.trees import reference
-from timbermark.verification.answer_tables import AnswerTable, is_answer_file
-from timbermark.verification.endpoints.endpoint import Endpoint, is_url
-from timbermark.verification.file_digests import open_with_digest
+from timbermark.trees import model_file, reference
+from timbermark.trees.ensemble import Ensemble
+from timbermark.verification.endpoint import Endpoint, is_url
+from timbermark.verification.inquiry import Asked, Facts, Inquiry
+from timbermark.verification.reading import list_answers
+from timbermark.verification.table import AnswerTable, is_answer_file
 
+# What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
+# without the engine.
+_CLASSIFIER, _REGRESSOR = "classifier", "regressor"
+_MODEL_VERSION = 1
+_TREES = "trees_"
 _OURS = b"timbermark "
-_XGBOOST = "XGBoost"
 
 
-def open_suspect(suspect: Any) -> Any:
-    """Return a suspect opened: an `Endpoint`, an `AnswerTable`, or what ownership takes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A suspect that answers rows by functions, one for each kind of answers that it offers.
+
+    Each function takes rows [n, d] in the suspect's columns: float64, of objects if the mark has
+    columns of texts, or a data frame with ``facts.takes_frames``. "either" is a function of which
+    nobody knows before what it gives.
+    """
+
+    facts: Facts
+    functions: Mapping[str, Callable[[Any], Any]]
+
+    def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
+        """Yield all answers at once.
+
+        Raises InputError if the suspect raises anything, with that as its cause.
+        """
+        rows, order = inquiry.everything()
+        kind = inquiry.rules.wanted
+        function = self.functions.get(kind) or self.functions.get("either")
+        if function is None:
+            function = self.functions["labels"]  # predict, for a mark of numbers
+        try:
+            response = function(rows)
+        except Exception as error:
+            said = " ".join(str(error).split())[:300]
+            raise InputError(
+                f"The suspect ({self.facts.description}) could not answer: "
+                f"{type(error).__name__}{': ' if said else ''}{said}",
+                hint="call it with a few rows of your own; it is given a matrix of the triggers' "
+                "values.",
+                code="suspect.failed",
+            ) from error
+        yield dict(zip(order, list_answers(response, len(order)), strict=True))
+
+
+def open_suspect(suspect: Any) -> Asked:
+    """Return anything that can be asked as a suspect.
 
     A text is an address if it begins with http:// or https://, otherwise the path of a file: a
     table of answers if it ends in .csv, .csv.gz or .parquet or is a Parquet file, otherwise a
-    model. Files of other libraries and bare boosters, whose ``predict`` gives no labels, become
-    trees; so do models that want tables with categories, where a mark has texts or the model's
-    codes, and models of CatBoost, which name their columns in their own way and, once loaded, count
-    none. A pair of a model and an encoder of labels is asked through both. Data frames and
-    dictionaries are answers. Everything else, all other deployed models included,
-    `timbermark.ownership` opens.
+    model. Data frames and dictionaries are answers. Objects with ``predict_proba`` or ``predict``
+    are asked through these, other callables are called; what an adapter of a library asks
+    differently (bare boosters, tables with categories) becomes trees.
 
-    Raises InputError or FileFormatError if an address, a file or a booster cannot be used.
+    Raises InputError or FileFormatError if it cannot be asked, OSError if a file cannot be opened.
 
-    >>> open_suspect(len) is len
-    True
+    >>> open_suspect(len).facts.description
+    'function len'
     >>> open_suspect("http://localhost:5000/invocations")
     Endpoint(http://localhost:5000/invocations, protocol='mlflow')
     """
-    if isinstance(suspect, Endpoint | AnswerTable):
-        return suspect
+    if hasattr(suspect, "ask") and hasattr(suspect, "facts"):
+        found: Asked = suspect
+        return found
     if is_url(suspect):
         return Endpoint(suspect)
     if isinstance(suspect, str | os.PathLike):
-        if is_answer_file(suspect):
-            return AnswerTable.from_file(suspect)
-        with open(suspect, "rb") as file:
-            if file.read(len(_OURS)) == _OURS:
-                return suspect
-        foreign, digest = open_with_digest(suspect)
-        return _suspect(foreign, f"file {os.fspath(suspect)}", "file", digest)
-    if isinstance(suspect, tuple) and is_wrapper(suspect):
-        return _pair(*suspect)
+        return AnswerTable.from_file(suspect) if is_answer_file(suspect) else _open_file(suspect)
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
     if hasattr(suspect, "columns") and hasattr(suspect, "iloc"):
         return AnswerTable.from_frame(suspect)
-    if _is_booster(suspect) or _is_catboost(suspect) or _takes_categories(suspect):
-        return _suspect(libraries.open(suspect), type(suspect).__name__, "object", None)
-    if _library(suspect) == "xgboost" and hasattr(suspect, "predict_proba"):
-        return replace(open_estimator(suspect), stores_no_labels=True)
-    return suspect
+    return _open_object(suspect)
 
 
-def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None) -> Suspect:
+def _open_object(suspect: Any) -> Model:
+    from timbermark import libraries
+
+    if isinstance(suspect, tuple) and libraries.is_supported(suspect):
+        return _open_pair(*suspect)
+    if hasattr(suspect, "model") and hasattr(suspect, "mark") and hasattr(suspect, "cost"):
+        raise InputError(
+            "That is the result of marking, not a model.",
+            hint="give result.model.",
+            code="suspect.result",
+        )
+    if not isinstance(suspect, type):
+        way = libraries.way_of_asking(suspect)
+        if way == "trees":
+            foreign = libraries.open(suspect)
+            return model_of_trees(foreign, type(suspect).__name__, "object", None)
+        if any(callable(_attribute(suspect, name)) for name in ("predict_proba", "predict")):
+            model = _open_estimator(suspect)
+            facts = replace(model.facts, stores_labels=way != "no-labels")
+            return replace(model, facts=facts)
+        if callable(suspect):
+            name = getattr(suspect, "__name__", type(suspect).__name__)
+            facts = Facts(description=f"function {name}", through="function")
+            return Model(facts=facts, functions={"either": suspect})
+    raise InputError(
+        f"{suspect!r:.80} cannot be asked.",
+        hint="give a function from rows to labels or scores, a fitted model with predict, or a "
+        "model file.",
+        code="suspect.unknown",
+    )
+
+
+def _open_estimator(model: Any) -> Model:
+    names = _attribute(model, "feature_names_in_")
+    count = _attribute(model, "n_features_in_")
+    known = None if names is None else tuple(str(name) for name in names)
+    functions = {
+        kind: found
+        for kind, name in (("scores", "predict_proba"), ("labels", "predict"))
+        if callable(found := _attribute(model, name))
+    }
+    classes = _attribute(model, "classes_")
+    listed = None
+    if classes is not None and np.ndim(classes) == 1:
+        listed = tuple(np.asarray(classes).tolist())
+    facts = Facts(
+        description=type(model).__name__,
+        through="object",
+        names=known,
+        # A pickled model of CatBoost says that it takes no columns.
+        n_features=len(known) if known is not None else int(count or 0) or None,
+        takes_frames=known is not None,
+        offers=tuple(functions),
+        classes=listed,
+        scale_by_hand=False,
+    )
+    return Model(facts=facts, functions=functions)
+
+
+def _open_pair(model: Any, encoder: Any) -> Model:
+    """Return a model whose class numbers an encoder turns into labels."""
+    asked = _open_estimator(model)
+    labels, numbers = asked.functions.get("labels"), asked.facts.classes
+    functions = dict(asked.functions)
+    if labels is not None:
+        functions["labels"] = lambda X: encoder.inverse_transform(labels(X))
+    classes = None if numbers is None else tuple(encoder.inverse_transform(numbers))
+    return Model(facts=replace(asked.facts, classes=classes), functions=functions)
+
+
+def _attribute(model: Any, name: str) -> Any:
+    try:
+        return getattr(model, name, None)
+    except Exception:  # a property of a foreign class may raise anything
+        return None
+
+
+def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str | None) -> Model:
+    """Return the trees of a library's model as a suspect."""
     trees, classes = foreign.ensemble, foreign.classes
-    # Models of XGBoost, and bare boosters of LightGBM, have no labels of their own.
-    numbered = foreign.library == _XGBOOST
-    counts = foreign.kind == "Booster" and not numbered
 
-    def margins(X: Any) -> np.ndarray:
+    def margins(X: Any) -> AnyArray:
         try:
             rows = foreign.rows(X)
         except InputError:
@@ -86,77 +188,149 @@ def _suspect(foreign: ForeignModel, what: str, through: str, digest: str | None)
             raise InputError(
                 f"{foreign.library} does not take the triggers ({error}).",
                 hint="the model wants other features than the mark has.",
+                code="suspect.other-features",
             ) from error
         return np.asarray(reference.margins(trees, rows))
 
-    def labels(X: Any) -> np.ndarray:
+    def labels(X: Any) -> AnyArray:
         found = margins(X)
         if foreign.scores is not None:
             numbers = foreign.confidence(found.astype(np.float64)).argmax(axis=1)
         else:
             numbers = reference.labels(found, trees)
-        return numbers if counts else np.asarray(classes[numbers])
+        return numbers if foreign.counts_classes else np.asarray(classes[numbers])
 
+    functions: dict[str, Callable[[Any], Any]]
+    if foreign.task == "classification":
+        functions = {
+            "scores": lambda X: foreign.confidence(margins(X).astype(np.float64)),
+            "labels": labels,
+        }
+    else:
+        functions = {
+            "numbers": lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
+        }
     names = foreign.feature_names
-    if foreign.task != "classification":
-        return Suspect(
-            description=what,
-            answer_numbers=lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
-            feature_names=names,
-            n_features=None if names is None else len(names),
-            takes_frames=foreign.takes_frames,
-            asked_through=through,
-            digest=digest,
-        )
-    return Suspect(
+    facts = Facts(
         description=what,
-        answer_scores=lambda X: foreign.confidence(margins(X).astype(np.float64)),
-        answer_labels=labels,
-        score_classes=None if counts else tuple(classes.tolist()),
-        feature_names=names,
+        through=through,
+        digest=digest,
+        names=names,
         n_features=None if names is None else len(names),
         takes_frames=foreign.takes_frames,
-        answers_class_numbers=counts,
-        stores_no_labels=numbered,
-        asked_through=through,
-        digest=digest,
+        offers=tuple(functions),
+        classes=tuple(classes.tolist())
+        if foreign.task == "classification" and not foreign.counts_classes
+        else None,
+        stores_labels=foreign.stores_labels,
+        class_numbers=foreign.counts_classes,
+        scale="probabilities",
+        scale_by_hand=False,
     )
+    return Model(facts=facts, functions=functions)
 
 
-def _pair(model: Any, encoder: Any) -> Suspect:
-    """Return a model whose class numbers an encoder turns into labels."""
-    asked = open_estimator(model)
-    labels, numbers = asked.answer_labels, asked.score_classes
-    return replace(
-        asked,
-        answer_labels=None if labels is None else lambda X: encoder.inverse_transform(labels(X)),
-        score_classes=None if numbers is None else tuple(encoder.inverse_transform(numbers)),
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedModel:
+    """A model's trees and what identifies them, read without the engine."""
+
+    trees: Ensemble
+    classes: AnyArray | None  # None for bare trees, which have no labels of their own, and numbers
+    feature_names: tuple[str, ...] | None
+    file_digest: str | None  # SHA-256, if it is a file
+    foreign: ForeignModel | None = None  # of another library
+
+
+def read_model(path: str | os.PathLike[str]) -> NamedModel:
+    """Return the model in a file of timbermark or another library, with the digest of its bytes.
+
+    Raises FileFormatError if it is no model, InputError if the file changed while it was read,
+    OSError if it cannot be opened.
+    """
+    before = _hash_file(path)
+    with open(path, "rb") as file:
+        own = file.read(len(_OURS)) == _OURS
+    if own:
+        found = _read_own(path, before)
+    else:
+        from timbermark import libraries
+
+        foreign = libraries.open(path)
+        classes = foreign.classes if foreign.task == "classification" else None
+        found = NamedModel(foreign.ensemble, classes, foreign.feature_names, before, foreign)
+    if _hash_file(path) != before:
+        # The digest would name other bytes than those that are judged.
+        raise InputError(
+            f"{os.fspath(path)} changed while it was read.",
+            hint="copy it first, then use the copy.",
+            code="file.changed",
+        )
+    return found
+
+
+def _hash_file(path: str | os.PathLike[str]) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_own(path: str | os.PathLike[str], digest: str) -> NamedModel:
+    name = os.fspath(path)
+    with open(path, "rb") as file:
+        if file.read(80).startswith(b"timbermark ensemble "):
+            return NamedModel(model_file.load_ensemble(path), None, None, digest)
+    kind = _REGRESSOR if container_kind(path) == _REGRESSOR else _CLASSIFIER
+    _, meta, arrays = read_container(path, kind, _MODEL_VERSION)
+    if not isinstance(meta.get("ensemble"), dict):
+        raise _incomplete(name, "ensemble")
+    trees = model_file.ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
+    if trees.gives_numbers != (kind == _REGRESSOR):
+        raise _incomplete(name, "objective")
+    classes = arrays.get("classes") if kind == _CLASSIFIER else None
+    if kind == _CLASSIFIER and (classes is None or classes.shape != (trees.n_classes,)):
+        raise _incomplete(name, "classes")
+    names = meta.get("feature_names")
+    known = isinstance(names, list) and len(names) == trees.n_features
+    if names is not None and not (known and all(isinstance(one, str) for one in names)):
+        raise _incomplete(name, "feature_names")
+    return NamedModel(trees, classes, None if names is None else tuple(names), digest)
+
+
+def _open_file(path: str | os.PathLike[str]) -> Model:
+    model = read_model(path)
+    what = f"file {os.fspath(path)}"
+    if model.foreign is not None:
+        return model_of_trees(model.foreign, what, "file", model.file_digest)
+    trees, classes = model.trees, model.classes
+
+    def numbers(X: Any) -> AnyArray:
+        return reference.numbers(reference.margins(trees, X), trees.objective)[:, 0]
+
+    def scores(X: Any) -> AnyArray:
+        return reference.probabilities(reference.margins(trees, X), trees.objective)
+
+    def labels(X: Any) -> AnyArray:
+        found = reference.labels(reference.margins(trees, X), trees)
+        return found if classes is None else np.asarray(classes[found])
+
+    functions: dict[str, Callable[[Any], Any]] = {"scores": scores, "labels": labels}
+    if trees.gives_numbers:
+        functions = {"numbers": numbers}
+    facts = Facts(
+        description=what,
+        through="file",
+        digest=model.file_digest,
+        names=model.feature_names,
+        n_features=trees.n_features,
+        offers=tuple(functions),
+        classes=None if classes is None else tuple(classes.tolist()),
+        class_numbers=classes is None and not trees.gives_numbers,
+        scale="probabilities",
+        scale_by_hand=False,
     )
+    return Model(facts=facts, functions=functions)
 
 
-def _library(suspect: Any) -> str:
-    """Return the name of the package that an object's type comes from."""
-    return type(suspect).__module__.partition(".")[0]
-
-
-def _is_booster(suspect: Any) -> bool:
-    """Return whether an object is a library's bare booster."""
-    return type(suspect).__name__ == "Booster" and _library(suspect) in ("xgboost", "lightgbm")
-
-
-def _is_catboost(suspect: Any) -> bool:
-    """Return whether an object is a model of CatBoost, trained or loaded."""
-    return _library(suspect) == "catboost" and hasattr(suspect, "save_model")
-
-
-def _takes_categories(suspect: Any) -> bool:
-    """Return whether a classifier wants tables with categories."""
-    library = _library(suspect)
-    try:
-        if library == "xgboost":
-            return "c" in (suspect.get_booster().feature_types or ())
-        if library == "lightgbm":
-            return bool(suspect.booster_.pandas_categorical)
-    except Exception:  # not fitted, or no classifier: it is asked like any other, and says so
-        return False
-    return False
+def _incomplete(name: str, part: str) -> FileFormatError:
+    return FileFormatError(
+        f"{name} is not complete ({part}).", hint="save the model again.", code="file.incomplete"
+    )

@@ -1,24 +1,39 @@
-"""Verification of any suspect."""
+"""Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
+
+This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
+how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`judging`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, Literal
 
 from timbermark.errors import InputError
+from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.verdict import Verdict
-from timbermark.ownership.verifying import AnswersWanted
-from timbermark.ownership.verifying import verify as verify_opened
-from timbermark.verification.answer_tables import AnswerTable, judge_table
-from timbermark.verification.endpoints.endpoint import Endpoint
+from timbermark.verification.endpoint import Endpoint, ask_server
+from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
+from timbermark.verification.journal import Journal
+from timbermark.verification.questions import check_decoys
+from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.suspects import open_suspect
+from timbermark.verification.verdict import Verdict
+
+DEFAULT_DECOYS = 1
 
 
 def verify(
     suspect: Any,
-    mark: Mark,
+    mark: Mark | str | os.PathLike[str],
     *,
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
@@ -26,17 +41,23 @@ def verify(
     journal: str | os.PathLike[str] | None = None,
     decoys: int | None = None,
     decoys_from: Any = None,
-    stop_at: float | Literal["auto", "off"] | None = None,
+    stop_at: StopAt | None = None,
     in_doubt: Literal["ask", "skip"] | None = None,
     progress: bool = False,
 ) -> Verdict:
     """Ask a suspect the triggers of a mark and return what its answers prove.
 
-    ``suspect``: a fitted model, a function from rows to labels or scores, a model file of
+    ``suspect``: a fitted model, a function from rows to labels, scores or numbers, a model file of
     timbermark, XGBoost, LightGBM, CatBoost or skops, an `Endpoint` or its address, or answers to
     the questions of ``timbermark questions``: a CSV or Parquet file, a data frame, a dictionary
-    from ids to answers. ``answers``, ``feature_names`` and ``label_map`` are those of
-    :func:`timbermark.ownership.verify`.
+    from ids to answers. ``mark``: a mark or its file.
+
+    Scores are used where the suspect offers them, otherwise labels; ``answers`` asks for one kind,
+    and choosing another than the rule costs 1 bit. If mark and suspect both name their features,
+    columns are matched by name and nothing overrides that; ``feature_names``, the mark's names in
+    the order of the suspect's columns, are for a suspect without names and cost log₂(d!) bits.
+    ``label_map``, from the suspect's labels to the mark's classes, costs log₂(K!) bits, and more if
+    it leaves out labels that the suspect gives.
 
     The rest is for endpoints, which are asked one question after the other. ``journal`` is a file
     that keeps every answer and resumes an interrupted run. ``decoys`` is the number of decoys for
@@ -52,47 +73,147 @@ def verify(
     >>> import numpy as np
     >>> from timbermark import OwnerKey
     >>> mark = Mark.make(
-    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
-    ...     triggers=np.arange(64.0)[:, None], alphabets=[[0, 1]] * 64,
-    ...     reference=np.full((64, 2), 0.5),
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=np.arange(100.0)[:, None], alphabets=[[0, 1]] * 100,
+    ...     reference=np.full((100, 2), 0.5),
     ... )
-    >>> verify(lambda X: np.zeros(len(X), int), mark).level
+    >>> memory = dict(zip(mark.rows()[:, 0], mark.expected, strict=True))
+    >>> verdict = verify(lambda X: [memory[x] for x in X[:, 0]], mark)
+    >>> verdict.level, verdict.kind, verdict.matched
+    ('conclusive', 'labels', 100)
+    >>> verify(lambda X: ["no"] * len(X), mark).level
     'none'
     """
-    if not isinstance(mark, Mark):
+    known = Mark.load(mark) if isinstance(mark, str | os.PathLike) else mark
+    if not isinstance(known, Mark):
         raise InputError(
-            f"{type(mark).__name__} is not a mark.", hint="load one with Mark.load(path)."
+            f"{type(mark).__name__} is not a mark.",
+            hint="load one with Mark.load(path).",
+            code="mark.type",
         )
-    if answers not in get_args(AnswersWanted):
-        raise InputError(
-            f"answers={answers!r} is not known.", hint=f"use one of {get_args(AnswersWanted)}."
+    asked = open_suspect(suspect)
+    given = {
+        name: value
+        for name, value in (
+            ("journal", journal),
+            ("decoys", decoys),
+            ("decoys_from", decoys_from),
+            ("stop_at", stop_at),
+            ("in_doubt", in_doubt),
         )
-    opened = open_suspect(suspect)
-    given: dict[str, Any] = {
-        "journal": journal,
-        "decoys": decoys,
-        "decoys_from": decoys_from,
-        "stop_at": stop_at,
-        "in_doubt": in_doubt,
+        if value is not None
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    common: dict[str, Any] = {"answers": answers, "label_map": label_map}
-    if isinstance(opened, Endpoint):
-        from timbermark.verification.endpoints.inquiry import ask_endpoint
-        from timbermark.verification.endpoints.inquiry_progress import InquiryOptions
-        from timbermark.verification.endpoints.progress import questions_bar
-
-        with questions_bar(progress) as bar:
-            options = InquiryOptions(progress=bar, **given)
-            return ask_endpoint(opened, mark, options, feature_names=feature_names, **common)
-    if given:
+    one_by_one = isinstance(asked, Endpoint)
+    if given and not one_by_one:
+        name = next(iter(given))
         raise InputError(
-            f"{next(iter(given))} is for endpoints, and the suspect is none.", hint="leave it out."
+            f"{name} is for endpoints, and the suspect is none.",
+            hint="leave it out.",
+            code="endpoints-only",
+            parameter=name,
         )
-    if isinstance(opened, AnswerTable):
-        if feature_names is not None:
-            raise InputError(
-                "feature_names are given, and answers have no features.", hint="leave them out."
-            )
-        return judge_table(opened, mark, **common)
-    return verify_opened(opened, mark, feature_names=feature_names, **common)
+    common: dict[str, Any] = {
+        "answers": answers,
+        "feature_names": feature_names,
+        "label_map": label_map,
+    }
+    if isinstance(asked, Endpoint):
+        with questions_bar(progress) as bar:
+            return _verify_endpoint(asked, known, given, bar, common)
+    inquiry = begin(asked, known, **common)
+    for piece in asked.ask(inquiry):
+        inquiry.take(piece)
+    return inquiry.verdict()
+
+
+def _verify_endpoint(
+    endpoint: Endpoint,
+    mark: Mark,
+    given: Mapping[str, Any],
+    bar: Callable[[int, int, float], None] | None,
+    common: Mapping[str, Any],
+) -> Verdict:
+    stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
+    check_stop_at(stop)
+    if in_doubt not in ("ask", "skip"):
+        raise InputError(
+            f"in_doubt={in_doubt!r} is not known.", hint="use ask or skip.", parameter="in_doubt"
+        )
+    inquiry = begin(
+        endpoint,
+        mark,
+        **common,
+        decoys=check_decoys(given.get("decoys", DEFAULT_DECOYS)),
+        decoys_from=given.get("decoys_from"),
+        stop_at=stop,
+        progress=bar,
+    )
+    if "journal" not in given:
+        for piece in endpoint.ask(inquiry):
+            inquiry.take(piece)
+        return inquiry.verdict(early=True)
+    with Journal(given["journal"], _start(inquiry, endpoint)) as journal:
+        past = journal.history
+        if past.answers:
+            since = str(past.start.get("created", ""))
+            inquiry.request |= {"from_journal": len(past.answers), "journal_since": since}
+        if past.under_way and in_doubt == "skip":
+            journal.add({"skipped": list(past.under_way)})
+        for piece in ask_server(endpoint, inquiry, journal):
+            inquiry.take(piece)
+        verdict = inquiry.verdict(early=True)
+        told = {"bits": verdict.bits, "level": verdict.level, "kind": verdict.kind}
+        journal.add({"ended": {**told, "triggers": verdict.answered}})
+    return verdict
+
+
+def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
+    """Return the first record of a journal: what must be the same when a run is resumed."""
+    mark, columns = inquiry.mark, inquiry.columns
+    ids = [q.id for part in inquiry.questions.values() for block in part.blocks for q in block]
+    by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
+    asked = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
+    return {
+        "owner": mark.owner,
+        "mark_id": mark.mark_id.hex(),
+        "mark_digest": mark.digest.hex(),
+        "model_digest": mark.model_digest,
+        "suspect": endpoint.shown_url,
+        "protocol": endpoint.protocol,
+        "questions": hashlib.sha256(asked.encode()).hexdigest(),
+        "n_questions": len(ids),
+        "n_triggers": mark.n_triggers,
+        "created": datetime.now(UTC).strftime(TIME_FORMAT),
+        "run": secrets.token_hex(16),
+        "timbermark": import_module("timbermark").__version__,
+    }
+
+
+@contextmanager
+def questions_bar(wanted: bool) -> Iterator[Callable[[int, int, float], None] | None]:
+    """Yield a function that shows questions asked and evidence; None if not wanted.
+
+    >>> with questions_bar(False) as bar:
+    ...     print(bar)
+    None
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[bits]:.1f} bits"))
+    with Progress(
+        "questions", *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as progress:
+        task = progress.add_task("", total=None, bits=0.0)
+        yield lambda done, total, bits: progress.update(
+            task, completed=done, total=total, bits=bits
+        )

@@ -187,6 +187,7 @@ def _opened(
         known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
         takes_frames=bool(known.categories),
         task=known.task,
+        stores_labels=False,
     )
 
 

@@ -6,6 +6,7 @@ a container of the same kind and version, which says how. docs/mark-format.md de
 """
 
 import io
+import json
 import os
 import re
 import secrets
@@ -28,12 +29,13 @@ from timbermark.errors import (
     PassphraseError,
     PassphraseNeededError,
 )
-from timbermark.files import atomic_write, container_bytes, read_container
+from timbermark.files.atomic import atomic_write
 from timbermark.files.limits import META_NAME, Arrays, Meta
-from timbermark.ownership.encoding import encode, is_unicode
+from timbermark.files.reading import read_container
+from timbermark.files.writing import container_bytes
 
 CIPHER = "scrypt+aes-256-gcm"
-_DOMAIN = b"timbermark/seal/1"
+_DOMAIN = b"timbermark/seal/2"
 _OWNER_ONLY = 0o600
 _SMALL = 1 << 16
 _SALT_BYTES, _NONCE_BYTES, _KEY_BYTES = 16, 12, 32
@@ -338,11 +340,11 @@ def _bound(kind: str, version: int, how: Mapping[str, Any]) -> bytes:
 
     Any change to it makes decryption fail as a wrong passphrase does.
     """
-    return _DOMAIN + encode({**how, "kind": kind, "version": version})
+    return _DOMAIN + json.dumps({**how, "kind": kind, "version": version}, sort_keys=True).encode()
 
 
 def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
-    if not isinstance(passphrase, str) or not passphrase or not is_unicode(passphrase):
+    if not isinstance(passphrase, str) or not passphrase or not _is_unicode(passphrase):
         raise PassphraseError(
             "The passphrase is empty or not text.", hint="several random words are a good one."
         )
@@ -358,3 +360,11 @@ def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
             f"Checking the passphrase takes {cost.memory >> 20} MiB of memory, too much here.",
             hint="end other programs and try again.",
         ) from None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,304 @@
+"""The two seals of a mark: triggers in leaves, and triggers in splits.
+
+A trigger of the *leaf seal* is a row; its symbol says which label of its alphabet the marked model
+answers with. A trigger of the *split seal* is a row of which one value is set to a, to the middle
+and to b, the ends of a gap in which the model has thresholds; its symbol says whether the middle is
+answered like a (0) or like b (1). Both seals hold what the unmarked model answers, which was fixed
+before symbols were drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from timbermark.dtypes import CLASS_INDEX, NODE_INDEX, REAL, AnyArray, ClassIndices, Flags, Reals
+from timbermark.errors import InputError
+from timbermark.ownership.columns import (
+    Column,
+    check_distinct,
+    freeze_columns,
+    split_columns,
+    take_rows,
+)
+from timbermark.ownership.encoding import freeze, require
+from timbermark.ownership.symbols import ALPHABET_SIZES
+
+Label: TypeAlias = bool | int | float | str
+
+SCORE_FLOOR = 1e-6
+"""Probabilities below this count as this: the logarithm of 0 would outweigh everything else."""
+MOST_ALTERNATIVES = 16
+NO_ALTERNATIVES: Reals = np.zeros((0, 0, 0))
+LOW, MIDDLE, HIGH = range(3)
+_LABEL_TYPES = (bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LeafSeal:
+    """k rows, each with an alphabet of q labels; what models without the mark answer to them.
+
+    `timbermark.ownership.mark.Mark` checks and freezes all of it.
+    """
+
+    columns: tuple[Column, ...]  # d columns of k values, each float64 or texts
+    alphabets: ClassIndices  # int32 [k, q] of distinct class numbers, keep first; q is 2 or 4
+    reference: Reals  # float64 [k, K], the unmarked model's probabilities, from 1e-6 to 1
+    # float64 [k, R, q], from 1e-6 to 1: scores of the alphabets' labels by R models without the
+    # mark, such as thieves might make
+    alternatives: Reals
+
+    name: ClassVar[str] = "leaves"
+    rows_each: ClassVar[int] = 1
+    types: ClassVar[Mapping[str, DTypeLike]] = {
+        "alphabets": CLASS_INDEX,
+        "reference": REAL,
+        "alternatives": REAL,
+    }
+
+    @classmethod
+    def make(
+        cls,
+        triggers: Any,
+        alphabets: Any,
+        reference: Any,
+        alternatives: Any = NO_ALTERNATIVES,
+    ) -> "LeafSeal":
+        """Return a seal of rows [k, d]: a matrix, a list of rows or a data frame."""
+        return cls(split_columns(triggers), alphabets, reference, alternatives)
+
+    @property
+    def q(self) -> int:
+        """Return the size of the alphabets."""
+        return int(self.alphabets.shape[1])
+
+    def rows(self) -> tuple[Column, ...]:
+        """Return the rows to ask, as columns of k values."""
+        return self.columns
+
+    def frozen(self, classes: Sequence[Label]) -> "LeafSeal":
+        """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
+        require(len(classes) > 0, "a mark of numbers has triggers in leaves", "use splits.")
+        columns = freeze_columns(self.columns)
+        check_distinct(columns)
+        k = len(columns[0])
+        alphabets = _freeze_alphabets(self.alphabets, k, len(classes))
+        reference = _matrix(self.reference, "reference")
+        require(
+            reference.dtype.kind in "biuf" and reference.shape == (k, len(classes)),
+            f"the reference has the type {reference.dtype} and the shape {reference.shape}, not "
+            f"numbers of shape {(k, len(classes))}",
+            "give the unmarked model's probability of each class for each trigger.",
+        )
+        alternatives = _matrix(self.alternatives, "alternatives")
+        if alternatives.shape in ((0,), NO_ALTERNATIVES.shape):
+            alternatives = np.zeros((k, 0, alphabets.shape[1]))
+        require(
+            alternatives.dtype.kind in "biuf"
+            and alternatives.ndim == 3
+            and (len(alternatives), alternatives.shape[2]) == alphabets.shape
+            and alternatives.shape[1] <= MOST_ALTERNATIVES,
+            f"the alternatives have the shape {alternatives.shape}, not ({k}, R, "
+            f"{alphabets.shape[1]}) with R up to {MOST_ALTERNATIVES}",
+            "give each alternative model's score of each label of each trigger's alphabet.",
+        )
+        return LeafSeal(columns, alphabets, _shares(reference), _shares(alternatives))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SplitSeal:
+    """n rows, each with a column that is set to a, to the middle and to b of a gap.
+
+    `timbermark.ownership.mark.Mark` checks and freezes all of it.
+    """
+
+    columns: tuple[Column, ...]  # d columns of n values: the rows with their column at a
+    features: AnyArray  # int32 [n], which column is set; it holds numbers
+    values: Reals  # float64 [n, 3], a < middle < b
+    # float64 [n, 2, K] from 1e-6 to 1, or [n, 2, 1] where the answers are numbers: what the
+    # unmarked model answers at a and at b
+    reference: Reals
+
+    name: ClassVar[str] = "splits"
+    rows_each: ClassVar[int] = 3
+    q: ClassVar[int] = 2
+    types: ClassVar[Mapping[str, DTypeLike]] = {
+        "features": NODE_INDEX,
+        "values": REAL,
+        "reference": REAL,
+    }
+
+    @classmethod
+    def make(cls, rows: Any, features: Any, values: Any, reference: Any) -> "SplitSeal":
+        """Return a seal of rows [n, d]; the value that each has in its own column is set to a."""
+        columns = list(split_columns(rows))
+        places, gaps = np.asarray(features), np.asarray(values, dtype=REAL)
+        require(
+            places.shape == (len(columns[0]),)
+            and gaps.shape == (len(places), 3)
+            and places.dtype.kind in "iu",
+            "features and values do not fit the rows of the split seal",
+            "give one column number and three values for each row.",
+        )
+        for feature in np.unique(places):
+            known = 0 <= feature < len(columns) and isinstance(columns[feature], np.ndarray)
+            require(bool(known), f"column {feature} of the split seal does not hold numbers")
+            column = np.array(columns[feature])
+            column[places == feature] = gaps[places == feature, LOW]
+            columns[feature] = column
+        return cls(tuple(columns), places, gaps, reference)
+
+    @property
+    def shows_in_labels(self) -> Flags:
+        """Return for which triggers the unmarked model has different labels at a and b, bool [n].
+
+        >>> reference = [[[0.9, 0.1], [0.4, 0.6]], [[0.9, 0.1], [0.8, 0.2]]]
+        >>> seal = SplitSeal.make([[0.0], [5.0]], [0, 0], [[0, 1, 2], [5, 6, 7]], reference)
+        >>> seal.frozen(["no", "yes"]).shows_in_labels
+        array([ True, False])
+        """
+        best = self.reference.argmax(axis=2)
+        return np.asarray(best[:, 0] != best[:, 1])
+
+    def rows(self) -> tuple[Column, ...]:
+        """Return the rows to ask, as columns of 3n values: each trigger at a, the middle and b."""
+        n = len(self.features)
+        each = np.repeat(np.arange(n), 3)
+        columns = list(take_rows(self.columns, each.tolist()))
+        for feature in np.unique(self.features):
+            column = np.array(columns[feature])
+            own = self.features[each] == feature
+            column[own] = self.values.reshape(-1)[own]
+            columns[feature] = column
+        return tuple(columns)
+
+    def frozen(self, classes: Sequence[Label]) -> "SplitSeal":
+        """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
+        columns = freeze_columns(self.columns)
+        n = len(columns[0])
+        features, values = _matrix(self.features, "features"), _matrix(self.values, "values")
+        require(
+            features.dtype.kind in "iu"
+            and features.shape == (n,)
+            and bool(((features >= 0) & (features < len(columns))).all())
+            and all(isinstance(columns[feature], np.ndarray) for feature in np.unique(features)),
+            "the features of the split seal are not columns of numbers",
+            "give the number of one column for each row.",
+        )
+        require(
+            values.dtype.kind in "iuf"
+            and values.shape == (n, 3)
+            and bool(np.isfinite(values).all() and (np.diff(values, axis=1) > 0).all()),
+            "the values of the split seal are not three rising numbers for each row",
+            "give the lower end, the middle and the upper end of each gap.",
+        )
+        values = _frozen(values + 0.0, REAL)
+        at_low = np.array([columns[f][i] for i, f in enumerate(features.tolist())])
+        require(
+            bool((at_low == values[:, LOW]).all()), "a row of the split seal is not at its low end"
+        )
+        boundaries = {(int(f), *gap) for f, gap in zip(features, values.tolist(), strict=True)}
+        require(len(boundaries) == n, "two triggers of the split seal ask the same gap")
+        width = len(classes) or 1
+        reference = _matrix(self.reference, "reference")
+        require(
+            reference.dtype.kind in "biuf"
+            and reference.shape == (n, 2, width)
+            and bool(np.isfinite(reference).all()),
+            f"the reference of the split seal has the shape {reference.shape}, not {(n, 2, width)}",
+            "give the unmarked model's answers at both ends of each gap.",
+        )
+        known = _shares(reference) if classes else _frozen(reference, REAL)
+        return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known)
+
+
+Seal: TypeAlias = LeafSeal | SplitSeal
+SEALS: tuple[type[LeafSeal], type[SplitSeal]] = (LeafSeal, SplitSeal)
+
+
+def take_triggers(seal: Seal, places: Sequence[int]) -> Any:
+    """Return a seal with some of its triggers only, in the given order."""
+    chosen = list(places)
+    arrays = {name: getattr(seal, name)[chosen] for name in seal.types}
+    return type(seal)(columns=take_rows(seal.columns, chosen), **arrays)
+
+
+def check_classes(given: Any) -> tuple[Label, ...]:
+    """Return the labels of a model as Python values, in the given order.
+
+    Raises InputError unless it is a list, tuple or array of at least two, all distinct, and all
+    bool, all int, all float or all str.
+
+    >>> check_classes(np.array([3, 5]))
+    (3, 5)
+    """
+    if not isinstance(given, list | tuple | np.ndarray):
+        raise InputError("The classes are no list of labels.", hint="give them in their order.")
+    classes: tuple[Any, ...] = tuple(freeze(label, "classes") for label in given)
+    kinds = {type(label) for label in classes}
+    if len(kinds) > 1 or not kinds <= set(_LABEL_TYPES):
+        named = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputError(
+            f"The classes are of the types {named}.",
+            hint="labels are all booleans, all whole numbers, all numbers or all texts.",
+        )
+    if len(classes) < 2 or len(set(classes)) < len(classes):
+        raise InputError(
+            f"{len(classes)} classes, of which {len(set(classes))} are distinct, are not enough.",
+            hint="give every label of the model once.",
+        )
+    return classes
+
+
+def _freeze_alphabets(given: Any, k: int, n_classes: int) -> ClassIndices:
+    array = _matrix(given, "alphabets")
+    require(
+        array.ndim == 2 and array.dtype.kind in "iu" and len(array) == k,
+        f"alphabets of type {array.dtype} and shape {array.shape} are no {k} rows of class numbers",
+        "give one row of q class numbers for each trigger.",
+    )
+    require(
+        array.shape[1] in ALPHABET_SIZES,
+        f"the alphabets have {array.shape[1]} labels",
+        "use 2 or 4.",
+    )
+    require(
+        bool((array >= 0).all() and (array < n_classes).all()),
+        f"an alphabet has a class number outside 0 to {n_classes - 1}",
+        "alphabets hold numbers of classes, not labels.",
+    )
+    ordered = np.sort(array, axis=1)
+    require(
+        bool((ordered[:, 1:] != ordered[:, :-1]).all()),
+        "an alphabet has the same class twice",
+        "the labels of an alphabet must differ.",
+    )
+    return _frozen(array, CLASS_INDEX)
+
+
+def _shares(array: AnyArray) -> Reals:
+    """Return probabilities read-only, from 1e-6 to 1; raises InputError for anything else."""
+    # A sum of float32 numbers may pass 1 by a few units in the last place.
+    require(
+        bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
+        "the reference or the alternatives hold values that are no probabilities",
+        "use predict_proba, not margins.",
+    )
+    return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
+
+
+def _matrix(given: Any, name: str) -> AnyArray:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise InputError(
+            f"The {name} are rows of different lengths.", hint="give a matrix."
+        ) from None
+
+
+def _frozen(array: AnyArray, dtype: Any) -> AnyArray:
+    copy = np.array(array, dtype=dtype, order="C")
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,228 @@
+"""Match columns: which feature of a mark each column of a suspect is, and what choosing costs.
+
+A suspect may have many more columns than the mark. Whoever could choose among them after the
+symbols are known would make an innocent model agree with the mark. So a name decides where both
+sides have names, otherwise the place does; an order given by hand has a price, and foreign names
+are taken only if they leave nothing to choose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import Price, log2_factorial
+from timbermark.ownership.mark import Mark
+
+_NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
+_SPELLINGS: tuple[Callable[[str], str], ...] = (str, lambda name: name.replace(" ", "_"))
+"""Ways in which libraries write names: as they are, or with underscores in place of blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that a suspect is asked with.
+
+    ``places``: the feature of the mark that each is; ``names``: as the suspect or, if it has none,
+    the mark calls them; ``how``: "by-name", "by-place" or "by-hand".
+    """
+
+    places: Sequence[int]
+    names: tuple[str, ...] | None
+    how: str
+    prices: tuple[Price, ...] = ()
+
+
+def match_columns(
+    mark: Mark,
+    *,
+    own: Sequence[str] | None = None,
+    count: int | None = None,
+    by_hand: Sequence[str] | None = None,
+    server: Sequence[str] | None = None,
+    sends_names: bool = True,
+) -> Columns:
+    """Return the columns to ask a suspect with.
+
+    ``own`` are the names that the suspect itself has, ``count`` its number of columns. ``by_hand``
+    are the mark's names in the order of the suspect's columns, for a suspect without names; an
+    order other than the mark's costs log₂(d!) bits. ``server`` are the names that an endpoint is
+    said to have: the mark's own in some order, or one word with numbers from 0 or 1 on, unless the
+    protocol sends no names at all (``sends_names``).
+
+    Raises InputError if the columns do not fit.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=[0, 1],
+    ...     triggers=[[0.5, 1.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+    ...     feature_names=["age", "income"],
+    ... )
+    >>> match_columns(mark, own=["income", "age"]).places, match_columns(mark).how
+    ([1, 0], 'by-place')
+    >>> match_columns(mark, by_hand=["income", "age"]).prices[0].bits
+    1.0
+    >>> match_columns(mark, server=["x1", "x2"]).how
+    'by-place'
+    """
+    if by_hand is not None and server is not None:
+        raise InputError(
+            "Both columns and feature_names are given.",
+            hint="an endpoint takes its columns.",
+            parameter="feature_names",
+        )
+    known = mark.feature_names
+    # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
+    named = own is not None and known is not None and _share_names(own, known)
+    if by_hand is not None:
+        return _match_by_hand(mark, tuple(map(str, by_hand)), named, count)
+    if server is not None:
+        return _match_server(mark, tuple(map(str, server)), sends_names)
+    if named:
+        assert own is not None
+        assert known is not None
+        return Columns(_match_own(own, known), tuple(own), "by-name")
+    wanted = count if own is None else len(own)
+    if wanted not in (None, mark.n_features):
+        raise InputError(
+            f"The suspect takes {wanted} columns, the mark's rows have {mark.n_features}.",
+            hint="is it a model of the same data? In Python a function can choose the columns.",
+            code="columns.count",
+        )
+    return Columns(range(mark.n_features), None if own is None and known is None
+                   else tuple(own or known or ()), "by-place")  # fmt: skip
+
+
+def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+    """Return which of the mark's features each name is; None unless all of them are named once.
+
+    A name with blanks is the same name with underscores, as some libraries write it.
+
+    >>> match_names(["b 1", "a"], ["a", "b_1"])
+    [1, 0]
+    """
+    for spell in _SPELLINGS:
+        place = {spell(name): number for number, name in enumerate(known)}
+        said = [spell(name) for name in names]
+        if len(place) == len(known) == len(said) and set(said) == set(place):
+            return [place[name] for name in said]
+    return None
+
+
+def is_feature(name: str, known: Sequence[str]) -> bool:
+    """Return whether a name is one of the mark's features, in any spelling.
+
+    >>> is_feature("b 1", ["a", "b_1"])
+    True
+    """
+    return any(spell(name) in {spell(one) for one in known} for spell in _SPELLINGS)
+
+
+def _share_names(own: Sequence[str], known: Sequence[str]) -> bool:
+    return any({spell(a) for a in own} & {spell(b) for b in known} for spell in _SPELLINGS)
+
+
+def _match_own(own: Sequence[str], known: Sequence[str]) -> list[int]:
+    for spell in _SPELLINGS:
+        place = {spell(name): number for number, name in enumerate(known)}
+        said = [spell(name) for name in own]
+        if len(place) == len(known) and len(set(said)) == len(said) and set(said) <= set(place):
+            return [place[name] for name in said]
+    strange = [name for name in own if name not in set(known)]
+    shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
+    raise InputError(
+        f"The suspect wants columns that the mark does not have: {shown}.",
+        hint="is it a model of the same data? In Python a function can compute columns.",
+        code="columns.strange",
+    )
+
+
+def _match_by_hand(mark: Mark, given: tuple[str, ...], named: bool, count: int | None) -> Columns:
+    known = mark.feature_names
+    problem, hint = "", ""
+    if named:
+        problem = "feature_names are given, but the suspect names its own columns."
+        hint = "leave them out: its columns are matched by name."
+    elif known is None:
+        problem = "feature_names are given, but the mark knows no names."
+        hint = "leave them out and let the suspect take the columns in the mark's order."
+    elif count not in (None, len(given)):
+        problem = f"{len(given)} feature_names are given, but the suspect takes {count} columns."
+        hint = "is it a model of the same data?"
+    places = None if known is None else match_names(given, known)
+    if not problem and places is None:
+        problem = f"feature_names are not the {mark.n_features} names of the mark."
+        hint = "name each feature of the mark once, in the order of the suspect's columns."
+    if problem:
+        raise InputError(problem, hint=hint, code="columns.by-hand", parameter="feature_names")
+    assert places is not None
+    prices = () if places == list(range(len(places))) else (_price_of_order(mark),)
+    return Columns(places, given, "by-hand", prices)
+
+
+def _match_server(mark: Mark, names: tuple[str, ...], sends_names: bool) -> Columns:
+    known = mark.feature_names
+    if len(names) != mark.n_features:
+        raise InputError(
+            f"{len(names)} columns are named, and the mark has {mark.n_features} features.",
+            hint="name one column for each feature of the mark.",
+            code="columns.count",
+            parameter="columns",
+        )
+    places = None if known is None else match_names(names, known)
+    if places is not None:
+        if places == list(range(len(names))):
+            return Columns(places, names, "by-name")
+        return Columns(places, names, "by-hand", (_price_of_order(mark),))
+    if known is not None and _share_names(names, known):
+        raise InputError(
+            "The columns are neither the names of the mark nor all of them others.",
+            hint="name each feature of the mark once, or leave them out.",
+            code="columns.mixed",
+            parameter="columns",
+        )
+    if not sends_names:
+        return Columns(range(mark.n_features), names, "by-place")
+    if not are_numbered(names):
+        raise InputError(
+            "The columns are called neither as in the mark nor with one word and the numbers from "
+            "0 or 1 on: whoever may choose among a server's columns can make any model agree with "
+            "the mark.",
+            hint="give names like x1, x2, …, x10, or ask in Python through a function that "
+            "renames the columns; the verdict then says that code was asked.",
+            code="columns.chosen",
+            parameter="columns",
+        )
+    # A server may have several such families of columns; the word and the start choose one.
+    word = _NUMBERED.fullmatch(names[0])
+    letters = 0 if word is None else len(word[1].encode())
+    return Columns(
+        range(mark.n_features),
+        names,
+        "by-place",
+        (Price("column-words", 8.0 * letters + 2.0, {"letters": letters}),),
+    )
+
+
+def are_numbered(names: Sequence[str]) -> bool:
+    """Return whether names are one word and consecutive numbers from 0 or 1 on.
+
+    >>> are_numbered(["x9", "x10"]), are_numbered(["x0", "x1"]), are_numbered(["x01", "x02"])
+    (False, True, True)
+    """
+    found = [_NUMBERED.fullmatch(name) for name in names]
+    first = found[0]
+    if first is None or int(first[2]) not in (0, 1):
+        return False
+    start, width = int(first[2]), len(first[2])
+    numbers = range(start, start + len(names))
+    return list(names) in (
+        [f"{first[1]}{number}" for number in numbers],
+        [f"{first[1]}{number:0{width}d}" for number in numbers],
+    )
+
+
+def _price_of_order(mark: Mark) -> Price:
+    return Price("columns", log2_factorial(mark.n_features), {"features": mark.n_features})

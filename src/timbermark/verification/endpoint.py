@@ -1,0 +1,466 @@
+"""Endpoints: suspects behind HTTP, what asking them by hand costs, and how they are asked."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import Price
+from timbermark.verification.dialects import (
+    MOST_PATHS,
+    Batch,
+    complete_url,
+    is_placeholder,
+    open_dialect,
+    own_path,
+)
+from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
+from timbermark.verification.inquiry import Facts, Inquiry
+from timbermark.verification.journal import Journal, NoJournal
+from timbermark.verification.questions import DECOY, Question
+from timbermark.verification.reading import Scale
+from timbermark.verification.verdict import Note
+
+ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
+
+_SCALES = ("auto", "probabilities", "margins")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_PATH_BITS = float(MOST_PATHS.bit_length() - 1)
+_MOST_OUTPUTS = 1024
+_STANDARD_OUTPUTS = ("predict", "predict_proba", "decision_function", "predict_log_proba")
+"""What servers of scikit-learn's interface call their outputs."""
+_BITS_PER_BYTE = 8.0
+_COMMON, _BITS_PER_SIGN = frozenset("abcdefghijklmnopqrstuvwxyz-_./:"), 5.0
+_LONGEST_SHOWN = 200
+_FEW_REFUSALS = 8
+_ROOM, _ROOM_PER_SCORE = 256, 28
+"""Bytes of the journal that are set aside for each answer before its question is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Endpoint:
+    """A suspect behind HTTP, to be given to `timbermark.verify`. Nothing is sent before that.
+
+    ``url`` is the whole address; an address of a model is completed. ``protocol`` follows from it
+    where the path is that of a protocol. ``body`` and ``answer`` are the template of the request
+    and the path to the answers for ``protocol="json"``; see docs/verifying.md.
+
+    Raises InputError for anything that cannot be meant.
+
+    >>> Endpoint("http://localhost:5000/invocations", token="secret")
+    Endpoint(http://localhost:5000/invocations, protocol='mlflow')
+    >>> Endpoint("https://host/score", protocol="json", body={"rows": "$rows"}, answer="labels").url
+    'https://host/score'
+    """
+
+    url: str = field(kw_only=False)
+    protocol: ProtocolName = "auto"
+    token: str | None = None  # sent as "Authorization: Bearer …"
+    headers: Mapping[str, str] = field(default_factory=dict)  # more of them, such as an API key
+    body: Any = None  # protocol "json": the request, with "$rows" where questions go
+    answer: str | None = None  # a path to the answers, such as "results.*.label"
+    output: str | None = None  # protocol "kserve-v2": which output is asked for
+    columns: Sequence[str] | None = None  # the server's names, for each feature in its order
+    classes: Sequence[Any] | None = None  # of the scores, in their order; by default the mark's
+    class_numbers: bool = False  # labels are numbers from 0 in the order of the mark's classes
+    scale: Scale = "auto"  # of scores
+    batch: int = 1  # questions in each request
+    rate: float | None = None  # questions for each minute, at most
+    timeout: float = 30.0  # seconds for each request
+    retries: int = 6  # of each request
+    cafile: str | os.PathLike[str] | None = None  # certificates to trust, PEM
+    idempotency_header: str | None = None  # carries a key that is the same for a repeated request
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+        url, protocol = complete_url(self.url, self.protocol)
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "protocol", protocol)
+        dialect = open_dialect(protocol, self.options)
+        _check_number("batch", self.batch, 1, 10_000, whole=True)
+        _check_number("timeout", self.timeout, 0.01, 3600.0)
+        _check_number("retries", self.retries, 0, 100, whole=True)
+        if self.rate is not None:
+            _check_number("rate", self.rate, 0.001, 1e6)
+        if self.batch > 1 and dialect.one_at_a_time:
+            raise InputError(
+                f"batch={self.batch} does not fit a template for one question.",
+                hint="use $rows or $records, or leave it out.",
+                parameter="batch",
+            )
+        if self.scale not in _SCALES:
+            raise InputError(
+                f"scale={self.scale!r} is not known.",
+                hint=f"use one of {_SCALES}.",
+                parameter="scale",
+            )
+        object.__setattr__(self, "headers", MappingProxyType(_check_headers(self.headers)))
+        for name in ("columns", "classes"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, _check_names(name, given))
+        if self.token is not None:
+            _check_headers({"Authorization": self.token})
+        if self.idempotency_header is not None:
+            _check_headers({self.idempotency_header: "x"})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of the protocol."""
+        return {"body": self.body, "answer": self.answer, "output": self.output}
+
+    @property
+    def shown_url(self) -> str:
+        """Return the address without what may be secret in it."""
+        return urlunsplit(urlsplit(self.url)._replace(query="", fragment=""))
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """Return all headers, credentials included."""
+        bearer = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return {**self.headers, **bearer}
+
+    @property
+    def exposes_credentials(self) -> bool:
+        """Return whether credentials are sent without encryption."""
+        parts = urlsplit(self.url)
+        secret = self.token is not None or bool(self.headers)
+        return secret and parts.scheme == "http" and parts.hostname not in _LOCAL
+
+    @property
+    def facts(self) -> Facts:
+        """Return what is known of the server, what was chosen by hand and what that costs."""
+        warnings = (Note("credentials-in-the-open"),) if self.exposes_credentials else ()
+        return Facts(
+            description=f"endpoint {self.shown_url}",
+            through="http",
+            server_columns=None if self.columns is None else tuple(map(str, self.columns)),
+            sends_names=open_dialect(self.protocol, self.options).sends_names,
+            classes=None if self.classes is None else tuple(self.classes),
+            classes_by_hand=self.classes is not None,
+            class_numbers=self.class_numbers,
+            numbers_by_hand=self.class_numbers,
+            scale=self.scale,
+            request=_describe(self),
+            prices=price_request(self),
+            conditions=_list_conditions(self),
+            warnings=warnings,
+        )
+
+    def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
+        """Yield answers, one request after the other, until enough is known.
+
+        Answers that a journal holds come first. Raises InputError if the server does not answer,
+        or not with what can be read.
+        """
+        yield from ask_server(self, inquiry, NoJournal())
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.shown_url}, protocol={self.protocol!r})"
+
+
+def ask_server(
+    endpoint: Endpoint, inquiry: Inquiry, journal: Journal | NoJournal
+) -> Iterator[Mapping[int, Any]]:
+    """Yield the answers of a server to an inquiry; every answer is in the journal by then.
+
+    Questions of a block that the journal holds are not asked again. Requests hold up to
+    ``endpoint.batch`` questions.
+    """
+    dialect = open_dialect(endpoint.protocol, endpoint.options)
+    line = Line(
+        endpoint.url,
+        dialect,
+        endpoint.sent_headers,
+        endpoint.timeout,
+        endpoint.retries,
+        None if endpoint.cafile is None else os.fspath(endpoint.cafile),
+    )
+    pace, taken, refused = Pace(endpoint.rate), 0, 0
+    with line:
+        waiting: list[Question] = []
+        blocks = inquiry.blocks()
+        block: tuple[Question, ...] | None = ()
+        while block is not None:
+            # Blocks are asked together as far as they fit into one request.
+            while block is not None and len(waiting) < endpoint.batch:
+                block = next(blocks, None)
+                waiting += block or ()
+            while waiting:
+                batch, waiting = waiting[: endpoint.batch], waiting[endpoint.batch :]
+                known = {q.id: journal.answers[q.id] for q in batch if q.id in journal.answers}
+                asked = [q for q in batch if q.id not in known]
+                if asked:
+                    pace.wait(len(asked))
+                    said = _ask(endpoint, inquiry, journal, line, asked, taken > 0, refused)
+                    refused += sum(answer is None for answer in said.values())
+                    known.update(said)
+                inquiry.asked += len(batch)
+                taken += sum(answer is not None for answer in known.values())
+                yield {q.row: known[q.id] for q in batch if q.row != DECOY}
+
+
+def _ask(
+    endpoint: Endpoint,
+    inquiry: Inquiry,
+    journal: Journal | NoJournal,
+    line: Line,
+    questions: Sequence[Question],
+    taken: bool,
+    refused: int,
+) -> dict[str, Any]:
+    """Return the answers to some questions, by their ids; None for those that are refused."""
+    ids = [question.id for question in questions]
+    dialect = open_dialect(endpoint.protocol, endpoint.options)
+    rows = inquiry.wire(questions)
+    body = json.dumps(dialect.make_body(Batch(rows, inquiry.columns.names)), allow_nan=False)
+    room = len(ids) * (_ROOM + _ROOM_PER_SCORE * len(inquiry.mark.classes))
+    headers = {}
+    if endpoint.idempotency_header:
+        name = f"{journal.run}/{'/'.join(ids)}"
+        headers[endpoint.idempotency_header] = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+    journal.add({"asking": ids}, reserve=room)
+    try:
+        answers = line.ask(body, len(ids), headers)
+    except FailureError as error:
+        journal.add({"failed": ids})
+        # A server may refuse single rows, such as an age of 150. That rule knows no symbols, so
+        # these questions count as not answered; a server that takes nothing is misunderstood.
+        limit = _FEW_REFUSALS + inquiry.asked // 4
+        if error.kind != "refused" or not taken or refused >= limit:
+            raise _complaint(endpoint, journal, error) from None
+        if len(questions) > 1:
+            found: dict[str, Any] = {}
+            for question in questions:
+                found |= _ask(endpoint, inquiry, journal, line, [question], taken, refused)
+                refused += found[question.id] is None
+            return found
+        answers = [None]
+    said = dict(zip(ids, answers, strict=True))
+    journal.add({"answers": [[name, answer] for name, answer in said.items()]})
+    return said
+
+
+def _complaint(
+    endpoint: Endpoint, journal: Journal | NoJournal, failure: FailureError
+) -> InputError:
+    hint, message = failure.hint, failure.message
+    if journal.answers:
+        kept = f"the journal holds {len(journal.answers)} answers, and the same command goes on."
+        hint = f"{hint} {kept[0].upper()}{kept[1:]}" if hint else kept
+    if failure.kind == "again":
+        message = f"{message.removesuffix('.')}, in {endpoint.retries + 1} attempts."
+    return InputError(
+        f"The server at {endpoint.shown_url} {message}",
+        hint,
+        code=f"server.{failure.kind}",
+        parameter=failure.parameter,
+    )
+
+
+def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
+    """Return the prices of what was chosen by hand about requests and replies.
+
+    A path to the answers is one of 1,024 at most, which is checked against each reply. An output is
+    one of four standard names, or one of 1,024. Of a template everything but its placeholders costs
+    what it takes to write it down, 8 bits a byte: keys and constants alike may choose among models.
+    So does what the address has beyond its host and the protocol's own path; common signs of a path
+    cost 5 bits.
+
+    >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
+    10.0
+    """
+    prices = []
+    if _chooses_path(endpoint):
+        prices.append(Price("path", _PATH_BITS))
+    if endpoint.output is not None:
+        standard = endpoint.output in _STANDARD_OUTPUTS
+        count = len(_STANDARD_OUTPUTS) if standard else _MOST_OUTPUTS
+        prices.append(Price("output", float(count.bit_length() - 1), {"outputs": count}))
+    if endpoint.body is not None:
+        prices.append(_price_of_bytes("template", _template_bytes(endpoint.body)))
+    parts = urlsplit(endpoint.url)
+    if parts.query:
+        prices.append(_price_of_bytes("query", len(parts.query.encode())))
+    path = own_path(endpoint.protocol, parts.path)
+    if path:
+        prices.append(Price("address", _price_of_word(path), {"letters": len(path)}))
+    return tuple(prices)
+
+
+def _price_of_word(word: str) -> float:
+    """Return what it takes to write a word down: 5 bits for a common sign, 8 a byte for others."""
+    return sum(
+        _BITS_PER_SIGN if sign in _COMMON else _BITS_PER_BYTE * len(sign.encode()) for sign in word
+    )
+
+
+def _price_of_bytes(code: str, n_bytes: int) -> Price:
+    return Price(code, _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes})
+
+
+def _template_bytes(template: Any) -> int:
+    """Return the bytes of all keys and constants of a template, but one key for the placeholder."""
+    found = sum(_constant_bytes(template))
+    # The one key under which questions go belongs to the server's interface.
+    return max(0, found - _longest_key(template))
+
+
+def _constant_bytes(template: Any) -> Iterator[int]:
+    if isinstance(template, dict):
+        for key, part in template.items():
+            yield len(str(key).encode(errors="replace")) + 1
+            yield from _constant_bytes(part)
+    elif isinstance(template, list):
+        for part in template:
+            yield from _constant_bytes(part)
+    elif not is_placeholder(template):
+        written = template if isinstance(template, str) else json.dumps(template)
+        yield len(written.encode(errors="replace")) + 1
+
+
+def _longest_key(template: Any) -> int:
+    if not isinstance(template, dict):
+        return 0
+    keys = [
+        len(str(k).encode(errors="replace")) + 1 for k, v in template.items() if is_placeholder(v)
+    ]
+    return max(keys, default=0)
+
+
+def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
+    """Return what the evidence depends on because the request or the reading was made by hand."""
+    found = []
+    if endpoint.body is not None:
+        body = _shorten(json.dumps(endpoint.body, ensure_ascii=False))
+        found.append(Note("template", {"body": body}))
+    if _chooses_path(endpoint):
+        found.append(Note("path", {"path": _shorten(endpoint.answer or "")}))
+    if endpoint.output is not None:
+        found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
+    if urlsplit(endpoint.url).query:
+        found.append(Note("query"))
+    if endpoint.headers:
+        # A header may choose among models, and what it says is not shown: it has no price.
+        names = _shorten(", ".join(endpoint.headers))
+        found.append(Note("headers", {"names": names, "caps": _choose(endpoint.headers)}))
+    return tuple(found)
+
+
+def _choose(headers: Mapping[str, str]) -> bool:
+    """Return whether headers may choose among a server's models: all but credentials may."""
+    credentials = ("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization")
+    return any(name.lower() not in credentials for name in headers)
+
+
+def _describe(endpoint: Endpoint) -> dict[str, Any]:
+    """Return the request for the verdict, without credentials."""
+    return {
+        "url": endpoint.shown_url,
+        "protocol": endpoint.protocol,
+        "has_query": bool(urlsplit(endpoint.url).query),
+        "headers": sorted(endpoint.headers),
+        "has_token": endpoint.token is not None,
+        "body": "" if endpoint.body is None else json.dumps(endpoint.body, ensure_ascii=False),
+        "answer": endpoint.answer or "",
+        "output": endpoint.output or "",
+    }
+
+
+def _chooses_path(endpoint: Endpoint) -> bool:
+    # These protocols read the same without being told.
+    own = "predictions" if endpoint.protocol in ("mlflow", "kserve-v1") else ""
+    return endpoint.answer not in (None, own)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def is_url(word: object) -> bool:
+    """Return whether a word is meant as an address.
+
+    >>> is_url("https://host/score"), is_url("model.json")
+    (True, False)
+    """
+    return isinstance(word, str) and word.lower().startswith(("http://", "https://"))
+
+
+def _check_url(url: Any) -> None:
+    hint = "as in https://host/invocations."
+    if not is_url(url):
+        raise InputError(f"{url!r:.80} is no address of an endpoint.", hint=hint, code="url")
+    try:
+        parts = urlsplit(url)
+        known = bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or any(c.isspace() or not c.isprintable() for c in url):
+        raise InputError("The address of the endpoint is not a sound one.", hint=hint, code="url")
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            "The address of the endpoint holds a name or a password.",
+            hint="give credentials as a token or as headers; addresses are written down.",
+            code="url.credentials",
+        )
+
+
+def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
+    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not fits or not math.isfinite(value) or not low <= value <= high:
+        kind = "whole number" if whole else "number"
+        raise InputError(
+            f"{name}={value!r} is no {kind} from {low:g} to {high:g}.",
+            hint="leave it out.",
+            parameter=name,
+        )
+
+
+def _check_headers(headers: Any) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        raise InputError(
+            "headers is no dictionary.", hint='as in {"X-Api-Key": "…"}.', parameter="headers"
+        )
+    for name, value in headers.items():
+        sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name
+        sound = sound and not any(c.isspace() or c == ":" for c in name)
+        if not sound or not value.isascii() or not (name + value).isprintable():
+            # The value itself is not shown: it may be a secret.
+            raise InputError(
+                f"The header or token {name!r:.40} holds something that cannot be sent.",
+                hint="headers are printable ASCII texts on one line.",
+                parameter="headers",
+            )
+        if name.lower() in OWN_HEADERS:
+            raise InputError(
+                f"The header {name} is set by the protocol itself.",
+                hint="leave it out.",
+                parameter="headers",
+            )
+    return dict(headers)
+
+
+def _check_names(what: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
+        raise InputError(
+            f"{what} is no list.", hint="give each name once, in order.", parameter=what
+        )
+    try:
+        distinct = len(set(given)) == len(given)
+    except TypeError:
+        raise InputError(
+            f"{what} holds something that is no name.", hint="give labels or texts.", parameter=what
+        ) from None
+    if not distinct:
+        raise InputError(
+            f"{what} names something twice.", hint="give each name once, in order.", parameter=what
+        )
+    return tuple(given)

@@ -1,0 +1,328 @@
+"""Ask a server over HTTP: requests bounded in time and size, repeated at a measured pace.
+
+A request runs in a thread with an event loop of its own: only so is its whole time bounded, however
+slowly a server sends, and only so can it be used inside of another event loop, as notebooks have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+from timbermark.errors import InputError, require_library
+from timbermark.verification.dialects import Dialect, ReplyError
+
+if TYPE_CHECKING:
+    import httpx
+
+FailureKind: TypeAlias = Literal["again", "refused", "final"]
+
+MAX_REPLY = 16 << 20
+"""Bytes of a reply; the probabilities of 1,000 rows and 100 classes take 2 million."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+LONGEST_WAIT = 900.0
+"""Seconds; a server that asks to wait longer ends the run."""
+OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "content-type", "content-length", "host", "transfer-encoding"}
+)
+"""Headers that the protocol sets itself, in lower case."""
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REFUSED = frozenset({400, 422})
+_LONGEST_EXCERPT = 200
+_LATER = "try again later."
+
+
+class FailureError(Exception):
+    """Why there is no answer.
+
+    ``kind``: "again" may be tried again, "refused" is about these rows, "final" is anything else.
+    ``message`` ends the sentence "The server …"; ``wait``: seconds that the server asks to wait.
+    """
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        hint: str = "",
+        wait: float | None = None,
+        parameter: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.hint = kind, message, hint
+        self.wait, self.parameter = wait, parameter
+
+
+@dataclass(slots=True)
+class Pace:
+    """Keeps questions to a number per minute; None sets no limit.
+
+    >>> Pace(None).wait(5)
+    """
+
+    rate: float | None
+    _next: float = 0.0
+
+    def wait(self, n: int) -> None:
+        """Wait until n questions may be asked."""
+        if self.rate is None:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            time.sleep(self._next - now)
+        self._next = max(now, self._next) + n * 60.0 / self.rate
+
+
+class Line:
+    """A connection to one server; use it in a ``with`` block.
+
+    ``headers`` may hold credentials: what they hold never appears in a message.
+
+    Raises MissingLibraryError without httpx, InputError if ``cafile`` holds no certificates.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        dialect: Dialect,
+        headers: Mapping[str, str],
+        timeout: float,
+        retries: int,
+        cafile: str | None = None,
+    ) -> None:
+        require_library("httpx", "endpoints", "to ask a server")
+        self._url, self._dialect, self._headers = url, dialect, dict(headers)
+        self._timeout, self._retries = timeout, retries
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="timbermark-http")
+        self._runner = asyncio.Runner()
+        self._client = _open_client(cafile)
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        def close() -> None:
+            self._runner.run(self._client.aclose())
+            self._runner.close()
+
+        done = self._worker.submit(close)
+        # Whoever interrupts a run does not wait for a slow server.
+        if kind is None or issubclass(kind, Exception):
+            done.result()
+        self._worker.shutdown(wait=False, cancel_futures=False)
+
+    def ask(self, body: str, n: int, headers: Mapping[str, str]) -> list[Any]:
+        """Return the n answers to one request, repeating it if it fails for a passing reason.
+
+        Pauses double each time, with jitter, or follow Retry-After. Raises FailureError with the
+        last failure, or if the server asks to wait too long.
+        """
+        pause = FIRST_PAUSE
+        for left in range(self._retries, -1, -1):
+            try:
+                attempt = self._worker.submit(self._runner.run, self._send(body, n, headers))
+                return attempt.result()
+            except FailureError as error:
+                last = error
+                if last.kind != "again" or not left:
+                    raise
+            if last.wait is not None and last.wait > LONGEST_WAIT:
+                raise FailureError(
+                    "final", f"asks to wait for {last.wait:.0f} s.", "come back then."
+                )
+            # Between a half and the whole, so that several clients do not come back together.
+            time.sleep(pause * random.uniform(0.5, 1.0) if last.wait is None else last.wait)
+            pause = min(2.0 * pause, LONGEST_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _send(self, body: str, n: int, more: Mapping[str, str]) -> list[Any]:
+        import httpx
+
+        headers = {
+            **self._headers,
+            **more,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }
+        try:
+            async with asyncio.timeout(self._timeout):
+                request = self._client.build_request(
+                    "POST", self._url, content=body.encode(), headers=headers
+                )
+                response = await self._client.send(request, stream=True)
+                try:
+                    reply = await _read(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise FailureError(
+                "again",
+                f"did not answer within {self._timeout:g} s.",
+                "allow more with timeout=60.",
+                parameter="timeout",
+            ) from None
+        except httpx.TransportError as error:
+            _explain(error)
+        except httpx.HTTPError as error:
+            _fail("final", f"cannot be asked ({_excerpt(str(error))}).", "check the address.")
+        self._check_status(response, reply)
+        return read_reply(reply, n, self._dialect, self._clean)
+
+    def _clean(self, text: str) -> str:
+        """Return a text of the server without credentials that it may repeat."""
+        for secret in self._headers.values():
+            for part in (secret, secret.removeprefix("Bearer ")):
+                if len(part) >= 4:
+                    text = text.replace(part, "…")
+        return text
+
+    def _check_status(self, response: httpx.Response, reply: bytes) -> None:
+        code = response.status_code
+        if 200 <= code < 300:
+            return
+        said = f"answered with status {code}"
+        excerpt = _excerpt(self._clean(reply[:2000].decode(errors="replace")))
+        detail = f": {excerpt}." if excerpt else "."
+        if 300 <= code < 400:
+            target = _excerpt(self._clean(response.headers.get("location", "").partition("?")[0]))
+            _fail(
+                "final",
+                f"redirects to {target or 'another address'} (status {code}), which is not "
+                "followed.",
+                "give that address if it is the right one.",
+            )
+        if code in (401, 403, 407):
+            _fail(
+                "final",
+                f"refused the credentials, or their absence, with status {code}.",
+                "give the right ones, as a token or as headers.",
+            )
+        if code in _AGAIN:
+            wait = _read_wait(response.headers.get("retry-after"))
+            raise FailureError("again", said + detail, _LATER, wait=wait)
+        if code in _REFUSED:
+            _fail("refused", said + detail, "does it take such rows, with these columns and types?")
+        if code == 413:
+            raise FailureError(
+                "final",
+                said + ": the request is too large.",
+                "ask fewer questions at once.",
+                parameter="batch",
+            )
+        _fail("final", said + detail, "check the address and the protocol.")
+
+
+def _open_client(cafile: str | None) -> httpx.AsyncClient:
+    """Return a client that checks certificates, against ``cafile`` if there is one."""
+    import httpx
+
+    try:
+        context = ssl.create_default_context(cafile=cafile)
+    except OSError as error:  # of which every error of TLS is one, too
+        raise InputError(
+            f"{cafile} holds no certificates that can be used ({error.strerror or error}).",
+            hint="give a PEM file.",
+            parameter="cafile",
+        ) from None
+    return httpx.AsyncClient(
+        verify=context, follow_redirects=False, timeout=None, limits=httpx.Limits(max_connections=1)
+    )
+
+
+def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list[Any]:
+    """Return the n answers in the body of a reply, or raise FailureError.
+
+    >>> from timbermark.verification.dialects import MLflow
+    >>> read_reply(b'{"predictions": ["a", NaN]}', 2, MLflow())
+    ['a', None]
+    """
+    hint = "does it speak this protocol? A path to the answers can be given, see the documentation."
+    try:
+        value = json.loads(reply)
+    except (ValueError, RecursionError):
+        said = _excerpt(clean(reply[:2000].decode(errors="replace")))
+        _fail("final", f"answered with something that is no JSON: {said or 'nothing'}.", hint)
+    try:
+        return dialect.read_reply(value, n)
+    except ReplyError as error:
+        _fail("final", f"gave a reply that cannot be read: {clean(str(error))}.", hint)
+
+
+async def _read(response: httpx.Response) -> bytes:
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        # What unpacks to gigabytes is never unpacked.
+        _fail(
+            "final",
+            f"gave a reply with the content encoding {_excerpt(coding)}, which was not asked for.",
+            "have it answer without compression.",
+        )
+    pieces, size = [], 0
+    async for piece in response.aiter_raw():
+        size += len(piece)
+        if size > MAX_REPLY:
+            raise FailureError(
+                "final",
+                f"gave a reply of more than {MAX_REPLY >> 20} MiB.",
+                "ask fewer questions at once.",
+                parameter="batch",
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _explain(error: httpx.TransportError) -> NoReturn:
+    import httpx
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            raise FailureError(
+                "final",
+                f"has a certificate that cannot be trusted ({seen.verify_message}).",
+                'name the file of the authority that signed it, as in cafile="ca.pem".',
+                parameter="cafile",
+            ) from None
+        if isinstance(seen, ssl.SSLError):
+            _fail("final", f"does not speak TLS as expected ({seen.reason}).", "check the address.")
+        seen = seen.__cause__ or seen.__context__
+    said = _excerpt(str(error)) or type(error).__name__
+    if isinstance(error, httpx.ConnectError):
+        _fail("again", f"cannot be reached ({said}).", "check the address and the network.")
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
+        _fail("final", f"cannot be asked ({said}).", "check the address and the proxy.")
+    _fail("again", f"broke off in the middle of an answer ({said}).", _LATER)
+
+
+def _read_wait(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After header, which has seconds or a date."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        until = email.utils.parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def _excerpt(text: str) -> str:
+    """Return the beginning of a text from outside, fit for any terminal."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    cut = len(plain) > _LONGEST_EXCERPT
+    return plain[:_LONGEST_EXCERPT] + "…" if cut else plain
+
+
+def _fail(kind: FailureKind, message: str, hint: str) -> NoReturn:
+    raise FailureError(kind, message, hint) from None

@@ -1,0 +1,464 @@
+"""An inquiry: the questions to one suspect, what it has answered so far, and when that is enough.
+
+Suspects of every kind are asked through an `Inquiry`. It knows which rows to ask next, takes in
+answers as they come, whatever they are, and makes the verdict. Evidence that grows question by
+question is valid whenever one stops (Ville's inequality), so the rules for stopping may look at
+every answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Reals
+from timbermark.errors import InputError
+from timbermark.ownership.columns import plain_rows, take_rows
+from timbermark.ownership.evidence import (
+    CONCLUSIVE_BITS,
+    Answers,
+    Price,
+    SealEvidence,
+    full_bits,
+    lack_of_matches,
+    round_bits,
+    seal_order,
+    sum_prices,
+    total_bits,
+    weigh,
+)
+from timbermark.ownership.mark import Mark
+from timbermark.verification.columns import Columns, match_columns
+from timbermark.verification.judging import FEW_MATCHES_BITS, judge, price_missing
+from timbermark.verification.questions import (
+    DECOY,
+    Question,
+    Questions,
+    make_questions,
+    whole_columns,
+    wire_row,
+)
+from timbermark.verification.reading import (
+    AnswersWanted,
+    Reading,
+    ReadingRules,
+    Scale,
+    check_label_map,
+    check_wanted,
+    read,
+    settle,
+    settle_classes,
+)
+from timbermark.verification.verdict import Context, Note, Verdict, printable
+
+Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
+StopAt: TypeAlias = float | Literal["auto", "off"]
+
+GIVE_UP_BITS = 10.0
+"""A suspect whose answers add, on average, what is needed in each question is given up with a
+chance of at most 2^-10."""
+_ENOUGH_UNKNOWN = 8
+_SUSPICIOUS_BITS = 7.0
+"""So few matches that the reading may be wrong; of innocent suspects one in 128 has so few."""
+_BETS = np.arange(1, 8) / 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a suspect before it is asked."""
+
+    description: str
+    through: str  # "file", "object", "function", "table" or "http"
+    digest: str | None = None  # SHA-256 of its file, if it is one
+    names: tuple[str, ...] | None = None  # of its columns, in its order
+    n_features: int | None = None
+    takes_frames: bool = False  # complains about columns without names
+    server_columns: tuple[str, ...] | None = None  # names that an endpoint is said to have
+    sends_names: bool = True
+    offers: tuple[str, ...] = ()  # kinds of answers it can be asked for, best first; (): unknown
+    classes: tuple[Any, ...] | None = None  # of its scores, in their order
+    classes_by_hand: bool = False
+    stores_labels: bool = True  # otherwise its classes are numbers from 0, whatever labels were
+    class_numbers: bool = False  # labels are numbers from 0 in the order of the mark's classes
+    numbers_by_hand: bool = False
+    scale: Scale = "auto"
+    scale_by_hand: bool = True
+    request: Mapping[str, Any] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()
+    conditions: tuple[Note, ...] = ()
+    warnings: tuple[Note, ...] = ()
+
+
+class Asked(Protocol):
+    """A suspect that can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
+
+    @property
+    def facts(self) -> Facts:
+        """Return what is known of it before it is asked."""
+
+    def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
+        """Yield answers as they come, from the numbers of the mark's rows to what was said."""
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """The questions to one suspect and its answers so far.
+
+    ``decoys``, ``decoys_from``: those of `make_questions`. ``stop_at``: the bits at which asking
+    stops, None to ask everything at once.
+    """
+
+    mark: Mark
+    facts: Facts
+    columns: Columns
+    rules: ReadingRules
+    decoys: int = 0
+    decoys_from: Any = None
+    stop_at: StopAt | None = None
+    progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
+    answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
+    asked: int = 0  # questions, decoys included
+    warnings: list[Note] = field(default_factory=list)
+    charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
+    request: dict[str, Any] = field(default_factory=dict)
+    _questions: dict[str, Questions] | None = None
+    _given_up: set[str] = field(default_factory=set)
+
+    @property
+    def questions(self) -> dict[str, Questions]:
+        """Return all questions, by seal."""
+        if self._questions is None:
+            self._questions = make_questions(self.mark, self.decoys, self.decoys_from)
+        return self._questions
+
+    @property
+    def n_questions(self) -> int:
+        """Return the number of all questions, decoys included."""
+        return sum(map(len, self.questions.values()))
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of answers that the suspect is asked for first, or "auto"."""
+        if self.rules.wanted != "auto":
+            return self.rules.wanted
+        return self.facts.offers[0] if self.facts.offers else "auto"
+
+    def everything(self) -> tuple[Any, list[int]]:
+        """Return all rows of the mark, in keyed order, as the suspect takes them, and their numbers.
+
+        Rows are a matrix, or a data frame for a suspect that wants names.
+        """
+        order = [q.row for seal in self._seal_order() for block in self.questions[seal].blocks
+                 for q in block if q.row != DECOY]  # fmt: skip
+        columns = [self.mark.columns[place] for place in self.columns.places]
+        names = self.columns.names if self.facts.takes_frames else None
+        return plain_rows(take_rows(columns, order), names), order
+
+    def wire(self, questions: Sequence[Question]) -> list[list[Any]]:
+        """Return questions as rows of JSON values in the suspect's columns."""
+        whole = whole_columns(self.mark)
+        return [wire_row(q.values, self.columns.places, whole) for q in questions]
+
+    def blocks(self) -> Iterator[tuple[Question, ...]]:
+        """Yield blocks of questions until enough is known; take in answers between them."""
+        asked: set[tuple[str, int]] = set()
+        while self.ending() is None:
+            following = next(
+                (
+                    (seal, at)
+                    for seal in self._seal_order()
+                    if seal not in self._given_up
+                    for at in range(len(self.questions[seal].blocks))
+                    if (seal, at) not in asked
+                ),
+                None,
+            )
+            if following is None:
+                return
+            asked.add(following)
+            yield self.questions[following[0]].blocks[following[1]]
+
+    def _seal_order(self) -> tuple[str, ...]:
+        """Return the seals in the order of asking, which follows from the kind of answers."""
+        reading = self.reading
+        kind = reading.kind if reading is not None else self.kind
+        return seal_order(self.mark, kind)
+
+    def take(self, answers: Mapping[int, Any]) -> None:
+        """Take in answers to rows of the mark; rows of decoys are left out."""
+        self.answers.update(answers)
+        if self.progress is not None:
+            self.progress(self.asked, self.n_questions, max(0.0, self.net_bits()))
+
+    @property
+    def reading(self) -> Reading | None:
+        """Return how answers are read, None before the first one."""
+        return settle(list(self.answers.values()), self.mark, self.rules)
+
+    def evidence(self) -> tuple[SealEvidence, ...]:
+        """Return what the answers so far prove, by seal."""
+        reading = self.reading
+        if reading is None:
+            return ()
+        answers, _ = read(self.answers, reading, self.mark)
+        return weigh(self.mark, answers)
+
+    def prices(self, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
+        """Return all prices so far, those of the mark included."""
+        reading = self.reading
+        read_prices = () if reading is None else reading.prices
+        missing = price_missing(self.mark, seals)
+        by_hand = (*self.columns.prices, *self.facts.prices, *self.charged)
+        return (*self.mark.prices, *by_hand, *read_prices, *missing)
+
+    def net_bits(self) -> float:
+        """Return the evidence so far after prices."""
+        seals = self.evidence()
+        bits = total_bits([seal.bits for seal in seals], len(self.mark.seals))
+        return bits - sum_prices(self.prices(seals))
+
+    def ending(self) -> Ending | None:
+        """Return why there is no further question, None if there is one."""
+        seals = self.evidence()
+        if not seals:
+            return None
+        answers, _ = read(self.answers, _known(self.reading), self.mark)
+        if answers.kind == "labels":
+            told = answers.values[answers.answered]
+            if len(told) >= _ENOUGH_UNKNOWN and (told < 0).all():
+                return "misread"
+        stop = self._limit()
+        if stop is None:
+            return None
+        prices = self.prices(seals)
+        needed = stop + sum_prices(prices)
+        if not self._within_reach(seals, needed):
+            return None
+        bits = total_bits([seal.bits for seal in seals], len(self.mark.seals))
+        if round_bits(bits - sum_prices(prices)) >= stop:
+            return "enough"
+        for seal in seals:
+            # What the other seal has shown so far need not be shown by this one.
+            others = sum(max(0.0, s.bits) for s in seals if s is not seal)
+            if seal.answered and self._is_given_up(seal, needed - others):
+                self._given_up.add(seal.seal)
+        return "hopeless" if self._given_up >= {seal.seal for seal in seals} else None
+
+    def _is_given_up(self, seal: SealEvidence, needed: float) -> bool:
+        silent = sum(
+            1 for row, a in self.answers.items() if a is None and self._seal_of(row) == seal.seal
+        )
+        open_to = seal.triggers - -(-silent // (3 if seal.seal == "splits" else 1))
+        if not is_hopeless(seal.gains / math.log(2), needed, open_to, seal.q):
+            return False
+        # A model whose labels or columns are misread is soon hopeless, too. Where that begins to
+        # show, a few more questions tell, and the verdict then warns.
+        lack = lack_of_matches(seal.matched, seal.counted, seal.q)
+        return not _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS
+
+    def _seal_of(self, row: int) -> str:
+        return "leaves" if row < self.mark.n_leaves else "splits"
+
+    def _limit(self) -> float | None:
+        if self.stop_at is None or self.stop_at == "off":
+            return None
+        return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
+
+    def _within_reach(self, seals: Sequence[SealEvidence], needed: float) -> bool:
+        counts = {seal.seal: seal.triggers for seal in seals}
+        most = full_bits(counts.get("leaves", 0), self.mark.q, counts.get("splits", 0))
+        if most >= needed:
+            return True
+        if self.stop_at == "auto":
+            return False
+        raise InputError(
+            f"stop_at={self.stop_at:g} is more than the {self.mark.n_triggers} triggers of this "
+            f"mark can reach after prices, {most - needed + float(self._limit() or 0.0):.1f} bits.",
+            hint='ask for less, or for everything with stop_at="off".',
+            code="stop-at.out-of-reach",
+            parameter="stop_at",
+        )
+
+    def verdict(self, early: bool = False) -> Verdict:
+        """Return the verdict on the answers; ``early``: asking may have stopped before the end.
+
+        Raises InputError if nothing was answered that can be read.
+        """
+        reading = self.reading
+        warnings = [*self.facts.warnings, *self.warnings]
+        asked = self._count_asked() if early else None
+        if self._given_up:
+            stop = self._limit() or 0.0
+            warnings.append(
+                Note("hopeless", {"asked": asked, "of": self.mark.n_triggers, "limit": stop})
+            )
+        if reading is not None and reading.strange:
+            warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
+        context = Context(
+            suspect=printable(self.facts.description),
+            through=self.facts.through,
+            suspect_digest=self.facts.digest,
+            columns=self.columns.how,
+            column_names=tuple(map(printable, self.columns.names or ())),
+            reading={} if reading is None else reading.facts,
+            request={**self.facts.request, **self.request},
+            prices=(
+                *self.columns.prices,
+                *self.facts.prices,
+                *self.charged,
+                *(() if reading is None else reading.prices),
+            ),
+            warnings=tuple(warnings),
+            conditions=self.facts.conditions,
+        )
+        answers, shown = read(self.answers, _known(reading, self.mark), self.mark)
+        return judge(self.mark, context, answers, shown, asked)
+
+    def _count_asked(self) -> int:
+        rows = set(self.answers)
+        leaves = sum(row < self.mark.n_leaves for row in rows)
+        splits = {(row - self.mark.n_leaves) // 3 for row in rows if row >= self.mark.n_leaves}
+        return leaves + len(splits)
+
+
+def begin(
+    asked: Asked,
+    mark: Mark,
+    *,
+    answers: AnswersWanted = "auto",
+    feature_names: Sequence[str] | None = None,
+    label_map: Mapping[Any, Any] | None = None,
+    **more: Any,
+) -> Inquiry:
+    """Return an inquiry, after everything that can be refused before asking was checked.
+
+    ``more`` are further fields of `Inquiry`. Raises InputError if the suspect does not fit.
+    """
+    facts = asked.facts
+    check_wanted(answers, mark)
+    columns = match_columns(
+        mark,
+        own=facts.names,
+        count=facts.n_features,
+        by_hand=feature_names,
+        server=facts.server_columns,
+        sends_names=facts.sends_names,
+    )
+    translation = check_label_map(label_map, mark)
+    wanted, prices = _choose_kind(facts, mark, answers)
+    classes, class_numbers = facts.classes, facts.class_numbers
+    if classes is not None and not facts.classes_by_hand and mark.classes and translation is None:
+        classes = settle_classes(classes, mark, facts.stores_labels)
+        class_numbers = class_numbers or classes is None
+    if mark.answers == "numbers":
+        classes = None
+    rules = ReadingRules(
+        wanted=wanted,
+        classes=classes,
+        classes_by_hand=facts.classes_by_hand,
+        scale=facts.scale,
+        scale_by_hand=facts.scale_by_hand,
+        class_numbers=class_numbers,
+        numbers_by_hand=facts.numbers_by_hand,
+        label_map=translation,
+        prices=prices,
+    )
+    return Inquiry(mark, facts, columns, rules, **more)
+
+
+def _choose_kind(
+    facts: Facts, mark: Mark, wanted: AnswersWanted
+) -> tuple[AnswersWanted, tuple[Price, ...]]:
+    """Return the kind to ask for, chosen by a rule before any answer is known, and its price."""
+    offers = facts.offers
+    if not offers:
+        return wanted, ()
+    if (mark.answers == "numbers") != ("numbers" in offers):
+        # What predict gives, nobody knows before; only a model that is known answers one kind.
+        if mark.answers == "numbers" and "labels" in offers and "scores" not in offers:
+            return "numbers", ()
+        said = "numbers" if "numbers" in offers else "labels"
+        raise InputError(
+            f"The suspect ({facts.description}) answers with {said}, the mark is one of "
+            f"{mark.answers}.",
+            hint="is it a model of the same task?",
+            code="answers.other-task",
+        )
+    if wanted == "auto" or wanted == offers[0]:
+        return offers[0], ()  # type: ignore[return-value]
+    if wanted in offers:
+        return wanted, (Price("kind", 1.0),)
+    raise InputError(
+        f"The suspect ({facts.description}) does not answer with {wanted}.",
+        hint=f'use answers="{offers[0]}" or leave it out.',
+        code="answers.not-offered",
+        parameter="answers",
+    )
+
+
+def _known(reading: Reading | None, mark: Mark | None = None) -> Reading:
+    if reading is not None:
+        return reading
+    return Reading("numbers" if mark is not None and mark.answers == "numbers" else "labels")
+
+
+def is_hopeless(gains: AnyArray, needed: float, n_triggers: int, q: int) -> bool:
+    """Return whether ``needed`` bits are out of reach, or as good as out of reach.
+
+    ``gains`` [m, n] are the bits that each of m forms of evidence took from each of n answers;
+    ``n_triggers`` counts all that may be answered. The evidence is a mean of the forms, so at
+    least one of them must reach what is needed.
+
+    For a form, let Y = log₂ q − gain, which is never negative, and c = log₂ q − needed / n_triggers
+    its largest mean that suffices. While the mean is at most c, the product of 1 + λ(Y/c − 1) over
+    the answers is a supermartingale that begins at 1, for each λ from 0 to 1, and so is the mean
+    over several λ. Where it passes 2^10 for every form, the inquiry is given up.
+
+    >>> is_hopeless(np.full((1, 30), -1.0), 64.0, 128, 4)
+    True
+    >>> is_hopeless(np.full((1, 30), 1.0), 64.0, 128, 4)
+    False
+    """
+    n = gains.shape[1]
+    most = math.log2(q)
+    if (gains.sum(axis=1) + (n_triggers - n) * most < needed).all():
+        return True
+    if not n or not n_triggers:
+        return False
+    mean = most - needed / n_triggers
+    if mean <= 0.0:
+        return False
+    excess = np.maximum(most - gains, 0.0) / mean - 1.0
+    return bool((_log2_means(excess) >= GIVE_UP_BITS).all())
+
+
+def _log2_means(excess: AnyArray) -> Reals:
+    """Return, for each form, log₂ of the mean over all bets of the product over the answers."""
+    products = np.log2(1.0 + _BETS[:, np.newaxis, np.newaxis] * excess).sum(axis=2)
+    top = products.max(axis=0)
+    return np.asarray(top + np.log2(np.exp2(products - top).mean(axis=0)))
+
+
+def check_stop_at(stop: Any) -> None:
+    """Raise InputError unless it is a number of bits at which asking may stop.
+
+    >>> check_stop_at("auto")
+    """
+    fits = (
+        stop in ("auto", "off")
+        if isinstance(stop, str)
+        else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
+    )
+    if not fits or isinstance(stop, bool):
+        raise InputError(
+            f"stop_at={stop!r} is neither a number of bits nor off.",
+            hint="64 bits convince anyone, 20 convince you.",
+            parameter="stop_at",
+        )
+
+
+__all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]

@@ -1,0 +1,557 @@
+"""Judge claims: derive everything again from the evidence, ask the suspect, weigh its answers.
+
+The order of a judgment, each step refused with its own reason:
+
+1. the pack is whole, its claim is the one that was published and is signed with its key;
+2. the opening belongs to the claim, its head is the mark's, it is for this judge;
+3. the opened triggers are those that the draw gives, and each leads to the Merkle root;
+4. the symbols derive from the claim's digest and the opened salts;
+5. the suspect is asked, or the recorded answers are judged again and held to the recorded verdict;
+6. time stamps say when the claim was there; they decide nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from timbermark.errors import EvidenceError, InputError
+from timbermark.ownership.claim import Claim
+from timbermark.ownership.encoding import TIME_FORMAT
+from timbermark.ownership.evidence import (
+    CONCLUSIVE_BITS,
+    INDICATIVE_BITS,
+    Level,
+    round_bits,
+)
+from timbermark.ownership.keys import OwnerKey
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.opening import OpenedMark, Opening
+from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, join_stamps
+from timbermark.reportable import Reportable, make_page
+from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import digest as digest_trees
+from timbermark.verification.judging import judge_again
+from timbermark.verification.packs import (
+    CLAIM,
+    OPENING,
+    PAGE,
+    TRANSCRIPT,
+    VERDICT,
+    Pack,
+    read_pack,
+    write_pack,
+)
+from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.suspects import read_model
+from timbermark.verification.transcript import Transcript
+from timbermark.verification.verdict import Note, Verdict, printable
+from timbermark.verification.verifying import verify
+
+FORMAT = "timbermark judgment 2"
+_MOST_REFERENCES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceModel:
+    """A model that the judge trained on rows of his own, and what its answers would prove."""
+
+    kind: str
+    bits: float
+    matched: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgment(Reportable):
+    """What a suspect's answers to the opened triggers of a claimed mark prove.
+
+    All that it states about the claim was derived again and checked; whatever fails is an error
+    and leads to no judgment.
+    """
+
+    claim: Claim
+    opening: Opening = field(repr=False)
+    stamps: tuple[StampCheck, ...]
+    checks: tuple[Note, ...]  # what was checked and held
+    verdict: Verdict
+    transcript: str = field(repr=False)  # JSON: how the suspect was asked and what it answered
+    asked: str  # when the suspect was asked, UTC
+    asked_again: bool  # whether the answers were given now, and not taken from a transcript
+    is_marked_model: bool | None  # the suspect's file is the one the claim names; None: no file
+    references: tuple[ReferenceModel, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        """Return the level of the verdict."""
+        return self.verdict.level
+
+    @property
+    def bits(self) -> float:
+        """Return the bits of the verdict."""
+        return self.verdict.bits
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Return numbers of triggers and the bits after them, in the order of asking."""
+        return self.verdict.curve
+
+    @property
+    def first_seen(self) -> str | None:
+        """Return the earliest verified time of the claim; None if no stamp was verified."""
+        return first_time(self.stamps)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all codes and numbers but answers and triggers, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "claim": describe_claim(self.claim),
+            "claim_digest": self.claim.digest.hex(),
+            "opening_digest": self.opening.digest.hex(),
+            "opened_for": self.opening.judge,
+            "opened": self.opening.n_opened,
+            "triggers": self.claim.n_triggers,
+            "stamps": [describe_stamp(stamp) for stamp in self.stamps],
+            "first_seen": self.first_seen,
+            "checks": [check.to_dict() for check in self.checks],
+            "verdict": self.verdict.facts(),
+            "asked": self.asked,
+            "is_marked_model": self.is_marked_model,
+            "references": [
+                {"kind": r.kind, "bits": r.bits, "matched": r.matched, "trials": r.trials}
+                for r in self.references
+            ],
+            "curve": [[n, round_bits(bits)] for n, bits in self.curve],
+            "notes": [note.to_dict() for note in self.notes],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but answers and triggers, ready for JSON; ``words`` are for people."""
+        from timbermark.verification import words
+
+        said = {
+            **words.verdict_words(self.verdict),
+            "checks": [words.say(words.CHECKS, check) for check in self.checks],
+            "notes": words.say_notes(self.notes),
+        }
+        return {**self.facts(), "words": said}
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> bool:
+        """Write an evidence pack: the claim, the opening, the transcript, this judgment, its page.
+
+        A name that ends in ``.zip`` becomes an archive, any other a folder. `timbermark.judge`
+        reads it years later, without a network. Returns whether the page is in it, which it is
+        where Jinja2 and Matplotlib are installed.
+
+        Raises InputError if something is there already, unless ``force``.
+        """
+        verdict = json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+        parts = {
+            CLAIM: self.claim.to_bytes(),
+            OPENING: self.opening.to_bytes(),
+            TRANSCRIPT: self.transcript.encode(),
+            VERDICT: verdict.encode(),
+        }
+        page = make_page(self, self.asked)
+        write_pack(path, parts if page is None else {**parts, PAGE: page.encode()}, force)
+        return page is not None
+
+    def __str__(self) -> str:
+        from timbermark.verification import words
+
+        return words.show_judgment(self)
+
+
+def judge(
+    evidence: str | os.PathLike[str] | Pack,
+    *,
+    suspect: Any = None,
+    claim: Claim | str | os.PathLike[str] | None = None,
+    judge_name: str | None = None,
+    roots: Sequence[bytes] = (),
+    answers: AnswersWanted = "auto",
+    feature_names: Sequence[str] | None = None,
+    label_map: Mapping[Any, Any] | None = None,
+    rows: tuple[Any, Any] | None = None,
+    trust_journal: bool = False,
+    progress: bool = False,
+    **asking: Any,
+) -> Judgment:
+    """Judge whether a suspect carries a claimed mark, by the triggers that its owner opened.
+
+    ``evidence`` is the folder or zip that `timbermark open` or an earlier judge wrote, or an
+    opening. ``claim`` is the claim as it was published; it must be the one in the evidence.
+    ``suspect`` and the arguments for asking it are those of `timbermark.verify`, all of which may
+    be given; without a suspect the answers in the pack's transcript are judged again. A journal
+    that already holds answers is refused unless ``trust_journal``: whoever hands over a journal
+    could have made them up.
+    ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
+    authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
+    opinion: models trained on them. ``progress`` shows a bar on a terminal.
+
+    Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
+    hold, a claim without its opening, and a suspect that does not answer.
+
+    >>> import numpy as np
+    >>> from timbermark import Mark, OwnerKey, open_mark
+    >>> key = OwnerKey.generate()
+    >>> mark = Mark.make(
+    ...     key, owner="Ann", model_digest="0" * 64, classes=[0, 1],
+    ...     triggers=np.arange(100.0)[:, None], alphabets=[[0, 1]] * 100,
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> claim = Claim.make(mark, key, marked_digest="1" * 64)
+    >>> pack = Pack("evidence", claim, open_mark(mark, claim, judge="Judge Judy", share=1.0))
+    >>> memory = dict(zip(mark.rows()[:, 0], mark.expected, strict=True))
+    >>> judge(pack, suspect=lambda X: [memory[x] for x in X[:, 0]]).level
+    'conclusive'
+    >>> judge(pack, suspect=lambda X: [0] * len(X), judge_name="Judge Judy").level
+    'none'
+    """
+    pack = evidence if isinstance(evidence, Pack) else read_pack(evidence)
+    published = Claim.load(claim) if isinstance(claim, str | os.PathLike) else claim
+    held, opening = find_parts(pack, published)
+    # What costs nothing is refused before what takes time.
+    stamps = check_stamps(held, roots)
+    opened = opening.check(held, judge_name)
+    if suspect is not None:
+        _check_journal(asking.get("journal"), trust_journal)
+        verdict = verify(
+            suspect, opened, answers=answers, feature_names=feature_names, label_map=label_map,
+            progress=progress, **asking,
+        )  # fmt: skip
+        asked = datetime.now(UTC).strftime(TIME_FORMAT)
+    else:
+        verdict, asked = _judge_transcript(pack, opened)
+    assert verdict.transcript is not None
+    found = verdict.suspect_digest
+    judgment = Judgment(
+        claim=held,
+        opening=opening,
+        stamps=stamps,
+        checks=_list_checks(opening, stamps, named=judge_name is not None),
+        verdict=verdict,
+        transcript=verdict.transcript.to_json(opened, asked),
+        asked=asked,
+        asked_again=suspect is not None,
+        is_marked_model=None if found is None or held.marked_file is None
+        else found == held.marked_file,
+        references=_train_references(rows, opened, progress),
+        notes=(
+            *_list_notes(opening, stamps, was_published=published is not None),
+            *_list_circumstances(pack, verdict),
+        ),
+    )  # fmt: skip
+    if suspect is None and pack.verdict is not None:
+        then = held if pack.claim is None else pack.claim
+        more = check_recorded(pack.verdict, judgment, check_stamps(then, roots))
+        judgment = replace(judgment, notes=(*judgment.notes, *more))
+    return judgment
+
+
+def find_parts(pack: Pack, published: Claim | None) -> tuple[Claim, Opening]:
+    """Return the claim and the opening of a pack, the claim with all stamps that are known.
+
+    Raises InputError if one of them is missing, EvidenceError if the published claim is another.
+    """
+    if pack.opening is None:
+        raise InputError(
+            f"{pack.name} holds a claim without its opening, which shows nothing about a suspect.",
+            hint="ask the owner to open the mark for you with timbermark open.",
+            code="pack.no-opening",
+        )
+    if published is None and pack.claim is None:
+        raise InputError(
+            f"{pack.name} holds no claim.",
+            hint="give the claim as its owner published it.",
+            code="pack.no-claim",
+            parameter="claim",
+        )
+    if published is not None and pack.claim is not None and published.digest != pack.claim.digest:
+        raise EvidenceError(
+            f"The claim in {pack.name} is not the one that was published.",
+            hint="ask the owner which of them the mark was opened for.",
+            code="claim.other",
+        )
+    claim = published or pack.claim
+    assert claim is not None
+    # Stamps may have been added to either after the other was written.
+    more = () if pack.claim is None else pack.claim.stamps
+    return join_stamps(claim, more), pack.opening
+
+
+def _check_journal(path: Any, trusted: bool) -> None:
+    if path is None or trusted or not os.path.exists(path):
+        return
+    from timbermark.verification.journal import read_journal
+
+    if read_journal(path).answers:
+        raise InputError(
+            f"The journal {os.fspath(path)} already holds answers, and nobody can tell who gave "
+            "them.",
+            hint="begin a new one, or say trust_journal=True if you wrote it yourself.",
+            code="journal.not-trusted",
+            parameter="trust_journal",
+        )
+
+
+def _judge_transcript(pack: Pack, opened: OpenedMark) -> tuple[Verdict, str]:
+    if pack.transcript is None:
+        raise InputError(
+            f"{pack.name} holds no answers and no suspect is given.",
+            hint="give a suspect to ask.",
+            code="pack.no-answers",
+            parameter="suspect",
+        )
+    transcript, asked = Transcript.from_json(pack.transcript, opened)
+    return judge_again(opened, transcript), asked
+
+
+def _list_checks(
+    opening: Opening, stamps: Sequence[StampCheck], *, named: bool
+) -> tuple[Note, ...]:
+    found = [
+        Note("signature"),
+        Note("head"),
+        Note("draw", {"judge": opening.judge, "opened": opening.n_opened}),
+        Note("records"),
+        Note("symbols"),
+    ]
+    if named:
+        found.append(Note("named"))
+    verified = sum(stamp.counts for stamp in stamps)
+    if verified:
+        found.append(Note("stamps", {"verified": verified}))
+    return tuple(found)
+
+
+def _list_notes(
+    opening: Opening, stamps: Sequence[StampCheck], *, was_published: bool
+) -> tuple[Note, ...]:
+    notes = []
+    if not was_published:
+        notes.append(Note("claim-from-pack"))
+    unchecked = [stamp for stamp in stamps if not stamp.counts]
+    if unchecked:
+        facts = {"unchecked": len(unchecked), "of": len(stamps), "reason": unchecked[0].reason}
+        notes.append(Note("stamps-unchecked", facts))
+    if not any(stamp.counts for stamp in stamps):
+        notes.append(Note("no-verified-stamp"))
+    if opening.full_bits < CONCLUSIVE_BITS:
+        notes.append(Note("opened-too-little", {"bits": round_bits(opening.full_bits)}))
+    return tuple(notes)
+
+
+def _list_circumstances(pack: Pack, verdict: Verdict) -> tuple[Note, ...]:
+    found = []
+    if pack.ignored:
+        found.append(Note("ignored-files", {"count": len(pack.ignored), "pack": pack.name}))
+    request = verdict.context.request
+    if request.get("from_journal"):
+        facts = {name: request[name] for name in ("from_journal", "journal_since")}
+        found.append(Note("from-journal", facts))
+    return tuple(found)
+
+
+def _train_references(
+    rows: tuple[Any, Any] | None, opened: OpenedMark, progress: bool
+) -> tuple[ReferenceModel, ...]:
+    if rows is None:
+        return ()
+    # Only a second opinion needs scikit-learn.
+    from timbermark.verification.second_opinion import train_references
+
+    return tuple(
+        ReferenceModel(*found) for found in train_references(*rows, opened, progress=progress)
+    )
+
+
+_DERIVED = (
+    *("format", "claim", "claim_digest", "opening_digest", "opened_for", "opened", "triggers"),
+    *("asked", "is_marked_model", "curve"),
+)
+
+
+def check_recorded(
+    recorded: bytes, judgment: Judgment, stamps: Sequence[StampCheck]
+) -> tuple[Note, ...]:
+    """Return notes about what a recorded judgment says that was not derived again.
+
+    ``judgment`` is what was derived now, ``stamps`` what the stamps of the claim in the pack are
+    worth now. Codes and numbers are compared; sentences are not, because they may be reworded.
+
+    Raises EvidenceError if anything that can be derived again is recorded otherwise.
+    """
+    try:
+        then = json.loads(recorded)
+        now = json.loads(json.dumps(judgment.facts()))
+        then.pop("words", None)
+        _require(then.keys() == now.keys())
+        _require(all(then[name] == now[name] for name in _DERIVED))
+        # The version is that of whoever judged.
+        _require(isinstance(then["verdict"].pop("timbermark"), str))
+        now["verdict"].pop("timbermark")
+        _require(then["verdict"] == now["verdict"])
+        stated = _read_stamps(then["stamps"], stamps)
+        _require(then["first_seen"] == first_time(stated))
+        _compare_codes(then, judgment, stated)
+        references = _read_references(then["references"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError):
+        raise EvidenceError(
+            "The verdict in the pack is not what its answers give.",
+            hint="somebody changed the pack; ask the suspect again.",
+            code="pack.verdict-changed",
+        ) from None
+    notes = [
+        Note("recorded-stamp", {"time": was.time})
+        for was, again in zip(stated, stamps, strict=True)
+        if was.counts and not again.counts
+    ]
+    if references:
+        shown = [f"{printable(model.kind)[:40]} {model.bits:.1f} bits" for model in references]
+        notes.append(Note("recorded-models", {"models": shown}))
+    return tuple(notes)
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("recorded otherwise")
+
+
+def _read_stamps(recorded: Any, now: Sequence[StampCheck]) -> tuple[StampCheck, ...]:
+    """Return the recorded stamps, which say the same as those of the claim but for their status."""
+    _require(isinstance(recorded, list) and len(recorded) == len(now))
+    stated = []
+    for record, stamp in zip(recorded, now, strict=True):
+        found = StampCheck(**record)
+        verified = found.status == "verified"
+        _require(found.status in ("verified", "not checked"))
+        _require(verified == (found.reason == ""))
+        unread = found.time is None and not verified and found.authority == ""
+        # Without the library for stamps nobody can tell what they say.
+        unreadable = stamp.time is None and stamp.authority == ""
+        same = (found.time, found.authority) == (stamp.time, stamp.authority)
+        _require(same or unread or unreadable)
+        stated.append(found)
+    return tuple(stated)
+
+
+def _compare_codes(
+    then: Mapping[str, Any], judgment: Judgment, stated: Sequence[StampCheck]
+) -> None:
+    """Check that the recorded checks and notes are some that a judge finds about this pack."""
+    opening = judgment.opening
+    allowed = [
+        [note.to_dict() for note in _list_checks(opening, stated, named=named)]
+        for named in (True, False)
+    ]
+    _require(then["checks"] in allowed)
+    free = ("recorded-stamp", "recorded-models", "ignored-files", "from-journal")
+    notes = [note for note in then["notes"] if note["code"] not in free]
+    allowed = [
+        [note.to_dict() for note in _list_notes(opening, stated, was_published=known)]
+        for known in (True, False)
+    ]
+    _require(notes in allowed)
+
+
+def _read_references(recorded: Any) -> list[ReferenceModel]:
+    _require(isinstance(recorded, list) and len(recorded) <= _MOST_REFERENCES)
+    found = [ReferenceModel(**record) for record in recorded]
+    for model in found:
+        _require(isinstance(model.kind, str) and isinstance(model.bits, int | float))
+        _require(math.isfinite(model.bits))
+    return found
+
+
+def describe_claim(claim: Claim) -> dict[str, Any]:
+    """Return a claim's statement, ready for JSON."""
+    return {
+        name: value.hex() if isinstance(value, bytes) else value
+        for name, value in claim.statement.items()
+    }
+
+
+def describe_stamp(stamp: StampCheck) -> dict[str, Any]:
+    """Return what a time stamp is worth, ready for JSON.
+
+    >>> describe_stamp(StampCheck("verified", "2030-01-02T03:04:05Z", "CN=T"))["status"]
+    'verified'
+    """
+    return {
+        "status": stamp.status,
+        "time": stamp.time,
+        "authority": stamp.authority,
+        "reason": stamp.reason,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """The digests by which claims name a model."""
+
+    trees: Ensemble
+    digest: str  # SHA-256 of the trees, the same in every file format
+    file_digest: str | None  # SHA-256 of the file, if it is one
+
+
+def name_model(model: Any) -> ModelName:
+    """Return the trees of a model or a model file, and the digests by which a claim names them.
+
+    Raises InputError or FileFormatError if it is no model with trees, OSError if the file cannot be
+    opened.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> fitted = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
+    >>> len(name_model(fitted).digest)
+    64
+    """
+    if isinstance(model, str | os.PathLike):
+        read = read_model(model)
+        return ModelName(read.trees, digest_trees(read.trees), read.file_digest)
+    own_trees = getattr(model, "ensemble_", None)
+    if isinstance(own_trees, Ensemble):
+        return ModelName(own_trees, digest_trees(own_trees), None)
+    from timbermark import libraries
+
+    trees = libraries.open(model).ensemble
+    return ModelName(trees, digest_trees(trees), None)
+
+
+def claim(model: Any, mark: Mark, *, key: OwnerKey, force: bool = False) -> Claim:
+    """Return the signed claim that a model carries a mark, to be published before it leaves.
+
+    ``model`` is the marked model or its file; ``key`` the owner key that the mark was made with.
+    The model is asked whether it carries the mark, unless ``force``.
+
+    Raises InputError if the model is the unmarked one or does not carry the mark, or the key is
+    another.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> marked = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
+    >>> key = OwnerKey.generate()
+    >>> mark = Mark.make(
+    ...     key, owner="Ann", model_digest="0" * 64, classes=[0, 1], triggers=[[0.5]],
+    ...     alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+    ... )
+    >>> claim(marked, mark, key=key, force=True).owner
+    'Ann'
+    """
+    named = name_model(model)
+    made = Claim.make(mark, key, marked_digest=named.digest, marked_file=named.file_digest)
+    if not force:
+        found = verify(model, mark).bits
+        if found < min(INDICATIVE_BITS, mark.full_bits / 2):
+            raise InputError(
+                f"The model does not carry the mark: {found:.0f} of {mark.full_bits:.0f} bits were "
+                "found, and a claim on it would prove nothing.",
+                hint="give the model that marking gave back with this mark.",
+                code="claim.not-carried",
+            )
+    return made

@@ -1,0 +1,225 @@
+"""Judge answers: from what a suspect answered to a mark's rows to a verdict, without asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import (
+    UNANSWERED,
+    UNKNOWN,
+    Answers,
+    Price,
+    SealEvidence,
+    lack_of_matches,
+    split_sides,
+    sum_prices,
+    total_bits,
+    weigh,
+)
+from timbermark.ownership.mark import Mark
+from timbermark.verification.transcript import Transcript
+from timbermark.verification.verdict import (
+    Answer,
+    Context,
+    Note,
+    SealFinding,
+    Verdict,
+    price_of_holes,
+    printable,
+)
+
+FEW_MATCHES_BITS = 20.0
+"""So few matches happen by chance once in a million times: something is wrong with the reading."""
+MOST_POINTS = 128
+_FEWEST_TOLD, _UNLIKE = 40, 0.3
+"""Numbers of rows below which a rank correlation says nothing, and the lowest that models of one
+task have."""
+
+
+def judge(
+    mark: Mark,
+    context: Context,
+    answers: Answers,
+    shown: Sequence[Any] | None = None,
+    asked: int | None = None,
+) -> Verdict:
+    """Return the verdict on answers that are already there.
+
+    ``shown`` [rows] are labels as the suspect gave them, for the table. ``asked``: the number of
+    triggers that were asked, where asking stopped early; it only decides which warnings are due.
+
+    Evidence counts what was answered. Within each seal, answers that are missing before the last
+    one that is there cost log₂ of the number of ways to leave out so many, whoever left them out;
+    those after it do not, because stopping early is fair.
+
+    Raises InputError if nothing was answered or no answer is a class of the mark.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=np.arange(100.0).reshape(100, 1), alphabets=np.tile([0, 1], (100, 1)),
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> context = Context("their server", "http")
+    >>> verdict = judge(mark, context, Answers("labels", mark.expected_numbers))
+    >>> verdict.level, verdict.matched, verdict.bits > 90
+    ('conclusive', 100, True)
+    """
+    answers.check(mark)
+    _refuse_misread(answers, shown, mark)
+    seals = weigh(mark, answers)
+    bits = total_bits([seal.bits for seal in seals], len(mark.seals))
+    prices = (*mark.prices, *context.prices, *price_missing(mark, seals))
+    transcript = Transcript(context, answers, None if shown is None else tuple(shown), asked)
+    verdict = Verdict(
+        owner=mark.owner,
+        mark_id=mark.mark_id.hex(),
+        created=mark.created,
+        mark_digest=mark.digest.hex(),
+        model_digest=mark.model_digest,
+        kind=answers.kind,
+        seals=tuple(
+            SealFinding(s.seal, s.bits, s.triggers, s.answered, s.counted, s.matched, s.q)
+            for s in seals
+        ),
+        raw_bits=bits,
+        prices=prices,
+        unknown=int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0,
+        context=context,
+        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, asked)),
+        # By name, because an import of the package itself would bind this one to the engine.
+        version=import_module("timbermark").__version__,
+        answers=_table(mark, answers, shown),
+        transcript=transcript,
+        curve=_curve(seals, len(mark.seals), sum_prices(prices)),
+    )
+    return verdict
+
+
+def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
+    """Return the verdict on the answers in a transcript, without asking anybody.
+
+    Raises InputError as `judge` does.
+    """
+    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.asked)
+
+
+def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
+    """Return the price of answers that are missing among others, for each seal."""
+    found = []
+    for seal in seals:
+        if not seal.answered:
+            continue
+        order = mark.order(seal.seal).tolist()
+        last = order.index(int(seal.asked[-1])) + 1
+        if seal.answered < last:
+            found.append(price_of_holes(last - seal.answered, last))
+    return tuple(found)
+
+
+def _refuse_misread(answers: Answers, shown: Sequence[Any] | None, mark: Mark) -> None:
+    if not answers.answered.any():
+        raise InputError(
+            "The suspect answered none of the triggers.",
+            hint="call it with a few rows of your own and see what it answers.",
+            code="answers.none",
+        )
+    if answers.kind == "labels" and (answers.values < 0).all():
+        examples = dict.fromkeys(f"{answer!s:.30}" for answer in shown or () if answer is not None)
+        known = ", ".join(map(repr, mark.classes[:5]))
+        raise InputError(
+            "No answer of the suspect is a class of the mark"
+            + (f": it says {', '.join(map(repr, list(examples)[:5]))}." if examples else "."),
+            hint=f"the mark's classes are {known}{', …' if len(mark.classes) > 5 else ''}; "
+            "give label_map={theirs: yours} to translate the suspect's labels to these.",
+            code="answers.no-class",
+            parameter="label_map",
+        )
+
+
+def _find_warnings(
+    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], asked: int | None
+) -> list[Note]:
+    found = []
+    for seal in seals:
+        if lack_of_matches(seal.matched, seal.counted, seal.q) >= FEW_MATCHES_BITS:
+            facts = {
+                "seal": seal.seal,
+                "matched": seal.matched,
+                "counted": seal.counted,
+                "q": seal.q,
+            }
+            found.append(Note("few-matches", facts))
+    if answers.kind == "numbers" and _are_unlike(mark, answers):
+        found.append(Note("unlike-numbers"))
+    unknown = int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0
+    if unknown:
+        found.append(Note("unknown-labels", {"count": unknown}))
+    expected = mark.n_triggers if asked is None else asked
+    answered = sum(seal.answered for seal in seals)
+    if answered < expected:
+        found.append(Note("unanswered", {"count": expected - answered, "of": expected}))
+    return found
+
+
+def _are_unlike(mark: Mark, answers: Answers) -> bool:
+    """Return whether numbers hardly rise and fall with the unmarked model's: probably misread."""
+    assert mark.splits is not None
+    ends = answers.values[mark.n_leaves :].reshape(-1, 3)[:, [0, 2]].reshape(-1)
+    known = mark.splits.reference.reshape(-1)
+    told = np.isfinite(ends)
+    if told.sum() < _FEWEST_TOLD or np.ptp(ends[told]) == 0.0 or np.ptp(known[told]) == 0.0:
+        return False
+    ranks = [values[told].argsort().argsort() for values in (ends, known)]
+    return bool(np.corrcoef(ranks[0], ranks[1])[0, 1] < _UNLIKE)
+
+
+def _curve(
+    seals: Sequence[SealEvidence], n_seals: int, price: float
+) -> tuple[tuple[int, float], ...]:
+    """Return numbers of answered triggers and the bits after them, at most 128 points."""
+    total = sum(seal.answered for seal in seals)
+    points = min(total, MOST_POINTS)
+    found = []
+    for count in [-(-total * point // points) for point in range(1, points + 1)]:
+        left, bits = count, []
+        for seal in seals:
+            bits.append(seal.after(min(left, seal.answered)))
+            left -= min(left, seal.answered)
+        found.append((count, total_bits(bits, n_seals) - price))
+    return tuple(found)
+
+
+def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[Answer, ...]:
+    found = []
+    labels = answers.values
+    if answers.kind == "scores":
+        labels = np.full(mark.n_rows, UNANSWERED)
+        told = answers.answered
+        labels[told] = answers.values[told].argmax(axis=1)
+    expected = mark.expected_numbers.tolist()
+    for i in range(mark.n_leaves):
+        number = int(labels[i])
+        response: Any = None
+        if number >= 0:
+            response = mark.classes[number]
+        elif number == UNKNOWN:
+            response = printable(f"{None if shown is None else shown[i]!s:.80}")
+        found.append(
+            Answer("leaves", i, mark.classes[expected[i]], response, number == expected[i])
+        )
+    if mark.n_splits:
+        values = answers.values[mark.n_leaves :]
+        rows = values.reshape(mark.n_splits, 3, *values.shape[1:])
+        told = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3).all(axis=1)
+        sides = np.where(told, split_sides(rows, answers.kind), np.nan)
+        for j, (side, symbol) in enumerate(zip(sides, mark.split_symbols, strict=True)):
+            said = None if np.isnan(side) or side == 0.5 else ("high" if side > 0.5 else "low")
+            wanted = "high" if symbol else "low"
+            found.append(Answer("splits", mark.n_leaves + j, wanted, said, said == wanted))
+    return tuple(found)

@@ -1,0 +1,693 @@
+"""Read answers: from whatever a suspect said to scores, labels or numbers of a mark's rows.
+
+There is one reader for models, functions, endpoints and tables. Every response first becomes a list
+of answers, one for each row: a label, a number, a list of scores, scores by class, or None. How
+they are read is settled by the form of the first answer, never by the symbols, so that however
+generous a reading is, chance matches no more often than the verdict says. Where a later answer
+contradicts the first one (a fraction after whole numbers, a negative score after probabilities),
+the reading is settled again, which costs a bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
+
+import numpy as np
+
+from timbermark.dtypes import CLASS_INDEX, ClassIndices, Reals
+from timbermark.errors import InputError
+from timbermark.ownership.evidence import (
+    UNANSWERED,
+    UNKNOWN,
+    AnswerKind,
+    Answers,
+    Price,
+    log2_factorial,
+)
+from timbermark.ownership.mark import Mark
+from timbermark.ownership.seals import Label
+
+AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
+Scale: TypeAlias = Literal["auto", "probabilities", "margins"]
+
+HIGHEST_PROBABILITY = 1.0 + 1e-5
+"""Sums of float32 numbers pass 1 by a few units in the last place."""
+_MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
+_MISSING_TEXTS = ("", "nan", "none", "null", "<na>", "na", "n/a")
+_PLEASE = (
+    "answer with one label or number for each row, as predict does, or with one score for each "
+    "class of the mark, as predict_proba does."
+)
+
+
+def list_answers(response: Any, n: int) -> list[Any]:
+    """Return a response as a list of n answers: labels, numbers, lists or dictionaries of scores.
+
+    Takes lists, iterators, arrays [n], [n, 1] or [n, K], data frames and tables of Arrow. Where a
+    table names its columns, these are the names of classes; columns that are only counted are taken
+    by place.
+
+    Raises InputError if it is no list or has another length.
+
+    >>> list_answers(np.array([[1], [2]]), 2), list_answers([[0.25, 0.75]], 1)
+    ([1, 2], [[0.25, 0.75]])
+    """
+    if response is None or isinstance(response, str | bytes | Mapping | set | frozenset):
+        _refuse(f"The suspect answered with {type(response).__name__}, not with a list.")
+    try:
+        listed = _list_rows(response)
+    except InputError:
+        raise
+    except Exception as error:  # the conversion may be the suspect's own code
+        raise InputError(
+            f"The suspect's answer, {type(response).__name__}, is no list of answers ({error}).",
+            hint=_PLEASE,
+            code="answers.unreadable",
+        ) from error
+    if len(listed) != n:
+        raise InputError(
+            f"The suspect gave {len(listed)} answers to {n} rows.",
+            hint=_PLEASE,
+            code="answers.count",
+        )
+    return [simplify(answer) for answer in listed]
+
+
+def _list_rows(response: Any) -> list[Any]:
+    names = getattr(response, "column_names", None)  # pyarrow
+    if names is not None:
+        columns = [response.column(i).to_pylist() for i in range(len(names))]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    names = getattr(response, "columns", None)  # pandas, polars
+    if names is not None:
+        rows = np.asarray(response).tolist()
+        if type(names).__name__ == "RangeIndex" or len(list(names)) == 1:
+            return rows
+        return [dict(zip(map(_plain, names), row, strict=True)) for row in rows]
+    if np.ma.isMaskedArray(response):
+        return list(response.tolist())
+    if hasattr(response, "__array__"):
+        array = np.asarray(response)
+        if array.ndim not in (1, 2):
+            _refuse(f"The suspect answered with {array.ndim} dimensions.")
+        return list(array.tolist())
+    return list(response)
+
+
+def simplify(answer: Any) -> Any:
+    """Return one answer in its simplest form: a list or dictionary of one item is that item.
+
+    >>> simplify(["a"]), simplify({"label": 3}), simplify(np.float32(0.5)), simplify(b"a")
+    ('a', 3, 0.5, 'a')
+    """
+    if isinstance(answer, np.ndarray):
+        answer = answer.tolist()
+    if isinstance(answer, tuple):
+        answer = list(answer)
+    if isinstance(answer, list | Mapping) and len(answer) == 1:
+        answer = next(iter(answer.values())) if isinstance(answer, Mapping) else answer[0]
+    if isinstance(answer, Mapping):
+        return {name: _plain(value) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [_plain(value) for value in answer]
+    return _plain(answer)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, list | tuple | Mapping | np.ndarray):
+        _refuse("An answer of the suspect is nested too deeply.")
+    return None if type(value).__name__ in _MISSING_TYPES else value
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How answers are read."""
+
+    kind: AnswerKind
+    classes: tuple[Any, ...] | None = None  # of the scores; None: the mark's
+    scale: Scale = "probabilities"
+    one_score: bool = False  # scores are one number: that of the second class
+    by_number: bool = False  # labels are class numbers
+    label_map: Mapping[Any, Any] | None = None
+    strange: tuple[str, ...] = ()  # classes of the suspect that the mark does not know
+    prices: tuple[Price, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the reading for the verdict, in codes."""
+        if self.kind == "numbers":
+            return {"kind": "numbers"}
+        if self.kind == "scores":
+            order = "by-place" if self.classes is None else "by-name"
+            return {
+                "kind": "scores",
+                "scale": self.scale,
+                "classes": "second-class" if self.one_score else order,
+            }
+        how = "by-number" if self.by_number else "by-value"
+        return {"kind": "labels", "classes": how if self.label_map is None else "by-map"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """What decides how a suspect's answers are read, fixed before any of them is known.
+
+    ``classes``: labels of the suspect's scores, in their order; ``classes_by_hand``: whether
+    somebody chose them. ``class_numbers``: labels are numbers from 0 in the order of the mark's
+    classes; ``numbers_by_hand``: whether somebody said so. ``prices`` are those of the rules
+    themselves.
+    """
+
+    wanted: AnswersWanted = "auto"
+    classes: tuple[Any, ...] | None = None
+    classes_by_hand: bool = False
+    scale: Scale = "auto"
+    scale_by_hand: bool = True
+    class_numbers: bool = False
+    numbers_by_hand: bool = False
+    label_map: Mapping[Any, Any] | None = None
+    prices: tuple[Price, ...] = ()
+
+
+def check_wanted(wanted: Any, mark: Mark) -> None:
+    """Raise InputError unless a kind of answers is known and a mark can be asked for it."""
+    if wanted not in get_args(AnswersWanted):
+        raise InputError(
+            f"answers={wanted!r} is not known.",
+            hint=f"use one of {get_args(AnswersWanted)}.",
+            parameter="answers",
+        )
+    numbers = mark.answers == "numbers"
+    if wanted != "auto" and (wanted == "numbers") != numbers:
+        is_one, said = ("numbers", "labels or scores") if numbers else ("labels", "numbers")
+        raise InputError(
+            f"The mark is one of {is_one}, so that {said} prove nothing.",
+            hint=f"leave answers={wanted!r} out; is the suspect a model of the same task?",
+            code="answers.other-task",
+            parameter="answers",
+        )
+
+
+def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
+    """Return a map from a suspect's labels to classes of the mark. Raises InputError if it is none.
+
+    >>> check_label_map(None, mark=None) is None
+    True
+    """
+    if given is None:
+        return None
+    if mark.answers == "numbers":
+        raise InputError(
+            "label_map is given, but the mark is one of numbers.",
+            hint="leave it out.",
+            parameter="label_map",
+        )
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(
+            "label_map is no dictionary of labels.", hint="leave it out.", parameter="label_map"
+        )
+    targets = match_labels(list(given.values()), mark.classes)
+    if (targets < 0).any() or len(set(targets.tolist())) < len(given):
+        sources = match_labels(list(given), mark.classes)
+        turned = bool((sources >= 0).all()) and len(set(sources.tolist())) == len(given)
+        raise InputError(
+            "label_map does not give each of its labels a class of the mark of its own.",
+            hint="it goes from the suspect's labels to the mark's; yours is the other way round."
+            if turned
+            else "map each of the suspect's labels to a different class.",
+            code="label-map.reversed" if turned else "label-map.targets",
+            parameter="label_map",
+        )
+    return dict(given)
+
+
+def settle_classes(own: Sequence[Any], mark: Mark, stores_labels: bool) -> tuple[Any, ...] | None:
+    """Return the classes of a suspect's scores; None if they are numbers that count the mark's.
+
+    This depends on the suspect's kind and on the classes alone, so that nobody can choose. Labels
+    are matched by value. Where a library stores no labels, its numbers are matched by value if one
+    side knows all classes of the other; otherwise, if there are as many, they count the classes of
+    the mark.
+
+    Raises InputError where numbers from 0 on and the mark's classes have only some in common.
+    """
+    labels = tuple(_plain(label) for label in own)
+    found = match_labels(labels, mark.classes)
+    count = len(mark.classes)
+    if (found >= 0).all() or set(range(count)) <= set(found.tolist()):
+        return labels
+    if not stores_labels and len(own) == count:
+        return None
+    counted = len(own) == count and list(labels) == list(range(count))
+    if not stores_labels or (counted and (found >= 0).any()):
+        raise InputError(
+            f"The suspect has {len(own)} classes, counted from 0, and the mark has {count} "
+            f"({_show(mark.classes)}): nobody can tell which are the same.",
+            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+            'answers="labels".',
+            code="classes.ambiguous",
+            parameter="label_map",
+        )
+    return labels
+
+
+def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading | None:
+    """Return how answers, in the order of asking, are read; None if there is none among them.
+
+    Raises InputError if they are not what was wanted, or nothing that can be read.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=[[0.5]], alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+    ... )
+    >>> settle(["yes"], mark, ReadingRules()).kind, settle([0.7], mark, ReadingRules()).one_score
+    ('labels', True)
+    """
+    given = [answer for answer in answers if not _is_missing(answer, mark)]
+    if not given:
+        return None
+    if mark.answers == "numbers":
+        return Reading("numbers", prices=rules.prices)
+    first = given[0]
+    if isinstance(first, list | dict):
+        return _settle_many(given, mark, rules)
+    are_scores = rules.wanted == "scores" or (
+        rules.wanted == "auto" and rules.label_map is None and _is_share(first, mark)
+    )
+    if are_scores:
+        return _settle_one(
+            given, mark, rules, rules.wanted == "scores" and not _is_share(first, mark)
+        )
+    if any(isinstance(answer, list | dict) for answer in given):
+        _refuse("The suspect answered with labels first and with several numbers later.")
+    if rules.wanted == "auto" and rules.label_map is None and not rules.class_numbers:
+        later = [answer for answer in given if _is_share(answer, mark)]
+        if later and all(_as_number(answer) is not None for answer in given):
+            settled = _settle_one(given, mark, rules, chosen=False)
+            return replace(settled, prices=(*settled.prices, Price("settled-again", 1.0)))
+    _refuse_fractions(given, mark)
+    prices = rules.prices
+    if rules.label_map is not None:
+        prices += (_price_label_map(rules.label_map, given, mark),)
+    elif rules.numbers_by_hand and mark.classes != tuple(range(len(mark.classes))):
+        prices += (Price("class-numbers", 1.0),)
+    return Reading(
+        "labels", by_number=rules.class_numbers, label_map=rules.label_map, prices=prices
+    )
+
+
+def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading:
+    first = given[0]
+    if rules.wanted == "labels":
+        raise InputError(
+            "The suspect answers with scores, not with labels.",
+            hint='leave answers="labels" out, or give a path to the labels.',
+            code="answers.scores",
+            parameter="answers",
+        )
+    if rules.label_map is not None:
+        raise InputError(
+            "label_map is given, but the suspect answers with scores.",
+            hint='leave it out, or ask with answers="labels".',
+            parameter="label_map",
+        )
+    named = tuple(first) if isinstance(first, dict) else rules.classes
+    width = len(mark.classes if named is None else named)
+    if len(first) != width:
+        raise InputError(
+            f"The suspect answers a question with {len(first)} numbers, and there are {width} "
+            "classes.",
+            hint="is it a model of the same task? The path to the answers may be wrong.",
+            code="answers.width",
+        )
+    prices = rules.prices
+    strange: tuple[str, ...] = ()
+    if named is not None:
+        numbers = match_labels([_plain(label) for label in named], mark.classes)
+        known = numbers[numbers >= 0].tolist()
+        if not known:
+            raise InputError(
+                f"No class of the suspect ({_show(named)}) is one of the mark "
+                f"({_show(mark.classes)}).",
+                hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
+                'answers="labels".',
+                code="classes.none",
+                parameter="label_map",
+            )
+        if len(set(known)) < len(known):
+            raise InputError(
+                f"Two classes of the suspect ({_show(named)}) are the same class of the mark.",
+                hint="give its labels the type that they had when the model was marked.",
+                code="classes.twice",
+            )
+        strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
+        if rules.classes_by_hand and not isinstance(first, dict):
+            prices += _price_of_order(numbers.tolist(), mark)
+    scale, more = _settle_scale([_values(answer) for answer in given], rules)
+    return Reading("scores", classes=named, scale=scale, strange=strange, prices=(*prices, *more))
+
+
+def _settle_one(given: Sequence[Any], mark: Mark, rules: ReadingRules, chosen: bool) -> Reading:
+    first = given[0]
+    if len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool):
+        raise InputError(
+            f"The suspect answered {str(first)[:40]!r}, which are no scores.",
+            hint='leave answers="scores" out, or give a path to the scores.',
+            code="answers.no-scores",
+            parameter="answers",
+        )
+    if rules.label_map is not None:
+        raise InputError(
+            "label_map is given, but the suspect answers with scores.",
+            hint='leave it out, or ask with answers="labels".',
+            parameter="label_map",
+        )
+    scale, more = _settle_scale([[answer] for answer in given], rules)
+    # By the rule a whole number is a label.
+    price = (Price("kind", 1.0),) if chosen else ()
+    return Reading("scores", scale=scale, one_score=True, prices=(*rules.prices, *price, *more))
+
+
+def _settle_scale(
+    given: Sequence[Sequence[Any]], rules: ReadingRules
+) -> tuple[Scale, tuple[Price, ...]]:
+    if rules.scale != "auto":
+        return rules.scale, (Price("scale", 1.0),) if rules.scale_by_hand else ()
+    within = [_are_within(row) for row in given]
+    if not within[0]:
+        return "margins", ()
+    return ("probabilities", ()) if all(within) else ("margins", (Price("settled-again", 1.0),))
+
+
+def read(
+    answers: Mapping[int, Any], reading: Reading, mark: Mark
+) -> tuple[Answers, list[Any] | None]:
+    """Return answers to rows of a mark as `Answers`, and labels as they were given.
+
+    ``answers``: from the number of a row to its answer; rows that are not in it were not answered.
+
+    Raises InputError for an answer that is not like the first one.
+    """
+    there = {row: a for row, a in answers.items() if not _is_missing(a, mark)}
+    if reading.kind == "numbers":
+        values = np.full(mark.n_rows, np.nan)
+        for row, answer in there.items():
+            values[row] = _read_number(answer)
+        if there and not np.isfinite(values).any():
+            shown = ", ".join(dict.fromkeys(f"{a!s:.30}" for a in list(there.values())[:5]))
+            raise InputError(
+                f"No answer of the suspect is a number: it says {shown}.",
+                hint="answer with one number for each row, as a regressor's predict does.",
+                code="answers.no-number",
+            )
+        values[~np.isfinite(values)] = np.nan
+        return Answers("numbers", values), None
+    if reading.kind == "scores":
+        return Answers("scores", _read_scores(there, reading, mark)), None
+    for answer in there.values():
+        if isinstance(answer, list | dict):
+            _refuse("The suspect answered with labels first and with several numbers later.")
+    listed = list(there.values())
+    if reading.label_map is not None:
+        listed = [_translate(answer, reading.label_map) for answer in listed]
+    known: tuple[Label, ...] = mark.classes
+    if reading.by_number:
+        known = tuple(range(len(mark.classes)))
+    placed = np.full(mark.n_rows, UNANSWERED, dtype=CLASS_INDEX)
+    if there:
+        placed[list(there)] = match_labels(listed, known)
+    return Answers("labels", placed), [answers.get(row) for row in range(mark.n_rows)]
+
+
+def _read_scores(answers: Mapping[int, Any], reading: Reading, mark: Mark) -> Reals:
+    placed = np.full((mark.n_rows, len(mark.classes)), np.nan)
+    rows = {row: _score_row(answer, reading, mark) for row, answer in answers.items()}
+    whole = {row: values for row, values in rows.items() if values is not None}
+    if not whole:
+        return placed
+    values = np.array(list(whole.values()), dtype=np.float64)
+    shares = reading.scale == "probabilities"
+    values = np.clip(values, 0.0, 1.0) if shares else softmax(values)
+    if reading.classes is not None:
+        numbers = match_labels([_plain(c) for c in reading.classes], mark.classes)
+        known = numbers >= 0
+        matched = np.zeros((len(values), len(mark.classes)))
+        matched[:, numbers[known]] = values[:, known]
+        matched[np.isnan(values).any(axis=1)] = np.nan
+        values = matched
+    placed[list(whole)] = values
+    return placed
+
+
+def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float] | None:
+    width = len(mark.classes if reading.classes is None else reading.classes)
+    if reading.one_score:
+        row = [answer]
+    elif isinstance(answer, dict) and reading.classes and set(answer) == set(reading.classes):
+        row = [answer[name] for name in reading.classes]
+    else:
+        row = answer if isinstance(answer, list) and len(answer) == width else [[]]
+    if any(value is None or (isinstance(value, float) and value != value) for value in row):
+        return None
+    try:
+        numbers = [float(value) for value in row]
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"The suspect answered {str(answer)[:60]!r}, which are not scores like the first ones.",
+            hint="the path to the answers may be wrong.",
+            code="answers.unlike-first",
+        ) from None
+    if reading.scale == "probabilities" and not _are_within(numbers):
+        raise InputError(
+            f"The suspect answered {str(answer)[:60]!r}, which are no probabilities.",
+            hint='if these are raw scores, use scale="margins".',
+            code="answers.no-probabilities",
+            parameter="scale",
+        )
+    if not reading.one_score:
+        return numbers
+    # The margin of the first class is 0.
+    second = numbers[0]
+    return [1.0 - second if reading.scale == "probabilities" else 0.0, second]
+
+
+def softmax(margins: Any) -> Reals:
+    """Return raw scores [n, K] as probabilities; log-probabilities give back their own.
+
+    A row with NaN, with positive infinity or without any finite score becomes NaN: no answer.
+
+    >>> softmax([[0.0, 0.0], [-np.inf, 3.0], [np.nan, 1.0]])
+    array([[0.5, 0.5],
+           [0. , 1. ],
+           [nan, nan]])
+    """
+    raw = np.array(margins, dtype=np.float64)
+    top = raw.max(axis=1, keepdims=True)
+    raw[~np.isfinite(top[:, 0])] = np.nan
+    with np.errstate(invalid="ignore", over="ignore"):
+        powers = np.exp(raw - top)
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def match_labels(answers: Sequence[Any], classes: Sequence[Label]) -> ClassIndices:
+    """Return the class number of each answer, int32 [n]: UNKNOWN if none, UNANSWERED if missing.
+
+    '3', 3.0 and b'3' are the class 3; 1 and 'true' are the class True; 3 and 3.0 are the class '3'.
+
+    >>> match_labels(["3", 5.0, 7, None], (3, 5))
+    array([ 0,  1, -1, -2], dtype=int32)
+    """
+    if not classes:
+        return np.full(len(answers), UNKNOWN, dtype=CLASS_INDEX)
+    readings = _READINGS[type(classes[0])]
+    table: dict[Any, int] = {label: number for number, label in enumerate(classes)}
+    if isinstance(classes[0], float):
+        for number, label in enumerate(classes):
+            # A suspect that counts in single precision answers 0.1 with another number.
+            table.setdefault(_single(float(label)), number)
+    numbers = [_match(_plain(answer), table, readings) for answer in answers]
+    return np.array(numbers, dtype=CLASS_INDEX)
+
+
+def _match(answer: Any, table: Mapping[Any, int], readings: Callable[[Any], Iterator[Any]]) -> int:
+    for reading in readings(answer):
+        if reading in table:
+            return table[reading]
+    return UNANSWERED if _looks_missing(answer) else UNKNOWN
+
+
+def _as_bool(answer: Any) -> Iterator[bool]:
+    if isinstance(answer, str) and answer.strip().lower() in ("true", "false"):
+        yield answer.strip().lower() == "true"
+    number = _as_number(answer)
+    if number in (0, 1):
+        yield bool(number)
+
+
+def _as_int(answer: Any) -> Iterator[int]:
+    number = _as_number(answer)
+    if isinstance(number, int) or (number is not None and number.is_integer()):
+        yield int(number)
+
+
+def _as_float(answer: Any) -> Iterator[float]:
+    number = _as_number(answer)
+    if number is not None:
+        yield number
+        yield _single(number)
+
+
+def _as_text(answer: Any) -> Iterator[str]:
+    if isinstance(answer, str):
+        yield answer
+        yield answer.strip()
+    elif isinstance(answer, bool):
+        yield str(answer)
+        yield str(answer).lower()
+    for whole in _as_int(answer):
+        yield str(whole)
+        yield f"{whole}.0"
+    number = _as_number(answer)
+    if number is not None:
+        yield repr(number)
+
+
+_READINGS: dict[type, Callable[[Any], Iterator[Any]]] = {
+    bool: _as_bool,
+    int: _as_int,
+    float: _as_float,
+    str: _as_text,
+}
+
+
+def _as_number(answer: Any) -> int | float | None:
+    if isinstance(answer, int | float):
+        return answer
+    if isinstance(answer, str):
+        for convert in (int, float):
+            try:
+                return convert(answer)
+            except ValueError:
+                continue
+    return None
+
+
+def _single(number: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+def _looks_missing(answer: Any) -> bool:
+    if isinstance(answer, str):
+        return answer.strip().lower() in _MISSING_TEXTS
+    if isinstance(answer, float):
+        return answer != answer
+    return answer is None
+
+
+def _is_missing(answer: Any, mark: Mark) -> bool:
+    """Return whether an answer is none; a text like "None" may be a class of the mark."""
+    if not isinstance(answer, str):
+        return _looks_missing(answer)
+    return _looks_missing(answer) and answer.strip() not in mark.classes
+
+
+def _is_share(answer: Any, mark: Mark) -> bool:
+    """Return whether one number must be the score of the second of two classes: a fraction."""
+    if len(mark.classes) != 2 or any(_is_fraction(label) for label in mark.classes):
+        return False
+    return _is_fraction(answer)
+
+
+def _is_fraction(answer: Any) -> bool:
+    number = _as_number(answer)
+    return isinstance(number, float) and math.isfinite(number) and not number.is_integer()
+
+
+def _refuse_fractions(answers: Sequence[Any], mark: Mark) -> None:
+    if any(_is_fraction(label) for label in mark.classes):
+        return
+    if 2 * sum(map(_is_fraction, answers)) > len(answers):
+        _refuse("Most answers are fractions and no class is: these look like scores.")
+
+
+def _values(answer: Any) -> list[Any]:
+    if isinstance(answer, dict):
+        return list(answer.values())
+    return answer if isinstance(answer, list) else [answer]
+
+
+def _are_within(values: Sequence[Any]) -> bool:
+    """Return whether all numbers among values can be probabilities."""
+    numbers = [_as_number(value) for value in values]
+    return all(n is None or n != n or 0.0 <= n <= HIGHEST_PROBABILITY for n in numbers)
+
+
+def _read_number(answer: Any) -> float:
+    if isinstance(answer, list | dict):
+        raise InputError(
+            "The suspect answers one row with several numbers.",
+            hint="answer with one number for each row, as a regressor's predict does.",
+            code="answers.many-numbers",
+        )
+    number = _as_number(answer)
+    try:
+        return math.nan if number is None or isinstance(answer, bool) else float(number)
+    except OverflowError:
+        return math.nan
+
+
+def _translate(answer: Any, label_map: Mapping[Any, Any]) -> Any:
+    """Return an answer translated by a map; what the map does not hold fits no class."""
+    try:
+        if answer in label_map:
+            return label_map[answer]
+    except TypeError:  # it cannot be looked up
+        return object()
+    return label_map.get(str(answer), object())
+
+
+def _price_label_map(label_map: Mapping[Any, Any], answers: Sequence[Any], mark: Mark) -> Price:
+    """Return what a map of labels costs, given the labels that a suspect has answered with so far.
+
+    If all of them are in the map, it is one of at most K! maps. Where some are left out, whoever
+    made the map also chose which answers count, and each label was one of K classes or none.
+    """
+    count = len(mark.classes)
+    given = {str(answer): answer for answer in answers}
+    left_out = sum(type(_translate(a, label_map)) is object for a in given.values())
+    if not left_out:
+        return Price("label-map", log2_factorial(count), {"labels": count})
+    bits = 1.0 + len(given) * math.log2(count + 1)
+    return Price("label-map", bits, {"labels": len(given), "left_out": left_out})
+
+
+def _price_of_order(numbers: Sequence[int], mark: Mark) -> tuple[Price, ...]:
+    """Return what an order of classes given by hand costs: nothing if it is the mark's."""
+    count = len(mark.classes)
+    if list(numbers) == list(range(count)):
+        return ()
+    if sorted(numbers) == list(range(count)):
+        return (Price("class-order", log2_factorial(count), {"classes": count}),)
+    # Of more scores than classes, whoever names them chooses which ones count: each may be any
+    # class that no other is, or none.
+    given, most = len(numbers), min(len(numbers), count)
+    ways = sum(math.comb(given, k) * math.perm(count, k) for k in range(most + 1))
+    return (Price("class-order", math.log2(ways), {"classes": count, "scores": given}),)
+
+
+def _show(classes: Sequence[Any]) -> str:
+    shown = ", ".join(repr(_plain(label)) for label in classes[:5])
+    return shown + (", …" if len(classes) > 5 else "")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InputError(message, hint=_PLEASE, code="answers.unreadable")
