@@ -153,6 +153,7 @@ class SealEvidence:
     matched: int  # of these, those that speak for the symbol of the mark
     asked: AnyArray = field(repr=False)
     gains: Reals = field(repr=False)
+    strata: AnyArray = field(repr=False, default_factory=lambda: np.zeros((0, 0), int))
 
     @property
     def bits(self) -> float:
@@ -160,10 +161,22 @@ class SealEvidence:
         return self.after(self.gains.shape[1])
 
     def after(self, n: int) -> float:
-        """Return log₂ of the e-value after the first n answered triggers."""
+        """Return log₂ of the e-value after the first n answered triggers.
+
+        ``strata`` [S, n] are divisions of the triggers, fixed before symbols were drawn. A division
+        has the product, over its parts, of the mean of all forms; the e-value is the mean of these
+        products over all divisions and the undivided triggers. Where an attack hits one kind of
+        triggers only, the others keep their say.
+        """
         if not n or not self.gains.size:
             return 0.0
-        return mean_bits(self.gains[:, :n].sum(axis=1))
+        gains = self.gains[:, :n]
+        divisions = [np.zeros(n, int), *self.strata[:, :n]]
+        products = [
+            sum(mean_bits(gains[:, part == p].sum(axis=1)) for p in np.unique(part))
+            for part in divisions
+        ]
+        return mean_bits(np.array(products) * _LOG_2)
 
 
 def weigh(mark: "Mark", answers: Answers) -> tuple[SealEvidence, ...]:
@@ -281,17 +294,18 @@ def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
 
 
 def _weigh_splits(mark: "Mark", answers: Answers) -> SealEvidence:
+    assert mark.splits is not None
     order = mark.order("splits")
     rows = answers.values[mark.n_leaves :].reshape(mark.n_splits, 3, *answers.values.shape[1:])
-    answered = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3).all(axis=1)
-    asked = order[answered[order]]
+    whole = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3)
+    asked = order[np.asarray(whole.all(axis=1))[order]]
     sides = split_sides(rows[asked], answers.kind)
     symbols = mark.split_symbols[asked]
     tells = ~np.isnan(sides)
-    matched = tells & ((sides > 0.5) == (symbols == 1)) & (sides != 0.5)
+    matched = tells & np.asarray((sides > 0.5) == (symbols == 1)) & (sides != 0.5)
     return SealEvidence(
         "splits", 2, mark.n_splits, len(asked), int(tells.sum()), int(matched.sum()), asked,
-        split_gains(sides, symbols),
+        split_gains(sides, symbols), mark.splits.strata[asked].T,
     )  # fmt: skip
 
 

@@ -32,6 +32,8 @@ SCORE_FLOOR = 1e-6
 """Probabilities below this count as this: the logarithm of 0 would outweigh everything else."""
 MOST_ALTERNATIVES = 16
 NO_ALTERNATIVES: Reals = np.zeros((0, 0, 0))
+MOST_STRATA = 8
+NO_STRATA: AnyArray = np.zeros((0, 0), NODE_INDEX)
 LOW, MIDDLE, HIGH = range(3)
 _LABEL_TYPES = (bool, int, float, str)
 
@@ -120,6 +122,8 @@ class SplitSeal:
     # float64 [n, 2, K] from 1e-6 to 1, or [n, 2, 1] where the answers are numbers: what the
     # unmarked model answers at a and at b
     reference: Reals
+    # int32 [n, S]: divisions of the triggers into kinds that an attack may hit separately
+    strata: AnyArray
 
     name: ClassVar[str] = "splits"
     rows_each: ClassVar[int] = 3
@@ -128,10 +132,13 @@ class SplitSeal:
         "features": NODE_INDEX,
         "values": REAL,
         "reference": REAL,
+        "strata": NODE_INDEX,
     }
 
     @classmethod
-    def make(cls, rows: Any, features: Any, values: Any, reference: Any) -> "SplitSeal":
+    def make(
+        cls, rows: Any, features: Any, values: Any, reference: Any, strata: Any = NO_STRATA
+    ) -> "SplitSeal":
         """Return a seal of rows [n, d]; the value that each has in its own column is set to a."""
         columns = list(split_columns(rows))
         places, gaps = np.asarray(features), np.asarray(values, dtype=REAL)
@@ -148,7 +155,7 @@ class SplitSeal:
             column = np.array(columns[feature])
             column[places == feature] = gaps[places == feature, LOW]
             columns[feature] = column
-        return cls(tuple(columns), places, gaps, reference)
+        return cls(tuple(columns), places, gaps, reference, strata)
 
     @property
     def shows_in_labels(self) -> Flags:
@@ -211,7 +218,19 @@ class SplitSeal:
             "give the unmarked model's answers at both ends of each gap.",
         )
         known = _shares(reference) if classes else _frozen(reference, REAL)
-        return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known)
+        strata = _matrix(self.strata, "strata")
+        strata = np.zeros((n, 0), int) if strata.shape == NO_STRATA.shape else strata
+        require(
+            strata.dtype.kind in "iu"
+            and strata.ndim == 2
+            and len(strata) == n
+            and strata.shape[1] <= MOST_STRATA,
+            f"the strata of the split seal have the shape {strata.shape}, not ({n}, S) with S up "
+            f"to {MOST_STRATA}",
+            "give the number of a kind for each trigger and division.",
+        )
+        divisions = _frozen(strata, NODE_INDEX)
+        return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known, divisions)
 
 
 Seal: TypeAlias = LeafSeal | SplitSeal

@@ -430,9 +430,13 @@ def _check_headers(headers: Any) -> dict[str, str]:
             "headers is no dictionary.", hint='as in {"X-Api-Key": "…"}.', parameter="headers"
         )
     for name, value in headers.items():
-        sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name
-        sound = sound and not any(c.isspace() or c == ":" for c in name)
-        if not sound or not value.isascii() or not (name + value).isprintable():
+        sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
+        if (
+            not sound
+            or any(c.isspace() or c == ":" for c in name)
+            or not value.isascii()
+            or not (name + value).isprintable()
+        ):
             # The value itself is not shown: it may be a secret.
             raise InputError(
                 f"The header or token {name!r:.40} holds something that cannot be sent.",

@@ -148,7 +148,7 @@ class Inquiry:
         return self.facts.offers[0] if self.facts.offers else "auto"
 
     def everything(self) -> tuple[Any, list[int]]:
-        """Return all rows of the mark, in keyed order, as the suspect takes them, and their numbers.
+        """Return all rows of the mark in keyed order, as the suspect takes them; their numbers.
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """

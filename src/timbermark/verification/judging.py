@@ -216,7 +216,8 @@ def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[A
     if mark.n_splits:
         values = answers.values[mark.n_leaves :]
         rows = values.reshape(mark.n_splits, 3, *values.shape[1:])
-        told = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3).all(axis=1)
+        whole = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3)
+        told = np.asarray(whole.all(axis=1))
         sides = np.where(told, split_sides(rows, answers.kind), np.nan)
         for j, (side, symbol) in enumerate(zip(sides, mark.split_symbols, strict=True)):
             said = None if np.isnan(side) or side == 0.5 else ("high" if side > 0.5 else "low")

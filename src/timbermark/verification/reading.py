@@ -83,7 +83,7 @@ def _list_rows(response: Any) -> list[Any]:
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     names = getattr(response, "columns", None)  # pandas, polars
     if names is not None:
-        rows = np.asarray(response).tolist()
+        rows: list[Any] = np.asarray(response).tolist()
         if type(names).__name__ == "RangeIndex" or len(list(names)) == 1:
             return rows
         return [dict(zip(map(_plain, names), row, strict=True)) for row in rows]

@@ -170,7 +170,7 @@ def _read_context(given: Any) -> Context:
             "a price",
         )
         prices.append(Price(code, float(bits), facts))
-    notes = {}
+    notes: dict[str, Any] = {}
     for name in ("warnings", "conditions"):
         for code, facts in given[name]:
             _require(isinstance(code, str), "a note")

@@ -174,7 +174,7 @@ def say(table: Mapping[str, str], note: Note) -> str:
     >>> say(NOTES, Note("ignored-files", {"count": 2, "pack": "evidence"}))
     '2 other files in evidence were not looked at.'
     """
-    facts = {
+    facts: dict[str, Any] = {
         name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
         for name, value in note.facts.items()
     }
