@@ -1,0 +1,77 @@
+"""How much a margin changes when one value of a row crosses the thresholds of a boundary."""
+
+import numpy as np
+
+from timbermark.kernels.compile import kernel, part
+from timbermark.kernels.routing import is_member
+
+
+@part
+def _find_leaf(row, column, replaced, node, nodes, offsets, values, in_set_left, zero_range):
+    """Return the leaf below ``node`` in which a row ends whose ``column`` is ``replaced``."""
+    feature = nodes[node]["feature"]
+    while feature >= 0:
+        x = replaced if feature == column else row[feature]
+        missing = nodes[node]["missing"]
+        goes_left = x <= nodes[node]["threshold"]
+        by_set = nodes[node]["category_set"]
+        if by_set >= 0:
+            if x != x:
+                goes_left = (missing & 1) == 1
+            else:
+                last = offsets[by_set + 1]
+                goes_left = is_member(values[:last], offsets[by_set], last, x) == in_set_left
+        elif x != x:
+            if missing >> 1 == 0:
+                goes_left = nodes[node]["threshold"] >= 0.0
+            else:
+                goes_left = (missing & 1) == 1
+        elif missing >> 1 == 1 and abs(x) <= zero_range:
+            goes_left = (missing & 1) == 1
+        node = nodes[node]["left"] if goes_left else nodes[node]["right"]
+        feature = nodes[node]["feature"]
+    return node
+
+
+@kernel
+def measure_jumps(
+    Z, rows, column, below, above, first, last, tree, root, early, output, weight, nodes,
+    offsets, values, in_set_left, zero_range, value, start, stop, jump, largest, begun,
+):  # fmt: skip
+    """Measure how margins change from one side of a boundary to the other.
+
+    IN Z float64[n, d]; IN rows int64[W, R]: the rows that are tried at each of W boundaries; IN
+    column int64[W], below, above float64[W]: the value that is replaced and its two values; IN
+    first, last int64[W]: the boundary's splits, a range of ``tree`` int64[S], the tree of each
+    split; IN root int64[T], early bool[T], output int64[T] (-1: all), weight float64[T]: of the
+    trees; IN nodes ROUTE[N], offsets, values, in_set_left, zero_range: as in
+    `timbermark.kernels.routing.route_rows`; IN value float64[N, m]; IN start, stop: which
+    boundaries; OUT jump float64[W, R, K]: what the margins gain from ``below`` to ``above``;
+    largest float64[W, R]: the largest part of a single tree; begun float64[W, R, K]: the part of
+    early trees. All OUT are zero before.
+    """
+    seen = np.full(root.shape[0], -1, np.int64)
+    for w in range(start, stop):
+        f = column[w]
+        for s in range(first[w], last[w]):
+            t = tree[s]
+            if seen[t] == w:
+                continue
+            seen[t] = w
+            for r in range(rows.shape[1]):
+                row = Z[rows[w, r]]
+                low = _find_leaf(
+                    row, f, below[w], root[t], nodes, offsets, values, in_set_left, zero_range
+                )
+                high = _find_leaf(
+                    row, f, above[w], root[t], nodes, offsets, values, in_set_left, zero_range
+                )
+                if low == high:
+                    continue
+                for c in range(value.shape[1]):
+                    moved = weight[t] * (value[high, c] - value[low, c])
+                    k = c if output[t] < 0 else output[t]
+                    jump[w, r, k] += moved
+                    if early[t]:
+                        begun[w, r, k] += moved
+                    largest[w, r] = max(largest[w, r], abs(moved))

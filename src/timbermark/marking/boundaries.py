@@ -1,0 +1,545 @@
+"""Boundaries: where thresholds of a model can lie without anybody noticing, and at what price.
+
+A *boundary* is a column and an interval (a, b) between two training values in which the model has
+thresholds. A symbol moves all of them to one end or the other, so that a value in the middle goes
+the way of b, or of a, in every tree. A boundary is *free* if no training row lies inside. A *wide*
+boundary takes in a few training rows on either side of its middle: these change, and in return
+nobody can move the thresholds back without crossing rows.
+
+Thresholds look as the library itself would have set them. Every library cuts between two
+neighbouring training values by a rule of its own (at one of them, half way, in float32 or not), and
+a threshold moves to where that rule puts it if the middle value were a training value too. The
+middle lies on the column's own grid of decimals; where the grid leaves no room, such as in columns
+of whole numbers, only wide boundaries are possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, ZERO_RANGE, Ensemble
+
+Answers = Callable[[np.ndarray], np.ndarray]
+"""Margins float64 [n, outputs] → probabilities [n, classes] or numbers [n, 1]."""
+
+_UPPER, _LOWER, _MIDDLE, _NEXT, _SINGLE = range(5)
+"""How libraries cut between two values: at the upper one (XGBoost), at the lower one
+(HistGradientBoosting, many values), half way (scikit-learn, timbermark), at the next number after
+that (LightGBM), half way in float32 (CatBoost)."""
+_MOST_DECIMALS = 8
+_MOST_LOOKED_AT = 500
+"""Values of a column that tell its decimals."""
+_LEAST_ULPS = 16.0
+"""The least width of a boundary, in units of float32's last place at its ends."""
+_PROBED = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """The distinct thresholds of an ensemble's numeric splits, by feature and value.
+
+    ``feature`` int64 [T], ``value`` float64 [T]. Left out are features that have splits by
+    category as well, and thresholds that are infinite.
+    """
+
+    feature: np.ndarray
+    value: np.ndarray
+    strict: bool
+    single: bool  # whether rows are cast to float32
+
+    @classmethod
+    def of(cls, e: Ensemble) -> Cuts:
+        """Return the cuts of an ensemble.
+
+        >>> from timbermark.trees.construction import make_ensemble
+        >>> stump = make_ensemble(
+        ...     n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
+        ...     left=[1, -1, -1], right=[2, -1, -1], value=[0, -1, 1],
+        ... )
+        >>> Cuts.of(stump).value
+        array([0.5])
+        """
+        nodes = numeric_splits(e)
+        feature, value = e.feature[nodes].astype(np.int64), e.threshold[nodes]
+        new = np.ones(len(nodes), np.bool_)
+        new[1:] = (feature[1:] != feature[:-1]) | (value[1:] != value[:-1])
+        return cls(feature[new], value[new], e.strict, e.input_dtype == "f4")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaps:
+    """The training values on both sides of each of T cuts, float64 [T] each.
+
+    ``below``: the largest value that goes left, minus infinity where none does; ``above``: the
+    smallest that goes right, infinity where none does.
+    """
+
+    below: np.ndarray
+    above: np.ndarray
+
+
+def scan(cuts: Cuts, Z: np.ndarray) -> Gaps:
+    """Return the gaps around the cuts in some rows, ``Z`` [n, d] as columns of the ensemble.
+
+    Whatever parts a table is divided into, `merge` of their gaps is the same.
+
+    >>> gaps = scan(Cuts(np.array([0]), np.array([0.5]), False, False), np.array([[0.1], [0.7]]))
+    >>> gaps.below, gaps.above
+    (array([0.1]), array([0.7]))
+    """
+    below, above = np.full(len(cuts.value), -np.inf), np.full(len(cuts.value), np.inf)
+    starts = np.append(np.flatnonzero(np.diff(cuts.feature, prepend=-1)), len(cuts.feature))
+    for first, last in zip(starts[:-1], starts[1:], strict=True):
+        values = _cast(Z[:, cuts.feature[first]], cuts.single)
+        values = np.sort(values[~np.isnan(values)])
+        part = slice(first, last)
+        below[part], above[part] = _around(values, cuts.value[part], cuts.strict)
+    return Gaps(below, above)
+
+
+def merge(parts: Sequence[Gaps]) -> Gaps:
+    """Return the gaps of all rows from those of all parts.
+
+    >>> one, other = (Gaps(np.array([a]), np.array([b])) for a, b in ((1.0, 9.0), (2.0, np.inf)))
+    >>> merge([one, other]).below, merge([one, other]).above
+    (array([2.]), array([9.]))
+    """
+    return Gaps(
+        np.max([part.below for part in parts], axis=0),
+        np.min([part.above for part in parts], axis=0),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A column of the ensemble as the rows in memory have it.
+
+    ``source``: the column of the deployed model that it is made of; ``falls``: it falls where that
+    one rises. ``z`` float64 [m]: its distinct values, rising; ``raw`` [m]: a value of the source
+    for each; ``below`` [m]: the number of rows up to each. ``decimals``: of the source's values,
+    -1 where they have more than 8; ``single``: those are all float32.
+    """
+
+    source: int
+    falls: bool
+    z: np.ndarray
+    raw: np.ndarray
+    below: np.ndarray
+    decimals: int
+    single: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """Which column of the deployed model each column of the ensemble is made of, -1 if none alone.
+
+    ``plain``: every column is its own source, as it is.
+    """
+
+    source: np.ndarray
+    plain: bool
+    notes: tuple[str, ...] = ()
+
+
+def find_sources(
+    X: np.ndarray, Z: np.ndarray, to_columns: Answers, usable: np.ndarray | None = None
+) -> Sources:
+    """Return the source of each column of the ensemble, found by changing one column at a time.
+
+    ``X`` [n, D]: rows as the deployed model takes them; ``Z`` [n, d]: the same as columns of the
+    ensemble, by ``to_columns``; ``usable`` bool [D]: which hold numbers. A source changes one
+    column of the ensemble, and nothing else changes that one.
+
+    >>> X = np.random.default_rng(0).random((50, 2))
+    >>> find_sources(X, 2 * X[:, :1], lambda X: 2 * X[:, :1]).source
+    array([0])
+    """
+    n_raw, n_columns = X.shape[1], Z.shape[1]
+    if n_raw == n_columns and np.array_equal(X[:_PROBED], Z[:_PROBED], equal_nan=True):
+        source = np.arange(n_columns)
+        if usable is not None:
+            source[~usable] = -1
+        return Sources(source, True)
+    each = min(_PROBED, len(X))
+    some = np.linspace(0, len(X) - 1, each).astype(np.int64)
+    asked = np.repeat(X[some][None], n_raw, axis=0)
+    for j in range(n_raw):
+        values = X[~np.isnan(X[:, j]), j]
+        asked[j, :, j] = (
+            values[np.linspace(0, len(values) - 1, each).astype(np.int64)]
+            if len(values)
+            else np.nan
+        )
+    try:
+        seen = to_columns(asked.reshape(-1, n_raw)).reshape(n_raw, each, n_columns)
+    except Exception:
+        return Sources(np.full(n_columns, -1), False, ("The transformers refuse changed rows.",))
+    plain = Z[some]
+    changed = ~((seen == plain) | (np.isnan(seen) & np.isnan(plain))).all(axis=1)
+    source = np.full(n_columns, -1)
+    for j in np.flatnonzero(changed.sum(axis=1) == 1):
+        f = int(np.flatnonzero(changed[j])[0])
+        if changed[:, f].sum() == 1 and (usable is None or usable[j]):
+            source[f] = j
+    return Sources(source, False)
+
+
+def read_columns(
+    e: Ensemble, cuts: Cuts, X: np.ndarray, Z: np.ndarray, sources: Sources
+) -> tuple[dict[int, Column], tuple[str, ...]]:
+    """Return the columns that have cuts, by number, and notes on those that are left out.
+
+    A column is left out if it does not rise or fall with its source.
+    """
+    found: dict[int, Column] = {}
+    wrong: list[int] = []
+    nan_is_zero = np.zeros(e.n_features, np.bool_)
+    nan_is_zero[e.feature[(e.left >= 0) & (e.missing_kind == MISSING_NONE)]] = True
+    for f in np.unique(cuts.feature).tolist():
+        j = int(sources.source[f])
+        if j < 0:
+            continue
+        column = _read_column(
+            j, X[:, j], None if sources.plain else Z[:, f], cuts, bool(nan_is_zero[f])
+        )
+        if column is None:
+            wrong.append(j)
+        elif len(column.z) > 1:
+            found[f] = column
+    notes = ()
+    if wrong:
+        said = ", ".join(str(j) for j in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        notes = (f"The transformers are not monotone in the columns {said}: no boundary is there.",)
+    return found, (*sources.notes, *notes)
+
+
+def _read_column(
+    j: int, x: np.ndarray, z: np.ndarray | None, cuts: Cuts, nan_is_zero: bool
+) -> Column | None:
+    falls = False
+    if z is None:
+        empty = np.isnan(x)
+        if empty.any():
+            x = np.where(empty, 0.0, x) if nan_is_zero else x[~empty]
+        raw = np.sort(x) + 0.0
+        z = _cast(raw, cuts.single)
+    else:
+        z = _cast(z, cuts.single)
+        # Rows without a value of the source have one in the ensemble if a transformer fills it in.
+        order = np.lexsort((x, z))
+        order = order[~np.isnan(z[order])]
+        raw, z = x[order], z[order]
+        known = ~np.isnan(raw)
+        steps = np.diff(raw[known])
+        same = np.diff(z[known]) == 0.0
+        falls = bool(len(steps)) and bool(raw[known][-1] < raw[known][0])
+        if falls:
+            # Within one value of the ensemble the source rises, by the way they were sorted.
+            steps = steps[~same]
+        if len(steps) and (steps < 0.0).any() != falls:
+            return None
+        if falls and (steps > 0.0).any():
+            return None
+    if not len(z):
+        return None
+    new = np.append(True, z[1:] != z[:-1])
+    starts = np.flatnonzero(new)
+    below = np.append(starts[1:], len(z))
+    distinct = raw[starts]
+    looked = distinct[np.isfinite(distinct)]
+    looked = looked[
+        np.linspace(0, len(looked) - 1, min(len(looked), _MOST_LOOKED_AT)).astype(np.int64)
+    ]
+    return Column(
+        j, falls, z[starts], distinct, below, _count_decimals(looked), _are_single(looked)
+    )
+
+
+def _are_single(values: np.ndarray) -> bool:
+    return bool((values.astype(np.float32).astype(np.float64) == values).all())
+
+
+def _count_decimals(values: np.ndarray) -> int:
+    for decimals in range(_MOST_DECIMALS + 1):
+        if (np.round(values, decimals) == values).all():
+            return decimals
+    # Decimals that went through float32 on their way.
+    short = values.astype(np.float32)
+    if (short.astype(np.float64) == values).all():
+        for decimals in range(_MOST_DECIMALS - 1):
+            if (np.round(values, decimals).astype(np.float32) == short).all():
+                return decimals
+    return -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boundaries:
+    """B boundaries. All are arrays [B].
+
+    ``column``: of the deployed model; ``a`` < ``mid`` < ``b``: three values of it; ``feature``: the
+    column of the ensemble; ``below`` < ``above``: its values for a and b, or for b and a where it
+    ``falls`` as the deployed model's column rises; ``low`` and ``high``: thresholds between
+    ``below`` and the middle, and between the middle and ``above``. ``wide``: whether training rows
+    are inside; ``inside``: how many, of those in memory; ``mass``: the share of all rows that is
+    expected to change sides, the mean of both symbols; ``price``: the change of answers that this
+    makes, by which boundaries are chosen.
+    """
+
+    column: np.ndarray
+    a: np.ndarray
+    mid: np.ndarray
+    b: np.ndarray
+    feature: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    falls: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    wide: np.ndarray
+    inside: np.ndarray
+    mass: np.ndarray
+    price: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def take(self, places: np.ndarray) -> Boundaries:
+        """Return some of the boundaries, in the given order."""
+        return Boundaries(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    def thresholds(self, symbols: np.ndarray) -> np.ndarray:
+        """Return the threshold that each symbol asks for; 1: the middle is answered like b."""
+        return np.where((np.asarray(symbols) == 1) != self.falls, self.low, self.high)
+
+
+def join(first: Boundaries, second: Boundaries) -> Boundaries:
+    """Return the boundaries of both, one after the other."""
+    pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in fields(first))
+    return Boundaries(*(np.concatenate(pair) for pair in pairs))
+
+
+def find_boundaries(
+    e: Ensemble,
+    cuts: Cuts,
+    columns: dict[int, Column],
+    gaps: Gaps,
+    n_rows: int,
+    least_rows: int,
+    transform: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+) -> tuple[Boundaries, Boundaries]:
+    """Return all free and all wide boundaries, which may overlap, with a price of 0.
+
+    ``columns``: of the rows in memory; ``gaps``: of all ``n_rows`` rows; ``least_rows``: that a
+    wide boundary has on either side of its middle, the middle included; ``transform``: columns and
+    values of the deployed model [m] → the ensemble's values [m], None where they are the same.
+    """
+    styles = _find_styles(cuts, gaps, columns)
+    free, wide = [], []
+    for f, column in columns.items():
+        part = slice(*np.searchsorted(cuts.feature, [f, f + 1]))
+        below, above, value = gaps.below[part], gaps.above[part], cuts.value[part]
+        keep = np.isfinite(below) & np.isfinite(above)
+        _, once = np.unique(below[keep], return_index=True)
+        below, above = below[keep][once], above[keep][once]
+        free.append(_free_boundaries(f, column, below, above, n_rows))
+        wide.append(_wide_boundaries(f, column, below, n_rows, least_rows, styles[f], cuts))
+    joined = []
+    zero_cuts = _library_zero_cuts(e)
+    for parts, is_wide in ((free, False), (wide, True)):
+        raw = {
+            name: np.concatenate([p[name] for p in parts]) if parts else np.zeros(0)
+            for name in _PARTS
+        }
+        joined.append(_finish(e, cuts, raw, is_wide, styles, columns, transform, zero_cuts))
+    return joined[0], joined[1]
+
+
+_PARTS = ("feature", "below", "above", "lower", "middle", "upper", "low", "high", "inside", "mass")
+
+
+def _free_boundaries(
+    f: int, c: Column, below: np.ndarray, above: np.ndarray, n_rows: int
+) -> dict[str, np.ndarray]:
+    lower, upper = _raw_values(c, below), _raw_values(c, above)
+    centre = lower / 2 + upper / 2
+    middle = _to_grid(centre, c)
+    # The expected share of unseen rows in the gap, from the training values around it.
+    place = np.searchsorted(c.z, below, side="right") - 1
+    first, last = np.maximum(place - 8, 0), np.minimum(place + 9, len(c.z) - 1)
+    rows = c.below[last] - c.below[first]
+    span = np.maximum(c.z[last] - c.z[first], 1e-300)
+    share = rows / max(int(c.below[-1]), 1) * np.minimum((above - below) / span, 1.0)
+    mass = 0.25 * np.minimum(share, 4.0 / n_rows)
+    none = np.full(len(below), np.nan)
+    return dict(zip(_PARTS, (np.full(len(below), f), below, above, lower, middle, upper, none, none,
+                             np.zeros(len(below)), mass), strict=True))  # fmt: skip
+
+
+def _wide_boundaries(
+    f: int, c: Column, below: np.ndarray, n_rows: int, least: int, style: int, cuts: Cuts
+) -> dict[str, np.ndarray]:
+    m, total = len(c.z), max(int(c.below[-1]), 1)
+    place = np.searchsorted(c.z, below, side="right") - 1
+    middle = np.unique(np.concatenate([place, place + 1]))
+    middle = middle[(middle > 0) & (middle < m - 1)]
+    before = np.append(0, c.below)  # rows below each value
+    first = np.minimum(
+        np.searchsorted(before, before[middle + 1] - least, side="right") - 2, middle - 1
+    )
+    last = np.maximum(np.searchsorted(c.below, before[middle] + least, side="left") + 1, middle + 1)
+    good = (first >= 0) & (last < m)
+    first, middle, last = first[good], middle[good], last[good]
+    inside = before[last] - before[first + 1]
+    low = _cut(c.z[first], c.z[first + 1], style, cuts.strict)
+    high = _cut(c.z[last - 1], c.z[last], style, cuts.strict)
+    return dict(zip(_PARTS, (np.full(len(first), f), c.z[first], c.z[last], c.raw[first], c.raw[middle],
+                             c.raw[last], low, high, inside, 0.5 * inside / total), strict=True))  # fmt: skip
+
+
+def _finish(
+    e: Ensemble,
+    cuts: Cuts,
+    p: dict[str, np.ndarray],
+    wide: bool,
+    styles: dict[int, int],
+    columns: dict[int, Column],
+    transform: Any,
+    zero_cuts: np.ndarray,
+) -> Boundaries:
+    """Return boundaries whose three values stay apart in every type, with natural thresholds."""
+    feature = p["feature"].astype(np.int64)
+    width = e.n_features
+    source, falls = np.zeros(width, np.int64), np.zeros(width, np.bool_)
+    style = np.zeros(width, np.int64)
+    for f, column in columns.items():
+        source[f], falls[f], style[f] = column.source, column.falls, styles[f]
+    known = np.isfinite(p["lower"]) & np.isfinite(p["middle"]) & np.isfinite(p["upper"])
+    middle = np.where(known, p["middle"], 0.0)
+    z = _cast(middle, cuts.single) if transform is None else np.full(len(middle), np.nan)
+    if transform is not None and len(middle):
+        z = _cast(transform(source[feature], middle), cuts.single)
+    low, high = p["low"], p["high"]
+    if not wide:
+        low = _cut(p["below"], z, style[feature], cuts.strict)
+        high = _cut(z, p["above"], style[feature], cuts.strict)
+    a, b = (
+        np.where(falls[feature], p["upper"], p["lower"]),
+        np.where(falls[feature], p["lower"], p["upper"]),
+    )
+    good = known & (a < middle) & (middle < b) & (p["below"] < z) & (z < p["above"])
+    good &= _separates(p["below"], low, z, cuts.strict) & _separates(
+        z, high, p["above"], cuts.strict
+    )
+    with np.errstate(invalid="ignore"):
+        for left, right in ((a, middle), (middle, b), (p["below"], z), (z, p["above"])):
+            ulp = np.spacing(np.maximum(np.abs(left), np.abs(right)).astype(np.float32))
+            good &= right - left >= _LEAST_ULPS * ulp
+    made = Boundaries(
+        source[feature], a, middle, b, feature, p["below"], p["above"], falls[feature], low, high,
+        np.full(len(feature), wide), p["inside"], p["mass"], np.zeros(len(feature)),
+    )  # fmt: skip
+    # Where zero is missing, or has a cut of the library's own around it, thresholds stay.
+    zero = np.isin(feature, zero_cuts) & (p["below"] <= 0.0) & (p["above"] >= 0.0)
+    return made.take(np.flatnonzero(good & ~zero))
+
+
+def _library_zero_cuts(e: Ensemble) -> np.ndarray:
+    """Return the features with splits around zero that are not between two values."""
+    inner = e.left >= 0
+    at_zero = (np.abs(e.threshold) <= ZERO_RANGE) & (e.threshold != 0.0)
+    return np.unique(e.feature[inner & (at_zero | (e.missing_kind == MISSING_ZERO))])
+
+
+def _to_grid(values: np.ndarray, c: Column) -> np.ndarray:
+    if c.decimals >= 0:
+        rounded = np.round(values, c.decimals)
+        return rounded.astype(np.float32).astype(np.float64) if c.single and c.decimals else rounded
+    return values.astype(np.float32).astype(np.float64) if c.single else values
+
+
+def _raw_values(c: Column, z: np.ndarray) -> np.ndarray:
+    """Return the source's value for each value of the ensemble; the same where none is known."""
+    place = np.minimum(np.searchsorted(c.z, z), len(c.z) - 1)
+    return np.where(c.z[place] == z, c.raw[place], _shortest(z) if c.decimals >= 0 else z)
+
+
+def _shortest(z: np.ndarray) -> np.ndarray:
+    """Return the numbers that the shortest decimals of float32 numbers stand for."""
+    return np.array([float(str(np.float32(v))) if np.float32(v) == v else v for v in z.tolist()])
+
+
+def _cast(values: np.ndarray, single: bool) -> np.ndarray:
+    if not single:
+        return values
+    with np.errstate(over="ignore"):
+        return np.asarray(values.astype(np.float32).astype(np.float64))
+
+
+def _around(values: np.ndarray, cuts: np.ndarray, strict: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values below and above each cut; ``values`` rise."""
+    place = np.searchsorted(values, cuts, side="left" if strict else "right")
+    ends = np.concatenate([[-np.inf], values, [np.inf]])
+    return ends[place], ends[place + 1]
+
+
+def _separates(x: np.ndarray, t: np.ndarray, y: np.ndarray, strict: bool) -> np.ndarray:
+    """Return whether x goes left and y right."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((x < t) & (t <= y) if strict else (x <= t) & (t < y))
+
+
+def _cut(x: np.ndarray, y: np.ndarray, style: int | np.ndarray, strict: bool) -> np.ndarray:
+    """Return where a library cuts between neighbouring values x < y."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        half = x / 2 + y / 2
+        ways = np.stack([
+            y, x, half, np.nextafter(half, np.inf),
+            (np.float32(0.5) * (x.astype(np.float32) + y.astype(np.float32))).astype(np.float64),
+        ])  # fmt: skip
+    style = np.broadcast_to(style, half.shape)
+    cut = np.take_along_axis(ways, style[None], axis=0)[0] if len(half) else half
+    return np.where(_separates(x, cut, y, strict), cut, y if strict else x)
+
+
+def _find_styles(cuts: Cuts, gaps: Gaps, columns: dict[int, Column]) -> dict[int, int]:
+    """Return how each column is cut: in the way that explains most of its cuts."""
+    x, y = gaps.below, gaps.above
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = np.where(known, x, 0.0), np.where(known, y, 1.0)
+    ways = [_cut(x, y, style, cuts.strict) == cuts.value for style in range(5)]
+    fits = np.stack(ways, axis=1) & known[:, None]
+    overall = fits.sum(axis=0) / (len(cuts.value) + 1.0)
+    overall[_MIDDLE] += 1e-3  # where nothing fits
+    totals = np.stack(
+        [
+            np.bincount(cuts.feature, fits[:, s], minlength=max(columns, default=0) + 1)
+            for s in range(5)
+        ]
+    )
+    return {f: int((totals[:, f] + overall).argmax()) for f in columns}
+
+
+def numeric_splits(e: Ensemble) -> np.ndarray:
+    """Return the nodes that compare with finite thresholds, by feature and threshold."""
+    inner = e.left >= 0
+    by_set = np.zeros(e.n_features + 1, np.bool_)
+    by_set[e.feature[inner & (e.category_set >= 0)]] = True
+    nodes = np.flatnonzero(inner & ~by_set[e.feature] & np.isfinite(e.threshold))
+    return nodes[np.lexsort((e.threshold[nodes], e.feature[nodes]))]
+
+
+def node_ranges(e: Ensemble, nodes: np.ndarray, b: Boundaries) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last place in ``nodes`` of the splits inside each boundary."""
+    feature, threshold = e.feature[nodes], e.threshold[nodes]
+    first, last = np.zeros(len(b), np.int64), np.zeros(len(b), np.int64)
+    side = "right" if e.strict else "left"
+    for f in np.unique(b.feature):
+        start, stop = np.searchsorted(feature, [f, f + 1])
+        own = np.flatnonzero(b.feature == f)
+        first[own] = start + np.searchsorted(threshold[start:stop], b.below[own], side=side)
+        last[own] = start + np.searchsorted(threshold[start:stop], b.above[own], side=side)
+    return first, last
