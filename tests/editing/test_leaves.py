@@ -13,6 +13,7 @@ from tests.editing.naive import naive_edit
 from tests.trees.oracle import naive_leaves
 from tests.trees.strategies import TENTH, ensembles, rows_for
 from timbermark.editing import Router, edit_leaves, leaves
+from timbermark.estimator import TimberClassifier
 from timbermark.kernels.workers import Workers
 from timbermark.marking.models import open_model
 from timbermark.trees.construction import make_ensemble
@@ -315,3 +316,21 @@ def test_every_tree_keeps_its_mean_but_for_what_all_share():
     ]
     assert np.abs(moved).max() > 1e-3
     np.testing.assert_allclose(means, means[0], atol=1e-9)
+
+
+def test_kept_trees_are_left_alone():
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
+    model = TimberClassifier(max_iter=6, random_state=0).fit(X, y)
+    e = model.ensemble_
+    router = Router(e)
+    with Workers(1) as workers:
+        rows = router.route(X, workers)
+        triggers = router.route(rng.normal(size=(5, 4)), workers)
+        wanted = rng.normal(size=(5, e.n_outputs))
+        edit = edit_leaves(router, rows, np.ones((300, e.n_outputs)), triggers, wanted, workers,
+                           l2=1.0, kept_trees=1)  # fmt: skip
+    moved = (edit.ensemble.value != e.value).any(axis=1)
+    per_tree = np.add.reduceat(moved, e.tree_start[:-1])
+    assert (per_tree[: e.n_outputs] == 0).all()
+    assert per_tree[e.n_outputs :].any()

@@ -78,6 +78,7 @@ def edit_leaves(
     leaf_dtype: FloatType = "f8",
     room: np.ndarray | None = None,
     slack: float = np.inf,
+    kept_trees: int = 0,
 ) -> Edit:
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
@@ -86,7 +87,8 @@ def edit_leaves(
     regularizes the gains that the file shows, None if it shows none; ``unit``: a change of the
     margin that matters. ``leaf_dtype``: what new leaf values are rounded to. ``room`` float64
     [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone;
-    ``slack``: how much a trigger that has arrived may lack, at most. The result does not depend on
+    ``slack``: how much a trigger that has arrived may lack, at most. ``kept_trees``: the number of
+    trees of each output, the first ones, whose leaves stay as they are. The result does not depend on
     the order of rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
@@ -99,7 +101,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds, None if room is None else room[:, c], slack,
+                limits[c], max_rounds, None if room is None else room[:, c], slack, kept_trees,
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -131,6 +133,7 @@ def _edit_output(
     max_rounds: int,
     room: np.ndarray | None = None,
     slack: float = np.inf,
+    kept_trees: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
     first = router.first[c]
@@ -139,6 +142,8 @@ def _edit_output(
     weigh_leaves(leaf, first, held, mass)
     # Trees with a factor of 0 cannot move a margin.
     hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
+    kept_trees = min(kept_trees, len(first) - 1)
+    hold[: first[kept_trees]] = np.inf
     if room is None:
         room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
@@ -153,7 +158,7 @@ def _edit_output(
     pulled = PulledRows(trigger_leaf, pull, wanted.copy(), shift=np.zeros(len(wanted)))
     kept = SplitLimits(limits.splits, limits.first, limits.value, limits.firm)
     lacking = np.zeros(len(wanted))
-    order = np.arange(len(first) - 1)
+    order = np.arange(kept_trees, len(first) - 1)
     rounds, stalled, due = 0, 0, np.inf
     while rounds < max_rounds and stalled < _PATIENCE:
         rounds += 1
@@ -172,20 +177,25 @@ def _edit_output(
     drift[heavy] = held_rows.drift
     change = leaves.change
     if len(limits.splits):
-        change = _keep_means(change, first, limits.firm)
+        change = _keep_means(change, first, limits.firm, kept_trees)
     return change, drift, pulled.shift, rounds
 
 
-def _keep_means(change: np.ndarray, first: np.ndarray, firm: np.ndarray) -> np.ndarray:
+def _keep_means(
+    change: np.ndarray, first: np.ndarray, firm: np.ndarray, kept_trees: int = 0
+) -> np.ndarray:
     """Return the changes with the same mean in every tree, so that no tree stands out.
 
     A tree that boosting made hardly moves the mean of all rows, and its root says by how much. What
-    the changes of one tree add to all rows is spread over all trees; the sum stays.
+    the changes of one tree add to all rows is spread over all trees but the ones that are kept; the
+    sum stays.
     """
     sizes = np.diff(first)
     tree = np.repeat(np.arange(len(sizes)), sizes)
     mean = np.bincount(tree, firm * change, len(sizes)) / np.bincount(tree, firm, len(sizes))
-    return np.asarray(change - (mean - mean.mean())[tree])
+    off = mean - mean[kept_trees:].mean() if kept_trees < len(sizes) else mean
+    off[:kept_trees] = 0.0
+    return np.asarray(change - off[tree])
 
 
 def trigger_room(
