@@ -303,7 +303,7 @@ def broken(e):
     yield "left", replace(e, left=e.right, right=e.left)
     for name, dtype in ARRAY_TYPES.items():
         array = getattr(e, name)
-        if name in ("value", "left") or not array.size:
+        if name in ("value", "left", "threshold") or not array.size:
             continue
         changed = array.copy()
         changed[0] = not changed[0] if dtype == np.bool_ else changed[0] + 1
@@ -314,7 +314,7 @@ def broken(e):
 
 
 @typical
-def test_anything_but_leaf_values_is_refused(case):
+def test_anything_but_leaf_values_and_thresholds_is_refused(case):
     foreign = made(case)[2]
     for name, wrong in broken(foreign.ensemble):
         with pytest.raises(InputError, match=f"{name} of the ensemble is not that of") as caught:

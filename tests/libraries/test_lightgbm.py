@@ -16,7 +16,7 @@ from timbermark.libraries import lightgbm as library
 from timbermark.libraries.lightgbm import models
 from timbermark.libraries.lightgbm.blocks import starts
 from timbermark.libraries.lightgbm.order import follows_gains, keep_best_first
-from timbermark.libraries.lightgbm.statistics import edit_leaves, find_steps
+from timbermark.libraries.lightgbm.statistics import edit_trees, find_steps
 from timbermark.libraries.lightgbm.text import parse_text, print_text
 from timbermark.libraries.lightgbm.trees import MOST_DEPTH
 from timbermark.libraries.probing import probe_rows
@@ -230,7 +230,7 @@ def test_splits_stay_numbered_from_the_best_one_down(name):
     blocks = library.open(written).extra.blocks
     assert in_order(blocks).all()
     assert_predicts(written, foreign, ensemble, X)
-    old = edit_leaves(foreign.extra.frame, foreign.extra.blocks, foreign.ensemble, ensemble)
+    old = edit_trees(foreign.extra.frame, foreign.extra.blocks, foreign.ensemble, ensemble)
     if name in ("two", "two, categories", "booster, categories", "frame, three"):
         assert not in_order(old).all()
         asked = [blocks.threshold[blocks.decision_type & 1 == 1] for blocks in (old, blocks)]

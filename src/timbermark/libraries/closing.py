@@ -1,24 +1,26 @@
-"""Closing a model around other leaf values, checked before and after."""
+"""Closing a model around other leaf values and thresholds, checked before and after."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from timbermark.libraries.contract import ForeignModel
-from timbermark.libraries.leaf_edits import check_edit
-from timbermark.libraries.probing import check_margins
+from timbermark.libraries.leaf_edits import changed_thresholds, check_edit
+from timbermark.libraries.probing import check_margins, probe_rows
 from timbermark.trees.ensemble import Ensemble
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a new model of the same type with the leaf values of ``ensemble``.
+    """Return a new model of the same type with the leaf values and thresholds of ``ensemble``.
 
-    Everything else stays, trees after the best iteration included; the statistics of inner nodes
-    follow the leaves by the library's own formula. Margins are those of
-    `timbermark.trees.reference`, bit for bit, which is checked on awkward rows.
+    Everything else stays, trees after the best iteration included. The statistics of inner nodes
+    follow leaf values by the library's own formula; counts, hessians and gains stay as they are
+    where only thresholds move. Margins are those of `timbermark.trees.reference`, bit for bit,
+    which is checked on rows at and next to thresholds, old and new.
 
-    Raises InputError if anything but leaf values differs from the foreign model's ensemble, or a
-    value cannot be held by the library; StateError if the new model predicts something else.
+    Raises InputError if anything else differs from the foreign model's ensemble, a number cannot be
+    held by the library, or a threshold cannot be moved (see `ForeignModel.movable`); StateError if
+    the new model predicts something else.
 
     >>> from dataclasses import replace
     >>> from sklearn.ensemble import GradientBoostingClassifier
@@ -33,4 +35,6 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     check_edit(foreign, ensemble)
     model = foreign.adapter.close(foreign, ensemble)
     check_margins(foreign, ensemble, model)
+    if changed_thresholds(foreign.ensemble, ensemble).any():
+        check_margins(foreign, ensemble, model, probe_rows(foreign.ensemble))
     return model

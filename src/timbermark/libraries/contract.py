@@ -1,17 +1,20 @@
 """The contract between timbermark and the libraries: a model that was opened, and its adapter.
 
 An adapter is a module with the functions of `Adapter`. It opens a model as a `ForeignModel` and
-closes it around other leaf values. Nothing else needs to know which library it is for.
+closes it around other leaf values and thresholds. Nothing else needs to know which library it is
+for: what differs between libraries stands in the fields of the `ForeignModel`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from timbermark.dtypes import AnyArray, Reals
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Flags, Reals
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, FloatType
 
@@ -29,6 +32,15 @@ class ForeignModel:
     forests, whose answers come from means.
     ``l2`` is None where the file does not hold both hessians and gains, so that nobody can check
     one against the other.
+
+    ``threshold_dtype``: round thresholds to this type before `close`. ``shared_thresholds``: the
+    library keeps one list of thresholds for all trees, so that splits of one column with the same
+    threshold move together or not at all. ``fixed_thresholds``: columns of the ensemble whose
+    thresholds cannot move, with these thresholds, None for all of them. See `movable`.
+
+    ``input_columns`` [d]: which column of what ``predict`` takes each column of the ensemble is,
+    number for number; -1 where it is made of others, or holds codes of categories. None where
+    transformers come first and only asking tells.
 
     ``known_texts``: of columns that take texts, by place, the texts that are categories, None where
     every text is one; columns whose categories the model does not keep are left out.
@@ -56,6 +68,7 @@ class ForeignModel:
     feature_names: tuple[str, ...] | None  # of what predict takes, in its order
     margin_scale: float
     leaf_dtype: FloatType  # what leaf values can hold
+    threshold_dtype: FloatType  # what thresholds can hold
     native: Any  # a copy of the model that nobody else holds
     adapter: Adapter
     notes: tuple[str, ...] = ()  # sentences for the user
@@ -69,6 +82,26 @@ class ForeignModel:
     inside: tuple[ForeignModel, ...] = ()
     scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]
     numbers: Callable[[Reals], Reals] | None = None  # those of the model inside -> as many
+    shared_thresholds: bool = False
+    fixed_thresholds: Mapping[int, frozenset[float] | None] = field(default_factory=dict)
+    input_columns: AnyArray | None = None
+    stores_labels: bool = True  # else its classes are numbers, whatever it was trained on
+    spell_name: Callable[[str], str] = str  # how the library writes the name of a column
+    refits_leaves: bool = False  # whether the library fits leaves anew and keeps the splits
+
+    @property
+    def movable(self) -> Flags:
+        """Return the splits whose threshold `close` can move, bool [N].
+
+        These are the splits by number, unless they only separate missing values from others (an
+        infinite threshold) or the library needs the threshold for something else as well.
+        """
+        e = self.ensemble
+        found: Flags = (e.left >= 0) & (e.category_set < 0) & np.isfinite(e.threshold)
+        for column, fixed in self.fixed_thresholds.items():
+            here = e.feature == column
+            found &= ~here if fixed is None else ~(here & np.isin(e.threshold, list(fixed)))
+        return found
 
     @property
     def counts_classes(self) -> bool:
@@ -114,6 +147,21 @@ class ForeignModel:
         return found if self.numbers is None else self.numbers(found)
 
 
+def plain_columns(ensemble: Ensemble, categories: Iterable[int] = ()) -> AnyArray:
+    """Return the number of each column, int64 [d]; -1 for those that hold categories.
+
+    These are columns that are split by category, and those in ``categories``.
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> plain_columns(constant_ensemble(n_features=3, value=1.0), categories=[1])
+    array([ 0, -1,  2])
+    """
+    found = np.arange(ensemble.n_features)
+    found[ensemble.feature[ensemble.category_set >= 0]] = -1
+    found[list(categories)] = -1
+    return found
+
+
 class Adapter(Protocol):
     """What the module of a library has."""
 
@@ -151,9 +199,11 @@ class Adapter(Protocol):
         """Return the raw scores of a model of the library; see `ForeignModel.margins`."""
 
     def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
-        """Return a new model of the same type with the leaf values of an ensemble.
+        """Return a new model of the same type with an ensemble's leaf values and thresholds.
 
-        The ensemble has been checked to differ from the foreign model's in leaf values only.
+        The ensemble has been checked to differ from the foreign model's in these only. Statistics
+        that the library keeps, such as counts and gains, may follow leaf values; they never follow
+        thresholds, because they belong to training rows that nobody else has.
         """
 
     def save(self, model: Any, path: PathLike) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
     GRADIENT_KINDS,
@@ -143,10 +143,12 @@ def open(model: Any) -> ForeignModel:
         feature_names=names,
         margin_scale=1.0,
         leaf_dtype="f8",
+        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and oob_scores_ stay those of the model as it was trained.",),
         task=task_of(kind),
+        input_columns=plain_columns(ensemble),
     )
     check_margins(foreign, ensemble, native)
     return foreign
@@ -163,8 +165,8 @@ def rows(foreign: ForeignModel, X: Any) -> Reals:
     except ImportError:  # before 1.6 it was a method
         validate_data = type(foreign.native)._validate_data
     try:
-        # A number beyond float32 becomes infinite, and is refused as such.
-        with np.errstate(over="ignore"):
+        # A number beyond float32 becomes infinite, and is refused as such; sums may, and are not.
+        with np.errstate(over="ignore", invalid="ignore"):
             checked = validate_data(foreign.native, X, **keywords)
     except (ValueError, TypeError) as error:
         refuse_rows(foreign.kind, error)
@@ -183,16 +185,16 @@ def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a model of the type that was opened, with the leaf values of ``ensemble``.
+    """Return a model of the type that was opened, with the ensemble's leaf values and thresholds.
 
     Everything else stays: what scikit-learn keeps at inner nodes does not follow from its leaves.
     """
     model = copy.deepcopy(foreign.native)
     start = ensemble.tree_start.tolist()
     for estimator, first, last in zip(model.estimators_.ravel(), start, start[1:], strict=False):
-        value = estimator.tree_.value[:, 0, 0]
-        leaf = ensemble.left[first:last] < 0
-        value[leaf] = ensemble.value[first:last, 0][leaf]
+        tree, leaf = estimator.tree_, ensemble.left[first:last] < 0
+        tree.value[leaf, 0, 0] = ensemble.value[first:last, 0][leaf]
+        tree.threshold[~leaf] = ensemble.threshold[first:last][~leaf]
     return model
 
 

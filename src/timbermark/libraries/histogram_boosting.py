@@ -27,7 +27,7 @@ from timbermark.libraries.histogram_columns import (
     check_columns,
     columns_of,
 )
-from timbermark.libraries.leaf_edits import changed_leaves
+from timbermark.libraries.leaf_edits import changed_leaves, changed_thresholds
 from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
     HISTOGRAM_KINDS,
@@ -158,6 +158,7 @@ def open(model: Any) -> ForeignModel:
         feature_names=names,
         margin_scale=1.0,
         leaf_dtype="f8",
+        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
@@ -166,6 +167,7 @@ def open(model: Any) -> ForeignModel:
         known_texts=texts,
         takes_frames=bool(categories) and names is not None,
         task=task_of(kind),
+        input_columns=np.where(np.arange(len(columns)) < len(categories), -1, columns),
     )
     check_margins(foreign, ensemble, native)
     return foreign
@@ -204,7 +206,7 @@ def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a model of the type that was opened, with the leaf values of ``ensemble``.
+    """Return a model of the type that was opened, with the ensemble's leaf values and thresholds.
 
     Values of inner nodes move by the mean change of the leaves below them. The model counts rows
     but keeps no hessians, so that means are by counts. A gain changes as the variance between both
@@ -228,7 +230,55 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
             gain = nodes["gain"][split] * (new_spread[at] / spread[at])[split]
         known = np.isfinite(gain) & (gain >= 0)
         nodes["gain"][split] = np.where(known, gain, nodes["gain"][split])
+    if changed_thresholds(old, ensemble).any():
+        _move_thresholds(model, old, ensemble)
     return model
+
+
+def _move_thresholds(model: Any, old: Ensemble, new: Ensemble) -> None:
+    """Write thresholds into a model's nodes, and let bins and the bin mapper follow.
+
+    ``predict`` compares numbers with ``num_threshold``. Training that goes on (``warm_start``) asks
+    the trees by bins instead, and bins the rows with edges found anew: so a split keeps its bin
+    until its threshold passes an edge. The mapper's own edges are never asked again, but a
+    threshold that is no edge would show that it was moved, and from where: so edges move along.
+    """
+    trees = [tree for iteration in model._predictors for tree in iteration]
+    bins = np.concatenate([tree.nodes["bin_threshold"] for tree in trees]).astype(np.int64)
+    moved = changed_thresholds(old, new)
+    numeric = (new.left >= 0) & (new.category_set < 0) & np.isfinite(new.threshold)
+    edges = list(model._bin_mapper.bin_thresholds_)
+    for feature in np.unique(new.feature[moved]).tolist():
+        here = np.flatnonzero(numeric & (new.feature == feature))
+        known = np.asarray(edges[feature], dtype=np.float64)
+        if bins[here].max() < len(known):  # else it is no mapper that scikit-learn made
+            bins[here], edges[feature] = _rebin(known, bins[here], new.threshold[here])
+    model._bin_mapper.bin_thresholds_ = edges
+    for tree, first in zip(trees, new.tree_start.tolist(), strict=False):
+        nodes = slice(first, first + len(tree.nodes))
+        tree.nodes["num_threshold"][moved[nodes]] = new.threshold[nodes][moved[nodes]]
+        tree.nodes["bin_threshold"] = bins[nodes]
+
+
+def _rebin(edges: Reals, bins: AnyArray, threshold: Reals) -> tuple[AnyArray, Reals]:
+    """Return the bins of splits of one feature, [n], and the edges of bins, for new thresholds.
+
+    Splits with one threshold get one bin, and its edge is their threshold, as far as edges still
+    rise: more thresholds between two edges than there were cannot all be edges.
+    """
+    at, group = np.unique(threshold, return_inverse=True)
+    last_below = np.searchsorted(edges, at, side="right") - 1
+    first_above = np.searchsorted(edges, at, side="left")
+    lowest = np.full(len(at), len(edges))
+    np.minimum.at(lowest, group, bins)
+    # One of the two edges next to it, and the split's own where it is one of them.
+    chosen = np.clip(lowest, last_below, first_above)
+    found = edges.copy()
+    found[chosen] = at
+    while (falls := np.flatnonzero(np.diff(found) <= 0)).size:
+        kept = np.union1d(falls, falls + 1)
+        found[kept] = edges[kept]
+    return chosen[group], found
 
 
 def _means_and_spreads(e: Ensemble, rate: float) -> tuple[Reals, Reals]:

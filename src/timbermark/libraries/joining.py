@@ -64,7 +64,9 @@ def join(parts: Sequence[Ensemble]) -> Ensemble:
 
 
 def split(joined: Ensemble, parts: Sequence[Ensemble]) -> tuple[Ensemble, ...]:
-    """Return the parts that were joined, with the leaf values of the joined ensemble.
+    """Return the parts that were joined, with the joined ensemble's leaf values and thresholds.
+
+    Of a tree with leaf vectors, all copies must have the same thresholds.
 
     >>> from timbermark.trees.construction import constant_ensemble
     >>> parts = [constant_ensemble(n_features=2, value=v) for v in (1.0, 2.0)]
@@ -72,13 +74,14 @@ def split(joined: Ensemble, parts: Sequence[Ensemble]) -> tuple[Ensemble, ...]:
     True
     """
     if len(parts) == 1:
-        return (replace(parts[0], value=joined.value),)
+        return (replace(parts[0], value=joined.value, threshold=joined.threshold),)
     found, first = [], 0
     for part in parts:
-        copies = part.value.shape[1]
-        last = first + part.n_nodes * copies
-        values = joined.value[first:last, 0]
-        found.append(replace(part, value=_with_vectors(part, values)))
+        last = first + part.n_nodes * part.value.shape[1]
+        value = _with_vectors(part, joined.value[first:last, 0])
+        threshold = np.empty(part.n_nodes)
+        threshold[_node_order(part)] = joined.threshold[first:last]
+        found.append(replace(part, value=value, threshold=threshold))
         first = last
     return tuple(found)
 

@@ -13,7 +13,7 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 
 _MOST_ROWS = 512
-_N_PROBES = 256
+_MOST_SINGLE = float(np.finfo(np.float32).max)
 _SINGLE_ROWS = 5  # how many of them are also asked one by one
 
 
@@ -55,22 +55,27 @@ def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> Reals:
                 below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
                 above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
             values = np.concatenate([at, below, above, [at.min() - 1.0, at.max() + 1.0]])
+            if ensemble.input_dtype == "f4":  # such libraries take no infinity
+                values = np.clip(values, -_MOST_SINGLE, _MOST_SINGLE)
         rows[:, feature] = rng.choice(values, n_rows)
     rows[rng.random(rows.shape) < 0.05] = np.nan
     return rows
 
 
-def check_margins(foreign: ForeignModel, ensemble: Ensemble, model: Any) -> None:
+def check_margins(
+    foreign: ForeignModel, ensemble: Ensemble, model: Any, probes: Reals | None = None
+) -> None:
     """Raise StateError unless a model's margins are those of an ensemble, bit for bit.
 
     ``model`` is of the foreign model's library. It is asked for many rows at once and for single
-    ones, which some libraries predict in another way. The models inside a deployed one are checked
-    one by one when they are closed.
+    ones, which some libraries predict in another way. ``probes``: rows [n, d] to ask about, by
+    default those of the ensemble. The models inside a deployed one are checked one by one when
+    they are closed.
     """
     if foreign.inside:
         return
     adapter = foreign.adapter
-    X = adapter.native_rows(foreign, probe_rows(ensemble, n_rows=_N_PROBES))
+    X = adapter.native_rows(foreign, probe_rows(ensemble) if probes is None else probes)
     ours = reference.margins(ensemble, adapter.rows(foreign, X)).astype(np.float64)
     check_equal(ours, adapter.margins(model, X), adapter.name)
     for i in range(_SINGLE_ROWS):

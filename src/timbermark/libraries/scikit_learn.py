@@ -163,13 +163,15 @@ def _has_log_loss(model: Any) -> bool:
 
 def margins(model: Any, X: Any) -> Reals:
     """Return the model's own raw scores, float64 [n, outputs]."""
+    ask = model.predict
     if hasattr(model, "decision_function"):
-        scores: Reals = np.asarray(model.decision_function(X), dtype=np.float64)
+        ask = model.decision_function
     elif hasattr(model, "_baseline_prediction"):
         # Only the histogram kind has regressors with a link: predict would apply it.
-        scores = np.asarray(model._raw_predict(X), dtype=np.float64)
-    else:
-        scores = np.asarray(model.predict(X), dtype=np.float64)
+        ask = model._raw_predict
+    # scikit-learn adds up all values to see whether one is not finite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores: Reals = np.asarray(ask(X), dtype=np.float64)
     return scores.reshape(len(scores), -1)
 
 

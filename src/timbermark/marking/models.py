@@ -12,7 +12,8 @@ import numpy as np
 
 from timbermark import libraries
 from timbermark.errors import InputError
-from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.contract import ForeignModel, plain_columns
+from timbermark.libraries.leaf_edits import check_edit
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
@@ -61,9 +62,11 @@ class OwnAdapter:
             feature_names=None if names is None else tuple(str(name) for name in names),
             margin_scale=1.0,
             leaf_dtype="f8",
+            threshold_dtype="f8",
             native=model,
             adapter=self,
             task="classification" if labels else "regression",
+            input_columns=plain_columns(model.ensemble_),
         )
 
     def rows(self, foreign: ForeignModel, X: Any) -> np.ndarray:
@@ -81,7 +84,11 @@ class OwnAdapter:
         return np.asarray(reference.margins(model.ensemble_, X))
 
     def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
-        """Return a copy of the classifier with other leaves, and without a training state."""
+        """Return a copy with other leaves and thresholds, and without a training state.
+
+        The fast predictor makes its codes of the new thresholds, and a state that is rebuilt later
+        has them among its bins.
+        """
         old, sums = foreign.ensemble, foreign.ensemble.hessian
         before, after = (
             node_statistics(trees, trees.value[:, 0], hessian=sums, l2=0.0).gain
@@ -130,8 +137,13 @@ def adapter_of(model: object) -> libraries.Adapter:
 
 
 def close_model(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a new model of the type that was opened, around other leaf values."""
+    """Return a new model of the type that was opened, around other leaf values and thresholds.
+
+    Raises what `timbermark.libraries.close` raises.
+    """
     if foreign.adapter is OWN:
+        # It predicts from the ensemble itself, so that there is nothing to compare afterwards.
+        check_edit(foreign, ensemble)
         return OWN.close(foreign, ensemble)
     return libraries.close(foreign, ensemble)
 

@@ -23,8 +23,14 @@ from timbermark.libraries.catboost.losses import (
 )
 from timbermark.libraries.catboost.nesting import Nodes, read_nodes
 from timbermark.libraries.catboost.soundness import check_contents
-from timbermark.libraries.catboost.splits import derived_names, list_splits
+from timbermark.libraries.catboost.splits import (
+    derived_names,
+    fixed_borders,
+    list_splits,
+    move_borders,
+)
 from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.leaf_edits import changed_thresholds
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.statistics import sum_leaves
@@ -119,6 +125,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         feature_names=tuple(native.feature_names_) if named else None,
         margin_scale=1.0,
         leaf_dtype="f8",
+        threshold_dtype="f4",
         native=native,
         adapter=adapter,
         extra=CatBoostExtra(
@@ -131,6 +138,9 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         text_columns=frozenset(texts),
         known_texts=dict.fromkeys(texts),  # no text is missing, not even an empty one
         task=task,
+        shared_thresholds=True,
+        fixed_thresholds=fixed_borders(contents.trees, n_columns),
+        input_columns=_input_columns(contents.trees, ensemble.n_features),
     )
 
 
@@ -184,17 +194,21 @@ def margins(model: Any, X: Any) -> Reals:
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a new model of the type that was opened, with the leaf values of an ensemble.
+    """Return a new model of the same type, with an ensemble's leaf values and thresholds.
 
-    Everything else stays as it is in the model.
+    A border is shared by all trees and moves for all of them. Everything else stays.
     """
     extra: CatBoostExtra = foreign.extra
     trees = extra.contents.trees
     values = trees["LeafValues"].reshape(-1, trees["ApproxDimension"]).copy()
     at_leaf = extra.leaf >= 0
     values[extra.leaf[at_leaf]] = ensemble.value[at_leaf]
-    contents = replace(extra.contents, trees={**trees, "LeafValues": values.ravel()})
-    return revive(foreign.native, contents)
+    edited = {**trees, "LeafValues": values.ravel()}
+    moved = changed_thresholds(foreign.ensemble, ensemble)
+    if moved.any():
+        split = read_nodes(trees).split[moved]
+        edited |= move_borders(trees, split, ensemble.threshold[moved])
+    return revive(foreign.native, replace(extra.contents, trees=edited))
 
 
 def serialize(model: Any) -> bytes:
@@ -263,6 +277,13 @@ def _build_ensemble(trees: Record, nodes: Nodes, n_columns: int, objective: Obje
 def _count_columns(trees: Record) -> int:
     features = trees["FloatFeatures"] + trees["CatFeatures"]
     return max((feature["FlatIndex"] + 1 for feature in features), default=1)
+
+
+def _input_columns(trees: Record, n_features: int) -> AnyArray:
+    found = np.full(n_features, -1)
+    numbers = [feature["FlatIndex"] for feature in trees["FloatFeatures"]]
+    found[numbers] = numbers
+    return found
 
 
 def _has_all_columns(trees: Record) -> bool:

@@ -51,6 +51,48 @@ def list_splits(trees: Record, n_columns: int) -> Splits:
     )
 
 
+def fixed_borders(trees: Record, n_columns: int) -> dict[int, frozenset[float] | None]:
+    """Return the thresholds that cannot move: those of categories, and borders in statistics.
+
+    A statistic of categories (CTR) may be of the rows on one side of a border only. With another
+    border it would be another statistic.
+    """
+    flat = {feature["Index"]: feature["FlatIndex"] for feature in trees["FloatFeatures"]}
+    found: dict[int, set[float]] = {}
+    for feature in trees["CtrFeatures"]:
+        for split in feature["Ctr"]["Base"]["FeatureCombination"]["FloatSplits"]:
+            found.setdefault(flat[int(split["index"])], set()).add(float(split["border"]))
+    derived = range(n_columns, n_columns + len(derived_names(trees)))
+    return {
+        **dict.fromkeys(derived),
+        **{column: frozenset(borders) for column, borders in found.items()},
+    }
+
+
+def move_borders(trees: Record, split: AnyArray, threshold: Reals) -> Record:
+    """Return the fields of ``trees`` that change when splits get other borders.
+
+    ``split``: numbers of splits of numbers, the same one as often as nodes ask it, always with the
+    same ``threshold``. The borders of a feature rise, so that splits are numbered anew where one
+    passes another; two that meet become one.
+    """
+    features = trees["FloatFeatures"]
+    sizes = [len(feature["Borders"]) for feature in features]
+    border = np.concatenate([feature["Borders"] for feature in features])
+    border[split] = threshold.astype(border.dtype)
+    number = np.arange(sum(sizes))
+    made, first, count = [], 0, 0
+    for feature, size in zip(features, sizes, strict=True):
+        borders, place = np.unique(border[first : first + size], return_inverse=True)
+        number[first : first + size] = count + place
+        made.append({**feature, "Borders": borders})
+        first, count = first + size, count + len(borders)
+    splits = trees["TreeSplits"]
+    later = np.arange(first, max(int(splits.max(initial=0)) + 1, first)) + count - first
+    renumbered = np.concatenate([number, later])[splits].astype(splits.dtype)
+    return {"FloatFeatures": made, "TreeSplits": renumbered}
+
+
 def derived_names(trees: Record) -> list[str]:
     """Return what each split of a category asks, for a reader; the order is that of numbers."""
     names = {each["Index"]: _name(each) for each in trees["CatFeatures"]}

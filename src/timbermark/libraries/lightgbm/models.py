@@ -15,11 +15,11 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.categories import find_texts, with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike, Task
+from timbermark.libraries.contract import ForeignModel, PathLike, Task, plain_columns
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.lightgbm.blocks import Blocks
 from timbermark.libraries.lightgbm.order import keep_best_first
-from timbermark.libraries.lightgbm.statistics import edit_leaves, regularization
+from timbermark.libraries.lightgbm.statistics import edit_trees, regularization
 from timbermark.libraries.lightgbm.tables import to_numbers
 from timbermark.libraries.lightgbm.text import OBJECTIVES, RANKING, Frame, parse_text, print_text
 from timbermark.libraries.lightgbm.trees import to_ensemble, with_finite_statistics
@@ -153,6 +153,7 @@ def _opened(
         feature_names=None if automatic else names,
         margin_scale=frame.sigmoid * share,
         leaf_dtype="f8",
+        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=tuple(_notes(frame, classes, n_iterations, all_iterations)),
@@ -162,6 +163,10 @@ def _opened(
         known_texts=texts,
         takes_frames=bool(categories),
         task=task,
+        input_columns=plain_columns(ensemble, categories),
+        stores_labels="LGBMClassifier" in _ancestors(model),
+        spell_name=_spell_name,
+        refits_leaves=True,
     )
 
 
@@ -212,13 +217,13 @@ def margins(model: Any, X: Any) -> Reals:
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return a model of the type that was opened, with the leaf values of ``ensemble``.
+    """Return a model of the type that was opened, with the ensemble's leaf values and thresholds.
 
     ``internal_value`` and ``split_gain`` follow the leaves, and splits stay numbered from the best
     one down; all else stays as it is in the model.
     """
     extra: LightGBMExtra = foreign.extra
-    blocks = edit_leaves(extra.frame, extra.blocks, foreign.ensemble, ensemble)
+    blocks = edit_trees(extra.frame, extra.blocks, foreign.ensemble, ensemble)
     blocks = keep_best_first(extra.blocks, blocks)
     return _rebuilt(foreign.native, print_text(extra.frame, blocks))
 
@@ -285,6 +290,10 @@ def _booster(model: Any) -> Any:
             model, "leaves out trees when it predicts (pred_early_stop)", "switch that off."
         )
     return booster
+
+
+def _spell_name(name: str) -> str:
+    return name.replace(" ", "_")
 
 
 def _refuse_model(model: Any, why: str, hint: str) -> NoReturn:

@@ -55,11 +55,11 @@ class Steps:
         )
 
 
-def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Blocks:
-    """Return the trees with the leaf values of another ensemble, and statistics that follow.
+def edit_trees(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Blocks:
+    """Return the trees with another ensemble's leaf values, statistics that follow, and thresholds.
 
-    ``old`` and ``new`` hold the first of the trees and differ in leaf values only. Statistics move
-    by what the formula says of the new leaves minus what it says of the old ones, so that what it
+    ``old`` and ``new`` hold the first of the trees and differ in these only. Statistics move by
+    what the formula says of the new leaves minus what it says of the old ones, so that what it
     does not explain stays as it was. What printing explains is rounded once, as the library does.
     """
     leaf = old.left < 0
@@ -67,6 +67,10 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     n_leaves, n_splits = int(leaf.sum()), int(inner.sum())
     value = blocks.leaf_value.copy()
     value[:n_leaves] = new.value[leaf, 0]
+    # At splits by category stands which set they ask for.
+    threshold = blocks.threshold.copy()
+    numeric = new.category_set[inner] < 0
+    threshold[:n_splits][numeric] = new.threshold[inner][numeric]
     steps = find_steps(frame, blocks, old)
     before, after = steps.statistics(old), steps.statistics(new)
     rate, bias = (np.repeat(part, np.diff(old.tree_start)) for part in (steps.rate, steps.bias))
@@ -80,7 +84,9 @@ def edit_leaves(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> B
     exact = _unrounded(gain[:n_splits], before.gain[inner])
     shifted = shift_gains(exact, before.gain[inner], after.gain[inner])[moved]
     gain[moved] = _printed(np.clip(shifted, -_MOST_GAIN, _MOST_GAIN).astype(np.float32))
-    return replace(blocks, leaf_value=value, internal_value=mean, split_gain=gain)
+    return replace(
+        blocks, leaf_value=value, threshold=threshold, internal_value=mean, split_gain=gain
+    )
 
 
 def regularization(frame: Frame) -> float:

@@ -108,6 +108,7 @@ class WrapperAdapter:
             feature_names=names,
             margin_scale=first.margin_scale,
             leaf_dtype=first.leaf_dtype,
+            threshold_dtype=first.threshold_dtype,
             native=native,
             adapter=self,
             notes=tuple(dict.fromkeys(note for part in inside for note in part.notes)),
@@ -120,6 +121,11 @@ class WrapperAdapter:
             scores=_score_function(peeled, inside),
             numbers=peeled.numbers,
             task=first.task,
+            shared_thresholds=first.shared_thresholds,
+            fixed_thresholds=_fixed_thresholds(inside),
+            input_columns=_input_columns(peeled, inside),
+            stores_labels=first.stores_labels or peeled.classes is not None,
+            refits_leaves=False,  # the library does not see the wrapper
         )
 
     def open_file(self, path: PathLike) -> ForeignModel:
@@ -179,7 +185,7 @@ class WrapperAdapter:
         )
 
     def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
-        """Return a copy of the deployed model around boosted models with other leaf values."""
+        """Return a copy of the deployed model around boosted models with other trees."""
         extra: WrapperExtra = foreign.extra
         parts = split(ensemble, [part.ensemble for part in foreign.inside])
         made = [close_inside(part, e) for part, e in zip(foreign.inside, parts, strict=True)]
@@ -246,6 +252,23 @@ def _score_function(
         return make_scores(inside, parts)
 
     return scores
+
+
+def _fixed_thresholds(
+    inside: tuple[ForeignModel, ...],
+) -> dict[int, frozenset[float] | None]:
+    """Return the thresholds that cannot move, by the columns of the joined ensemble."""
+    first = np.cumsum([0, *(part.ensemble.n_features for part in inside)]).tolist()
+    return {
+        start + column: fixed
+        for part, start in zip(inside, first, strict=False)
+        for column, fixed in part.fixed_thresholds.items()
+    }
+
+
+def _input_columns(peeled: Peeled, inside: tuple[ForeignModel, ...]) -> AnyArray | None:
+    known = [part.input_columns for part in inside if part.input_columns is not None]
+    return None if peeled.steps or len(known) < len(inside) else np.concatenate(known)
 
 
 def _duplicate(model: Any, peeled: Peeled, models: list[Any]) -> Any:

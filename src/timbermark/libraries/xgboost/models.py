@@ -16,7 +16,7 @@ import numpy as np
 from timbermark.dtypes import Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.categories import with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
 from timbermark.libraries.leaf_edits import first_trees
 from timbermark.libraries.xgboost.answering import (
     ESTIMATORS,
@@ -178,6 +178,7 @@ def _opened(
         feature_names=known.feature_names,
         margin_scale=1.0,
         leaf_dtype="f4",
+        threshold_dtype="f4",
         native=native,
         adapter=adapter,
         notes=list_notes(known, ensemble, wrapped),
@@ -187,7 +188,9 @@ def _opened(
         known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
         takes_frames=bool(known.categories),
         task=known.task,
+        input_columns=plain_columns(ensemble, known.categories),
         stores_labels=False,
+        refits_leaves=True,
     )
 
 
@@ -246,7 +249,7 @@ def margins(model: Any, X: Any) -> Margins:
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
-    """Return the model with the leaf values of an ensemble: a new object of the same type.
+    """Return the model with an ensemble's leaf values and thresholds, a new one of the same type.
 
     ``base_weights`` and ``loss_changes`` follow the leaves; all else stays as it is in the model.
     """

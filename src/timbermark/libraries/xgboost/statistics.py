@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
-from timbermark.libraries.leaf_edits import changed_leaves
+from timbermark.libraries.leaf_edits import changed_leaves, changed_thresholds
 from timbermark.libraries.xgboost.forest import Forest
 from timbermark.libraries.xgboost.order import keep_best_first
 from timbermark.trees.ensemble import Ensemble
@@ -53,13 +53,13 @@ class Steps:
 def edited_trees(
     trees: list[dict[str, Any]], forest: Forest, steps: Steps, old: Ensemble, new: Ensemble
 ) -> list[dict[str, Any]]:
-    """Return a document's trees with the leaf values of another ensemble.
+    """Return a document's trees with the leaf values and thresholds of another ensemble.
 
-    ``old`` and ``new`` hold the first of the forest's trees and differ in leaf values only. Trees
-    whose leaves stay are the given ones. Statistics move by what the formula says of the new leaves
+    ``old`` and ``new`` hold the first of the forest's trees and differ in these only. Trees that
+    stay are the given ones. Statistics move by what the formula says of the new leaves
     minus what it says of the old ones, so that what it does not explain stays as it was.
     """
-    changed = changed_leaves(old, new)
+    changed, moved_splits = changed_leaves(old, new), changed_thresholds(old, new)
     leaf = old.left < 0
     before, after = steps.statistics(old), steps.statistics(new)
     weight = forest.weight[: old.n_nodes].astype(np.float64)
@@ -71,17 +71,19 @@ def edited_trees(
     plain = np.bincount(tree[differ], minlength=old.n_trees) == 0
     moved = np.where(leaf & plain[tree], value, moved)
     gain = np.where(leaf, old.gain, shift_gains(old.gain, before.gain, after.gain))
+    condition = np.where(leaf, value, new.threshold)
+    with_leaves = set(tree[changed].tolist())
     found = list(trees)
-    for number in np.unique(tree[changed]).tolist():
+    for number in np.unique(tree[changed | moved_splits]).tolist():
         nodes = slice(int(old.tree_start[number]), int(old.tree_start[number + 1]))
         place = forest.order[nodes] - forest.document_start[number]
         at_leaf = leaf[nodes]
         document = dict(trees[number])
-        for name, numbers, chosen in (
-            ("base_weights", moved[nodes], slice(None)),
-            ("loss_changes", gain[nodes], ~at_leaf),
-            ("split_conditions", value[nodes], at_leaf),
-        ):
+        edits = [("split_conditions", condition[nodes], at_leaf | moved_splits[nodes])]
+        if number in with_leaves:
+            edits.append(("base_weights", moved[nodes], np.full(len(at_leaf), True)))
+            edits.append(("loss_changes", gain[nodes], ~at_leaf))
+        for name, numbers, chosen in edits:
             document[name] = _replaced(document[name], place[chosen], numbers[chosen])
         found[number] = document
     return keep_best_first(trees, found)
