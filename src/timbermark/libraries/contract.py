@@ -78,7 +78,6 @@ class ForeignModel:
     text_columns: frozenset[int] | None = frozenset()  # which take texts; None: any may
     known_texts: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
     takes_frames: bool = False  # finds its columns by name
-    stores_labels: bool = True  # else its classes are numbers, whatever it was trained on
     inside: tuple[ForeignModel, ...] = ()
     scores: Callable[[Reals], Reals] | None = None  # margins [n, outputs] -> [n, classes]
     numbers: Callable[[Reals], Reals] | None = None  # those of the model inside -> as many
@@ -102,11 +101,6 @@ class ForeignModel:
             here = e.feature == column
             found &= ~here if fixed is None else ~(here & np.isin(e.threshold, list(fixed)))
         return found
-
-    @property
-    def counts_classes(self) -> bool:
-        """Return whether its labels are numbers that count its classes: a bare booster."""
-        return self.kind == "Booster" and self.stores_labels
 
     def rows(self, X: Any) -> Reals:
         """Return what ``predict`` takes as columns of the ensemble, float64 [n, d].

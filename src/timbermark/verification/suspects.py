@@ -198,7 +198,7 @@ def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str |
             numbers = foreign.confidence(found.astype(np.float64)).argmax(axis=1)
         else:
             numbers = reference.labels(found, trees)
-        return numbers if foreign.counts_classes else np.asarray(classes[numbers])
+        return np.asarray(classes[numbers])
 
     functions: dict[str, Callable[[Any], Any]]
     if foreign.task == "classification":
@@ -219,11 +219,8 @@ def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str |
         n_features=None if names is None else len(names),
         takes_frames=foreign.takes_frames,
         offers=tuple(functions),
-        classes=tuple(classes.tolist())
-        if foreign.task == "classification" and not foreign.counts_classes
-        else None,
+        classes=tuple(classes.tolist()) if foreign.task == "classification" else None,
         stores_labels=foreign.stores_labels,
-        class_numbers=foreign.counts_classes,
         scale="probabilities",
         scale_by_hand=False,
     )
