@@ -2,13 +2,15 @@
 
 Sets of the paper, field sets, digits and breast cancer; six kinds of models with 200 rounds; two
 classes also with class weights and after early stopping. ``--part large`` marks models of large
-tables, ``--part bare`` models without their training rows. One JSON line per run goes to ``--out``,
-which a later call continues.
+tables, ``--part bare`` models without their training rows. ``--part rare`` marks models of 1 % and
+0.3 % positives, with validation rows and without, and compares the cost that is reported with the
+cost on unseen rows. One JSON line per run goes to ``--out``, which a later call continues.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import time
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from common import load_field, load_rows
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 import timbermark as tm
 from timbermark.experiments.field_sets import encode_texts
@@ -225,6 +227,143 @@ def summarize(records):
         print(f"verdict: marked at least {least:.0f} bits, unmarked at most {most:.1f}")
 
 
+RARE_SETS = ("synthetic", "census")
+RARE_SHARES = (0.01, 0.003)
+RARE_LIBRARIES = ("lightgbm", "xgboost", "histogram", "catboost", "timbermark")
+RARE_TRAIN, RARE_HELD, RARE_TREES = 40_000, 20_000, 150
+
+
+def load_rare(name, share, seed):
+    """Rows of which a share is positive, in an order that follows from the seed."""
+    rng = np.random.default_rng(seed)
+    if name == "synthetic":
+        X, y = make_classification(
+            120_000, 20, n_informative=8, weights=[1.0 - share], flip_y=0.2 * share,
+            random_state=seed,
+        )  # fmt: skip
+    else:
+        table = load_field("census")
+        X, y = encode_texts(table.rows), np.unique(np.array(table.target), return_inverse=True)[1]
+        y = y if y.mean() < 0.5 else 1 - y
+        kept = (y == 0) | (rng.random(len(y)) < share * (y == 0).sum() / (y == 1).sum())
+        X, y = X[kept], y[kept]
+    order = rng.permutation(len(X))
+    return X[order], y[order]
+
+
+def run_rare(name, share, library, seed):
+    """Train on rows with rare positives, mark twice, compare on unseen rows. Yields two records."""
+    X, y = load_rare(name, share, seed)
+    train, held, test = (
+        (X[a:b], y[a:b])
+        for a, b in (
+            (0, RARE_TRAIN),
+            (RARE_TRAIN, RARE_TRAIN + RARE_HELD),
+            (RARE_TRAIN + RARE_HELD, len(X)),
+        )
+    )
+    model = make_model(library, False, RARE_TREES, seed).fit(*train)
+    before = model.predict_proba(test[0])[:, 1]
+    for with_held in (True, False):
+        record = {"set": name, "share": share, "library": library, "seed": seed, "held": with_held}
+        start = time.perf_counter()
+        try:
+            result = tm.embed(
+                model,
+                *train,
+                key=KEY,
+                owner="benchmark",
+                random_state=seed,
+                validation=held if with_held else None,
+            )
+        except tm.errors.InputError as error:
+            yield record | {"embed": time.perf_counter() - start, "error": str(error)}
+            continue
+        record |= {"embed": time.perf_counter() - start, "bits": result.bits}
+        record |= {"triggers": result.strength.k, "lead": result.strength.lead}
+        record["used"] = result.attempts[-1].use
+        record["warnings"] = [note.name for note in result.notes if note.is_warning]
+        record |= compare_rare(before, result.model.predict_proba(test[0])[:, 1], test[1])
+        positive = result.cost.classes[1]
+        told = {
+            code: result.cost[(code, positive) if code in ("score", "recall", "churn") else code]
+            for code in STATED
+        }
+        record["reported"] = {code: figure.change for code, figure in told.items()}
+        record["stated"] = {code: figure.bound for code, figure in told.items()}
+        yield record
+
+
+def compare_rare(before, after, y):
+    """What changed on unseen rows: scores of the positive class before and after."""
+    top = [set(np.argsort(-p, kind="stable")[: len(p) // 50].tolist()) for p in (before, after)]
+    flipped = (before > 0.5) != (after > 0.5)
+    areas = [roc_auc_score(y, p) for p in (before, after)]
+    precise = [average_precision_score(y, p) for p in (before, after)]
+    own = y == 1
+    found = {
+        "positives": own.sum(),
+        "auc": areas[0] - areas[1],
+        "precision": 1.0 - precise[1] / precise[0],
+        "score": abs(after.mean() / before.mean() - 1.0),
+        "score_of_positives": abs(after[own].mean() / before[own].mean() - 1.0),
+        "top": 1.0 - len(top[0] & top[1]) / len(top[0]),
+        "churn": flipped.sum() / own.sum(),
+        "changed": flipped.mean(),
+        "drift": np.abs(after - before).mean(),
+        "recall": (before[own] > 0.5).mean() - (after[own] > 0.5).mean(),
+        "accuracy": ((before > 0.5) == own).mean() - ((after > 0.5) == own).mean(),
+    }
+    return {name: float(value) for name, value in found.items()}
+
+
+STATED = ("auc", "precision", "score", "top", "churn", "changed", "drift", "recall", "accuracy")
+"""Figures that are compared with what was stated."""
+
+
+def summarize_rare(records):
+    """Print the figures of the issue for rare positives."""
+    for held in (True, False):
+        runs = [r for r in records if r["held"] == held]
+        done = [r for r in runs if "error" not in r]
+        if not done:
+            continue
+        print(
+            f"{'with' if held else 'without'} validation rows: {len(runs)} runs, "
+            f"{len(runs) - len(done)} refused, {min(r['bits'] for r in done):.0f} bits at least"
+        )
+        for what in ("auc", "precision", "score", "score_of_positives", "top", "churn"):
+            worst = max(done, key=lambda r: r[what])
+            print(
+                f"  {what:20} mean {np.mean([r[what] for r in done]):.5f}  worst {worst[what]:.5f} "
+                f"({worst['set']}, {worst['share']}, {worst['library']}, seed {worst['seed']})"
+            )
+        small = [
+            {code: r[code] / r["stated"][code] for code in STATED if r[code] > r["stated"][code]}
+            for r in done
+        ]
+        beyond = [found for found in small if found]
+        print(f"  stated too small: {len(beyond)} of {len(done)} runs: {beyond}")
+
+
+def run_rare_part(given):
+    """Mark models of rare positives, and summarize."""
+    records = []
+    if given.out.exists():
+        records = [json.loads(line) for line in given.out.read_text().splitlines()]
+    known = {tuple(r[k] for k in ("set", "share", "library", "seed")) for r in records}
+    runs = itertools.product(range(given.seeds), RARE_LIBRARIES, RARE_SETS, RARE_SHARES)
+    for seed, library, name, share in runs:
+        key = name, share, library, seed
+        if key in known or library not in given.libraries.split(","):
+            continue
+        found = list(run_rare(*key))
+        records += found
+        with given.out.open("a") as file:
+            file.writelines(json.dumps(record) + "\n" for record in found)
+    summarize_rare(records)
+
+
 def run_large():
     """A million rows with two classes, and 300,000 with five."""
     for n, d, classes, library in ((1_000_000, 28, 2, "lightgbm"), (300_000, 50, 5, "timbermark")):
@@ -259,7 +398,7 @@ def run_large():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("grid", "bare", "large"), default="grid")
+    parser.add_argument("--part", choices=("grid", "bare", "large", "rare"), default="grid")
     parser.add_argument("--out", type=Path, default=Path("timbermark-fidelity.jsonl"))
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--libraries", default=",".join(LIBRARIES))
@@ -267,6 +406,9 @@ def main():
     given = parser.parse_args()
     if given.part == "large":
         run_large()
+        return
+    if given.part == "rare":
+        run_rare_part(given)
         return
     records = []
     if given.out.exists():

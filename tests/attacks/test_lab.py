@@ -17,7 +17,7 @@ from timbermark.attacks.stolen import Thief, steal
 from timbermark.errors import FileFormatError, InputError
 
 KEY = tm.OwnerKey.generate()
-FREE = tm.Budget(changed=None, drift=None, accuracy=None, auc=None)
+FREE = tm.Budget.only()
 
 
 @cache

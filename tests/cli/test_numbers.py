@@ -77,8 +77,10 @@ def test_a_ranker_is_planned_with_its_groups(house, capsys, model):
     assert main([*arguments, "--group", "query", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["bits"] >= 64
-    assert 0.5 < facts["cost"]["before"]["ndcg"] <= 1.0
-    assert facts["cost"]["before"]["rmse"] is None
+    figures = {one["code"]: one for one in facts["cost"]["figures"]}
+    assert 0.5 < figures["ndcg"]["before"] <= 1.0
+    assert figures["ndcg"]["rows"] == "training"
+    assert "rmse" not in figures
 
 
 REFUSED = {

@@ -25,7 +25,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking import input_tables, large_tables, sampling
 from timbermark.marking.budget import Budget
-from timbermark.marking.large_table_costs import measure_whole
+from timbermark.marking.measuring import judge_table, report_cost, tally_table
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
@@ -36,7 +36,7 @@ from timbermark.partitions import connect, running
 
 N, D = 12_000, 6
 STRENGTHS = (Strength(72, 2, 0.1, False),)
-WIDE = Budget(changed=0.2, drift=0.2, accuracy=0.2, auc=0.2)
+WIDE = Budget.only(changed=0.2, drift=0.2, accuracy=0.2, auc=0.2, score=0.5)
 NAMES = [f"x{i}" for i in range(D)]
 
 
@@ -115,7 +115,11 @@ def make(X, y, kind="mixed", seed=0, validation=None):
         setting = set_symbols(
             hold.prepared, found.triggers, symbols, found.strength.lead, workers, False
         )
-        whole = measure_whole(hold.prepared, setting.edit, WIDE, workers, lambda said: None)
+        tally = tally_table(hold.prepared, setting.edit, lambda said: None)
+        use = judge_table(hold.prepared, WIDE, tally)
+        whole = SimpleNamespace(
+            use=use, cost=report_cost(hold.prepared, setting.edit, workers, tally)
+        )
     return Made(prepared, found, hold, setting, whole)
 
 
@@ -276,19 +280,17 @@ def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memor
 
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):
-    from timbermark.marking import large_table_costs
+    from timbermark.marking import rehearsing
 
     sizes = []
-    original = large_table_costs.measure_whole
+    original = rehearsing.judge_table
 
-    def dear_at_first(prepared, edit, budget, workers, say):
+    def dear_at_first(prepared, budget, whole):
         sizes.append(prepared.holding.n_rows)
-        told = original(prepared, edit, budget, workers, say)
-        if len(sizes) < 3:
-            told.use["drift"] = 1.5
-        return told
+        use = original(prepared, budget, whole)
+        return {**use, "drift": 1.5} if len(sizes) < 3 else use
 
-    monkeypatch.setattr(large_table_costs, "measure_whole", dear_at_first)
+    monkeypatch.setattr(rehearsing, "judge_table", dear_at_first)
     options = {"budget": WIDE, "n_triggers": 120, "lead": 0.1}
     result = tm.embed(model(), *arrays(3), key=KEY, owner="Ann Ltd", **options)
     assert sizes[:3] == [3000, 6000, N - 3600]
@@ -309,7 +311,7 @@ def test_marks_of_large_tables_report_all_rows(small, files):
     table = pd.DataFrame(X, columns=NAMES)
     before, after = model().predict(table), result.model.predict(table)
     assert result.cost.changed == (before != after).sum()
-    assert result.cost.after.accuracy == pytest.approx((after == y).mean())
+    assert result.cost["accuracy"].after == pytest.approx((after == y).mean())
     assert tm.verify(result.model, result.mark).level == "conclusive"
     assert tm.verify(model(), result.mark).level == "none"
     json.dumps(result.cost.to_dict(), allow_nan=False)
@@ -345,13 +347,13 @@ def test_regressors_are_marked_in_passes(small):
     X, _ = data()
     y = X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * np.random.default_rng(5).normal(size=N)
     regressor = LGBMRegressor(n_estimators=40, n_jobs=1, verbose=-1).fit(X, y)
-    limits = Budget(move=0.5, rmse=0.2)
+    limits = Budget.only(move=0.5, rmse=0.2, mean=0.5, tail=0.5)
     options = {"budget": limits, "n_triggers": 96, "lead": 0.12}
     here = tm.plan(regressor, X, y, **options)
     chunks = da.from_array(X, chunks=(1111, D)), da.from_array(y, chunks=1111)
     assert tm.plan(regressor, *chunks, **options) == here
     assert (here.cost.measured_on, here.cost.n_rows) == ("all training", N)
-    assert here.cost.before.rmse == pytest.approx(
+    assert here.cost["rmse"].before == pytest.approx(
         np.sqrt(np.mean((regressor.predict(X) - y) ** 2)), rel=1e-4
     )
 

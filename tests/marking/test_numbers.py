@@ -117,7 +117,7 @@ def test_the_cost_is_told_in_numbers(library, name):
     assert ("NDCG" in lines) == (name == "ranks")
     assert ("RMSE" in lines) == (name != "ranks")
     assert json.loads(json.dumps(cost.to_dict()))["rows"] == cost.n_rows
-    assert "mean change of an answer" in str(result)
+    assert "mean change / " in str(result)
 
 
 def test_triggers_are_pairs_that_differ_in_one_value():
@@ -177,7 +177,7 @@ def test_a_plan_forecasts_what_embed_does():
     # A second draw of symbols, where the first cost too much, is not foreseen.
     if done.mark.draws == 1:
         assert found.strength == done.strength
-    assert found.to_dict()["cost"]["mean_change"] == found.cost.move
+    assert found.to_dict()["cost"]["figures"]
 
 
 def test_the_same_seed_gives_the_same_plan_in_any_order_of_rows():
@@ -212,7 +212,7 @@ def test_without_targets_a_share_of_the_spread_stands_for_the_error():
     X, _, _, _, _, _ = data()
     found = tm.plan(fitted("histogram", "squared"), X)
     assert not found.cost.known_error
-    assert found.cost.before.rmse is None
+    assert "rmse" not in found.cost
     assert found.cost.error == pytest.approx(
         0.2 * fitted("histogram", "squared").predict(X).std(), rel=0.1
     )

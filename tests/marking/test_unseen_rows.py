@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from timbermark.estimator import TimberClassifier
 from timbermark.experiments.datasets import load_dataset
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
-from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
+from timbermark.marking.unseen_rows import USUAL, Neighbourhood, estimate_labels, find_unseen
 
 VALUES = [0.0, 1.0, 2.5, -3.0, np.nan]
 
@@ -80,7 +80,7 @@ def test_the_shadow_tells_rows_that_are_like_training_rows_from_others():
 
     def found(train, held):
         parts = noise[train], noise[held]
-        return find_distance(X[train], X[held], parts, lambda rows: rows, None, 0)
+        return find_unseen(X[train], X[held], parts, lambda rows: rows, None, 0).distance
 
     # Nothing can be learnt: what a model is sure of are the rows that it knows by heart.
     first, last = np.arange(2000), np.arange(2000, 3000)
@@ -88,7 +88,8 @@ def test_the_shadow_tells_rows_that_are_like_training_rows_from_others():
     # In a table with every row twice, unseen rows are training rows.
     assert found(first, first) < 0.3
     one_class = noise[first] * 0, noise[last] * 0
-    assert find_distance(X[first], X[last], one_class, lambda rows: rows, None, 0) == USUAL
+    found_one = find_unseen(X[first], X[last], one_class, lambda rows: rows, None, 0)
+    assert (found_one.distance, found_one.slope) == (USUAL, 1.0)
 
 
 def test_mixtures_are_as_hard_as_unseen_rows(shared):
@@ -96,9 +97,9 @@ def test_mixtures_are_as_hard_as_unseen_rows(shared):
     order = np.random.default_rng(0).permutation(len(data.y))[:6000]
     X, y = np.asarray(data.X, float)[order], np.asarray(data.y)[order]
     model = TimberClassifier(max_iter=20, random_state=1).fit(X[:3500], y[:3500])
-    distance = find_distance(
+    distance = find_unseen(
         X[:2500], X[2500:3500], (y[:2500], y[2500:3500]), lambda rows: rows, None, 0
-    )
+    ).distance
     near = Neighbourhood(X[:3500], np.random.default_rng(0), None)
 
     def doubt(rows):
@@ -107,3 +108,26 @@ def test_mixtures_are_as_hard_as_unseen_rows(shared):
     unseen, training = doubt(X[3500:]), doubt(X[:3500])
     assert doubt(near.mix(X[:3500], 2500, distance)) == pytest.approx(unseen, rel=0.35)
     assert training < 0.8 * unseen
+
+
+@given(st.integers(2, 5), st.floats(0.1, 1.0), st.integers(0, 99))
+def test_estimated_labels_have_the_shares_of_the_classes(k, slope, seed):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(k, 0.5), size=500)
+    shares = rng.dirichlet(np.full(k, 5.0))
+    found = estimate_labels(p, slope, shares)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(found.mean(axis=0), shares, atol=0.02)
+    np.testing.assert_allclose(estimate_labels(p, 1.0, None), p, atol=1e-9)
+
+
+def test_the_slope_tells_how_overconfident_a_model_is_on_unseen_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    clear = (X[:, 0] > 0).astype(int)
+    blurred = (X[:, 0] + 2.0 * rng.normal(size=4000) > 0).astype(int)
+    slopes = [
+        find_unseen(X[:2500], X[2500:], (y[:2500], y[2500:]), lambda rows: rows, None, 0).slope
+        for y in (clear, blurred)
+    ]
+    assert slopes[1] < 0.6 < slopes[0]

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from timbermark.attacks.results import AttackResult, AttackRow
-from timbermark.marking import costs, number_costs
+from timbermark.marking.cost import Cost, RowSet, label_figures, number_figures
+from timbermark.marking.distributions import number_distributions, score_distributions
 from timbermark.marking.embedding import EmbedResult
 from timbermark.marking.rehearsing import Attempt
 from timbermark.marking.strengths import Strength
+from timbermark.marking.tallies import Counting, group_ndcg
+from timbermark.marking.words import library_notes
 from timbermark.ownership import Mark, OwnerKey
 
 BAD = "<script>alert(1)</script>"
@@ -36,7 +39,7 @@ def _result(cost, mark: Mark, use: dict[str, float]) -> EmbedResult:
     attempt = Attempt(strength, mark.n_triggers - 1, use, 7)
     return EmbedResult(
         SimpleNamespace(), mark, cost, attempt.bits, strength, attempt.n_set, (attempt,),
-        (f"A note on {BAD}.",),
+        library_notes([f"A note on {BAD}."]),
     )  # fmt: skip
 
 
@@ -44,7 +47,12 @@ def embed_result(n_classes: int = 3, labelled: bool = True, owner: str = BAD) ->
     before, label = probabilities(400, n_classes)
     after = 0.97 * before + 0.03 / n_classes
     classes = [f"class {i} & {BAD} $x^{{2}}$" for i in range(n_classes)]
-    cost = costs.measure_cost(before, after, label if labelled else None, classes, "validation")
+    known = label if labelled else None
+    tally = Counting("labels").tally(before, after, known)
+    rows = RowSet("validation", tally.n, tally.estimated)
+    counts = score_distributions(before, after, known, np.abs(after - before).max(axis=1))
+    figures = tuple(label_figures(tally, classes, rows))
+    cost = Cost("classification", rows, figures, tuple(classes), distributions=counts)
     return _result(cost, make_mark(owner), {"changed": 0.4, "drift": 0.5})
 
 
@@ -55,7 +63,15 @@ def numbers_result(ranks: bool) -> EmbedResult:
     after = before + rng.normal(scale=0.01, size=300)
     if ranks:
         target = np.column_stack([np.maximum(target, 0.0).round(), np.repeat(np.arange(30), 10)])
-    cost = number_costs.measure_cost(before, after, target, "training", 0.3, True, ranks)
+    tally = Counting("ranks" if ranks else "numbers", 0.3, True).tally(
+        before[:, None], after[:, None], target
+    )
+    rows, moved = RowSet("unseen", tally.n), (after - before) / 0.3
+    groups = [group_ndcg(answers, target) for answers in (before, after)] if ranks else None
+    counts = number_distributions(before, after, None if ranks else target, moved, groups)
+    figures = tuple(number_figures(tally, 0.3, ranks, rows))
+    task = "ranking" if ranks else "regression"
+    cost = Cost(task, rows, figures, (), 0.3, True, counts)
     return _result(cost, make_mark(), {"move": 0.7})
 
 

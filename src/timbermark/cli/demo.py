@@ -167,12 +167,12 @@ def _cut(X: Any, y: Any) -> list[Rows]:
 
 
 def _show_mark(result: EmbedResult) -> None:
-    cost = result.cost.to_dict()
+    cost = result.cost
     show(
         f"2 mark    {result.n_set} of {result.strength.k} triggers carry their symbol, "
         f"{result.bits:.0f} bits of evidence\n"
-        f"          accuracy {cost['before']['accuracy']:.4f} → {cost['after']['accuracy']:.4f}, "
-        f"{cost['labels_changed']} of {cost['rows']} labels changed, on rows that chose nothing"
+        f"          accuracy {cost['accuracy'].before:.4f} → {cost['accuracy'].after:.4f}, "
+        f"{cost.changed} of {cost.n_rows} labels changed, on rows that chose nothing"
     )
 
 

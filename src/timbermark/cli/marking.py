@@ -66,7 +66,7 @@ def plan(
         if wanted is not None:
             check_forecast(opened, rows)
         found = planning.plan(opened, **rows, **chosen, verbose=1)
-        tell(found.notes)
+        tell(map(str, found.notes))
         survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
     if as_json:
         facts = {**plan_facts(found), "not_judged": not_judged(found, chosen["budget"])}
@@ -137,7 +137,7 @@ def embed(
         )
     if report is not None:
         result.report(report, attacks=survived, force=force)
-    tell(result.notes)
+    tell(map(str, result.notes))
     if kept is not None:
         tell([f"The mark that was there is kept as {kept}."])
     if as_json:

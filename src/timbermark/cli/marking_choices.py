@@ -21,8 +21,15 @@ _OPTIONS = {
     "max_drift": "drift",
     "max_accuracy_loss": "accuracy",
     "max_auc_loss": "auc",
+    "max_score_change": "score",
+    "max_recall_loss": "recall",
+    "max_churn": "churn",
+    "max_precision_loss": "precision",
+    "max_top_change": "top",
     "max_move": "move",
     "max_largest": "largest",
+    "max_mean_change": "mean",
+    "max_tail_change": "tail",
     "max_rmse_growth": "rmse",
     "max_mae_growth": "mae",
     "max_r2_loss": "r2",
@@ -60,17 +67,39 @@ def _declare(
         str, _limit(help="Mean change of a probability, or off.")
     ] = DEFAULT_LIMITS["drift"],
     max_accuracy_loss: Annotated[
-        str, _limit(help="Share of accuracy, or off; needs labelled --validation.")
+        str, _limit(help="Share of accuracy lost, or off.")
     ] = DEFAULT_LIMITS["accuracy"],
-    max_auc_loss: Annotated[
-        str, _limit(help="For two classes, or off; needs labelled --validation.")
-    ] = DEFAULT_LIMITS["auc"],
+    max_auc_loss: Annotated[str, _limit(help="AUC lost, two classes, or off.")] = DEFAULT_LIMITS[
+        "auc"
+    ],
+    max_score_change: Annotated[
+        str, _limit(help="Relative change of the mean score of any class, or off.")
+    ] = DEFAULT_LIMITS["score"],
+    max_recall_loss: Annotated[
+        str, _limit(help="Recall that any class loses, or off.")
+    ] = DEFAULT_LIMITS["recall"],
+    max_churn: Annotated[
+        str, _limit(help="Changed labels relative to the rows of the class, or off.")
+    ] = DEFAULT_LIMITS["churn"],
+    max_precision_loss: Annotated[
+        str, _limit(help="Share of the average precision of the smaller class, or off.")
+    ] = DEFAULT_LIMITS["precision"],
+    max_top_change: Annotated[
+        str,
+        _limit(help="Share of the top 2 % of scores, or of a ranker's first ten, or off."),
+    ] = DEFAULT_LIMITS["top"],
     max_move: Annotated[
         str, _number_limit(help="Mean change / the model's error, or off.")
     ] = DEFAULT_LIMITS["move"],
     max_largest: Annotated[
         str, _number_limit(help="Largest change / the model's error, or off.")
     ] = DEFAULT_LIMITS["largest"],
+    max_mean_change: Annotated[
+        str, _number_limit(help="Relative change of the mean answer, or off.")
+    ] = DEFAULT_LIMITS["mean"],
+    max_tail_change: Annotated[
+        str, _number_limit(help="Relative change of the largest 2 % of answers, or off.")
+    ] = DEFAULT_LIMITS["tail"],
     max_rmse_growth: Annotated[
         str, _number_limit(help="Share by which the RMSE grows, or off.")
     ] = DEFAULT_LIMITS["rmse"],

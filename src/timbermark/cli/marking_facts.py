@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from timbermark.marking.budget import NEED_TARGETS
+
 if TYPE_CHECKING:
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import EmbedResult
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 def strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
     """Return how strong a mark is, how much of the limits it uses, and what was not judged."""
     strength = made.strength
-    used = [f"{name} {share:.0%}" for name, share in made.attempts[-1].use.items()]
+    used = [
+        f"{name} {share:.0%}"
+        for name, share in sorted(made.attempts[-1].use.items(), key=lambda item: -item[1])
+    ]
     skipped = not_judged(made, budget)
     labels = made.cost.answers == "labels"
     what = ("triggers", "labels") if labels else ("pairs of rows", "levels")
@@ -32,7 +37,7 @@ def not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
     used = made.attempts[-1].use
     return [
         name
-        for name in made.cost.target_limits
+        for name in NEED_TARGETS[made.cost.task]
         if getattr(budget, name) is not None and name not in used
     ]
 
@@ -59,7 +64,7 @@ def _common_facts(made: EmbedResult | Plan) -> dict[str, Any]:
         "lead": made.strength.lead,
         "attempts": _attempt_facts(made.attempts),
         "cost": made.cost.to_dict(),
-        "notes": list(made.notes),
+        "notes": [note.to_dict() for note in made.notes],
     }
 
 

@@ -1,4 +1,4 @@
-"""What a mark may cost."""
+"""What a mark may cost: the limits, which task each goes with, and their defaults."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from numbers import Real
 from timbermark.errors import InputError
 
 LIMITS = {
-    "classification": ("changed", "drift", "accuracy", "auc"),
-    "regression": ("move", "largest", "rmse", "mae", "r2"),
-    "ranking": ("move", "largest", "order", "ndcg"),
-}
+    "classification": (
+        "changed", "drift", "accuracy", "auc", "score", "recall", "churn", "precision", "top",
+    ),
+    "regression": ("move", "largest", "mean", "tail", "rmse", "mae", "r2"),
+    "ranking": ("move", "largest", "order", "top", "ndcg"),
+}  # fmt: skip
 """The limits that go with each task."""
+NEED_TARGETS = {
+    "classification": (),
+    "regression": ("rmse", "mae", "r2"),
+    "ranking": ("ndcg",),
+}
+"""The limits that are judged only where true answers are known. Of classifiers without labels, the
+model's own scores stand for them."""
+_UNBOUNDED = ("largest", "churn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +31,27 @@ class Budget:
 
     For classifiers: ``changed``: the share of rows whose label changes; ``drift``: the mean over
     rows of the largest change of a probability; ``accuracy``: the share of accuracy lost (0.005 is
-    half a point); ``auc``: the area under the ROC curve lost, for two classes. A model that errs
-    less often than the limits on labels allow is held to its own rate of errors.
+    half a point). A model that errs less often than these two limits on labels allow is held to its
+    own rate of errors. ``score``: the relative change of the mean score of any class; ``recall``:
+    the recall that any class loses; ``churn``: the labels that change from or to a class, relative
+    to the rows of that class. For two classes: ``auc``: the area under the ROC curve lost;
+    ``precision``: the share of the average precision of the smaller class that is lost; ``top``:
+    the share of the 2 % of rows with the highest scores of the smaller class that are no longer
+    among them, where that class has at most a tenth of the rows.
 
     For regressors and rankers: ``move``: the mean change of a number, and ``largest``: the largest
-    one, in units of the model's error. For regressors: ``rmse`` and ``mae``: the share by which the
-    root mean squared and the mean absolute error grow; ``r2``: R² lost. For rankers: ``order``: how
-    far the rank correlation with the unmarked model is below 1; ``ndcg``: NDCG lost.
+    one, in units of the model's error. For regressors: ``mean``: the change of the mean answer,
+    relative to the mean size of answers; ``tail``: the mean relative change of the 2 % of answers
+    farthest from the mean; ``rmse`` and ``mae``: the share by which the root mean squared and the
+    mean absolute error grow; ``r2``: R² lost. For rankers: ``order``: how far the rank correlation
+    with the unmarked model is below 1; ``top``: the share of the first ten of each list that are
+    no longer among them; ``ndcg``: NDCG lost.
 
-    All are judged by upper confidence bounds (the AUC by what chance does not explain), on rows
-    that take no part in the edit and do not report its cost.
+    All are judged by upper confidence bounds, on rows that take no part in the edit and do not
+    report its cost.
 
-    Raises InputError unless each is None or a number from 0 to 1; ``largest`` may be above.
+    Raises InputError unless each is None or a number from 0 to 1; ``largest`` and ``churn`` may be
+    above.
 
     >>> Budget(changed=0.02).drift
     0.01
@@ -42,8 +61,15 @@ class Budget:
     drift: float | None = 0.01
     accuracy: float | None = 0.005
     auc: float | None = 0.002
+    score: float | None = 0.02
+    recall: float | None = 0.02
+    churn: float | None = 0.1
+    precision: float | None = 0.02
+    top: float | None = 0.03
     move: float | None = 0.02
     largest: float | None = None
+    mean: float | None = 0.005
+    tail: float | None = 0.02
     rmse: float | None = 0.003
     mae: float | None = None
     r2: float | None = None
@@ -56,14 +82,23 @@ class Budget:
             if value is None:
                 continue
             number = isinstance(value, Real) and not isinstance(value, bool)
-            most = float("inf") if field.name == "largest" else 1.0
-            if not number or not 0.0 <= float(value) <= most:
-                wanted = "above 0" if field.name == "largest" else "from 0 to 1"
+            unbounded = field.name in _UNBOUNDED
+            if not number or not 0.0 <= float(value) <= (float("inf") if unbounded else 1.0):
+                wanted = "above 0" if unbounded else "from 0 to 1"
                 raise InputError(
                     f"The budget's {field.name}={value!r} must be None or a number {wanted}.",
                     hint="it is a share: 0.01 is one percent.",
                 )
             object.__setattr__(self, field.name, float(value))
+
+    @classmethod
+    def only(cls, **limits: float | None) -> Budget:
+        """Return a budget with these limits and no others.
+
+        >>> Budget.only(drift=0.02).changed is None
+        True
+        """
+        return cls(**{field.name: limits.get(field.name) for field in fields(cls)})
 
 
 def check_budget(budget: Budget, task: str) -> None:
@@ -73,7 +108,7 @@ def check_budget(budget: Budget, task: str) -> None:
     >>> check_budget(Budget(changed=0.02), "regression")
     Traceback (most recent call last):
     timbermark.errors.InputError: The budget's changed is a limit for classification, and the \
-model is one of regression. Hint: its limits are move, largest, rmse, mae, r2.
+model is one of regression. Hint: its limits are move, largest, mean, tail, rmse, mae, r2.
     """
     for field in fields(budget):
         value = getattr(budget, field.name)

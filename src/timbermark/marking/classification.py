@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
-from timbermark.marking import costs
-from timbermark.marking.budget import Budget
 from timbermark.marking.calibrated_answers import (
     deciding_margins,
     rank_scores,
@@ -23,11 +21,13 @@ from timbermark.marking.defaults import (
     BUDGET_SHARE,
     BUDGET_SHARE_TWO_CLASSES,
     HOPELESS_SHARE,
+    MOST_RARITY,
     SET_SHARE,
 )
 from timbermark.marking.inputs import take_labels
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
+from timbermark.marking.tallies import Counting
 from timbermark.ownership.statistics import evidence_bits
 
 _LEAST_WEIGHT = 0.05
@@ -38,12 +38,14 @@ _LEAST_WEIGHT = 0.05
 class Classification:
     """The `timbermark.marking.tasks.Task` of classifiers.
 
-    Those that are calibrated answer with scores that are made of their margins; see
+    ``shares``: the mean score of each class on the rows that hold the model, empty before they are
+    known. Classifiers that are calibrated answer with scores that are made of their margins; see
     `timbermark.marking.calibrated_answers`.
     """
 
     foreign: ForeignModel
-    target_limits = ("accuracy", "auc")
+    shares: tuple[float, ...] = ()
+    counting = Counting("labels")
     set_shares = (SET_SHARE, HOPELESS_SHARE)
     in_pairs = False
 
@@ -75,16 +77,26 @@ class Classification:
         self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
         holding: np.ndarray, seed: int,
     ) -> Classification:  # fmt: skip
-        """Return the task itself: probabilities need no unit."""
-        return self
+        """Return the task with the mean scores of the classes; probabilities need no unit."""
+        means = self.foreign.answers(holding).mean(axis=0)
+        return replace(self, shares=tuple((means / means.sum()).tolist()))
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
-        """Return float64 [n, K]: 4 p (1 − p), how far an answer moves when its margin does."""
+        """Return float64 [n, K]: how far an answer moves when its margin does, 4 p (1 − p).
+
+        Rows that are likely of a rare class weigh more, as many times as it is rarer than others.
+        """
         if self.foreign.scores is not None:
-            return score_slopes(self.foreign, margins, _LEAST_WEIGHT)
-        confidence = self.foreign.confidence(margins)
-        p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
-        return np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
+            weight = score_slopes(self.foreign, margins, _LEAST_WEIGHT)
+        else:
+            confidence = self.foreign.confidence(margins)
+            p = confidence[:, 1:] if margins.shape[1] == 1 else confidence
+            weight = np.maximum(4.0 * p * (1.0 - p), _LEAST_WEIGHT)
+        if not self.shares:
+            return weight
+        rarity = 1.0 / (len(self.shares) * np.maximum(self.shares, 1e-9))
+        scores = self.foreign.answers(margins)
+        return weight * (scores @ np.minimum(rarity, MOST_RARITY))[:, None]
 
     def find_alphabets(
         self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
@@ -127,20 +139,6 @@ class Classification:
     ) -> float:  # fmt: skip
         """Return 0: no forecast is needed, because the strongest mark that fits survives most."""
         return 0.0
-
-    def use_of_budget(
-        self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
-        seen: bool = False,
-    ) -> dict[str, float]:  # fmt: skip
-        """Return how much of the limits on labels and probabilities is used up."""
-        return costs.use_of_budget(budget, before, after, target, seen)
-
-    def measure_cost(
-        self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
-        unseen: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> costs.Cost:  # fmt: skip
-        """Return the cost in labels and probabilities."""
-        return costs.measure_cost(before, after, target, self.foreign.classes, measured_on, unseen)
 
     def describe_triggers(
         self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float

@@ -57,7 +57,7 @@ class ScoreDistributions:
 
     ``scores``: of two classes, those of the second; of more, those of the most likely class of each
     row. ``changes``: how many rows' largest change of a probability lies in each bin. What needs
-    labels is empty without them.
+    labels is empty without them. ``mean_before`` and ``mean_after``: the mean score of each class.
     """
 
     scores: Histogram
@@ -65,6 +65,8 @@ class ScoreDistributions:
     reliability_before: tuple[ReliabilityBin, ...] = ()
     reliability_after: tuple[ReliabilityBin, ...] = ()
     by_class: tuple[ClassCalibration, ...] = ()
+    mean_before: tuple[float, ...] = ()
+    mean_after: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,9 @@ def score_distributions(
         *(_count(_top(given), _edges(0.0, 1.0)) for given in (before, after)),
     )
     changes = _count(moved, CHANGE_EDGES)
+    means = [tuple(given.mean(axis=0).tolist()) for given in (before, after)]
     if label is None:
-        return ScoreDistributions(scores, changes)
+        return ScoreDistributions(scores, changes, mean_before=means[0], mean_after=means[1])
     bins = [_reliability(_top(given), _holds(given, label)) for given in (before, after)]
     by_class = tuple(
         ClassCalibration(
@@ -109,7 +112,7 @@ def score_distributions(
         )
         for kind in range(before.shape[1])
     )
-    return ScoreDistributions(scores, changes, bins[0], bins[1], by_class)
+    return ScoreDistributions(scores, changes, bins[0], bins[1], by_class, *means)
 
 
 def number_distributions(

@@ -24,15 +24,22 @@ from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.alternatives import score_alternatives
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
+from timbermark.marking.cost import Cost
 from timbermark.marking.defaults import ENOUGH_BITS
-from timbermark.marking.large_table_costs import judge_whole
+from timbermark.marking.measuring import warn
 from timbermark.marking.models import close_model, open_model
 from timbermark.marking.preparing import Prepared, prepare
-from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
+from timbermark.marking.rehearsing import (
+    Attempt,
+    Rehearsal,
+    judge_whole,
+    over_budget,
+    rehearse,
+)
 from timbermark.marking.sampling import Hold
 from timbermark.marking.setting_symbols import Setting, set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
-from timbermark.marking.tasks import Cost
+from timbermark.marking.words import Note, library_notes, show_result
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
@@ -55,7 +62,8 @@ class EmbedResult(Reportable):
     """The marked model, of the type that was given; the secret mark; what it cost.
 
     ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
-    and the draws of symbols, the last of which is the mark; ``notes``: sentences for the user.
+    and the draws of symbols, the last of which is the mark; ``notes``: what to tell the user,
+    warnings first.
     """
 
     model: Any
@@ -65,7 +73,7 @@ class EmbedResult(Reportable):
     strength: Strength
     n_set: int
     attempts: tuple[Attempt, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def report(
         self, path: str | os.PathLike[str], *, attacks: Any = None, force: bool = False
@@ -81,10 +89,10 @@ class EmbedResult(Reportable):
         write_page(self, path, force=force, attacks=attacks)
 
     def __str__(self) -> str:
-        return (
+        return show_result(
             f"{self.n_set} of {self.strength.k} triggers carry their symbol: "
-            f"{self.bits:.0f} bits of evidence\n{self.cost}"
-        )
+            f"{self.bits:.0f} bits of evidence", self.cost, self.notes,
+        )  # fmt: skip
 
 
 def embed(
@@ -190,7 +198,8 @@ def _embed(
         # Asking a suspect for labels although it offers scores costs one bit.
         enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
         if attempt.most_used <= 1.0 and enough:
-            return _finish(prepared, setting, mark, strength, tuple(attempts), cost, say)
+            notes = warn(prepared, budget, cost)
+            return _finish(prepared, setting, mark, strength, tuple(attempts), cost, notes, say)
         more = hold.doubled(workers, say) if needs_more else None
         if more is not None:
             hold = more
@@ -242,26 +251,19 @@ def _finish(
     strength: Strength,
     attempts: tuple[Attempt, ...],
     cost: Cost,
+    alarms: tuple[Note, ...],
     say: Callable[[str], None],
 ) -> EmbedResult:
     foreign = prepared.foreign
     say("writing the model")
     made = close_model(foreign, setting.edit.ensemble)
     _check_answers(foreign, setting.edit.ensemble, made, mark, setting.n_set)
-    notes = [*foreign.notes, *prepared.notes]
+    notes = [*alarms, *library_notes((*foreign.notes, *prepared.notes))]
     bits = attempts[-1].bits - float(np.log2(mark.draws))
     if bits < ENOUGH_BITS:
-        notes.append(f"This mark is worth {bits:.0f} bits: it can convince you, but nobody else.")
+        notes.append(Note("weak", {"bits": bits}))
     if foreign.l2 is not None and not strength.hidden:
-        notes.append(
-            "The model is so small that some of its splits now gain much less than before; whoever "
-            "has the file and many like it may see that it was edited."
-        )
-    if cost.measured_on == "training":
-        notes.append(
-            "The cost was measured on training rows held out from the edit and on rows made to "
-            "resemble them; with validation rows it is known more exactly."
-        )
+        notes.append(Note("gains"))
     return EmbedResult(made, mark, cost, bits, strength, attempts[-1].n_set, attempts, tuple(notes))
 
 

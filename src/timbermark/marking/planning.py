@@ -10,16 +10,17 @@ import numpy as np
 from timbermark.boosting.progress import step_bar
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.marking.budget import Budget, check_budget
+from timbermark.marking.cost import Cost
 from timbermark.marking.embedding import check_choices
-from timbermark.marking.large_table_costs import judge_whole
 from timbermark.marking.large_tables import Say
+from timbermark.marking.measuring import report_cost, warn
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, prepare
-from timbermark.marking.rehearsing import Attempt, Rehearsal, rehearse
+from timbermark.marking.rehearsing import Attempt, Rehearsal, judge_whole, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting_symbols import report_cost, set_symbols
+from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import Strength, list_strengths
-from timbermark.marking.tasks import Cost
+from timbermark.marking.words import Note, library_notes, show_result
 from timbermark.ownership.statistics import matches_needed
 
 
@@ -40,13 +41,13 @@ class Plan:
     matches_needed: int | None
     cost: Cost
     attempts: tuple[Attempt, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def __str__(self) -> str:
-        return (
+        return show_result(
             f"{self.strength.k} triggers of {self.usable} usable candidates, {self.n_set} of them "
-            f"set in the rehearsal: {self.bits:.0f} bits of evidence\n{self.cost}"
-        )
+            f"set in the rehearsal: {self.bits:.0f} bits of evidence", self.cost, self.notes,
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -60,7 +61,7 @@ class Plan:
             "matches_needed": self.matches_needed,
             "budget_used": self.attempts[-1].use,
             "cost": self.cost.to_dict(),
-            "notes": list(self.notes),
+            "notes": [note.to_dict() for note in self.notes],
         }
 
 
@@ -103,7 +104,7 @@ def plan(
         )
         found = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
         if prepared.large is None:
-            cost = report_cost(prepared, found.setting, workers)
+            cost = report_cost(prepared, found.setting.edit, workers)
         else:
             found, cost = _rehearse_whole(prepared, found, budget or Budget(), workers, say)
     last, in_pairs = found.attempts[-1], prepared.task.in_pairs
@@ -116,7 +117,10 @@ def plan(
         matches_needed=None if in_pairs else matches_needed(last.strength.k, last.strength.q, 64),
         cost=cost,
         attempts=found.attempts,
-        notes=(*prepared.foreign.notes, *prepared.notes),
+        notes=(
+            *warn(prepared, budget or Budget(), cost),
+            *library_notes((*prepared.foreign.notes, *prepared.notes)),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,10 @@ from timbermark.marking.defaults import (
     CERTAIN_ROWS_KEPT,
     CERTAIN_WEIGHT,
     HELD_SHARE,
+    LEAST_OF_CLASS,
     MOST_HELD,
+    MOST_HELD_OF_TWO,
+    MOST_UNSEEN_ROWS,
     SURROGATE_WEIGHT,
     SURROGATES,
     UNSEEN_ROWS,
@@ -37,10 +40,12 @@ from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.models import open_model
 from timbermark.marking.tasks import Task, task_of
 from timbermark.marking.text_codes import Schema
-from timbermark.marking.unseen_rows import USUAL, Neighbourhood, find_distance
+from timbermark.marking.unseen_rows import Neighbourhood, Unseen, estimate_labels, find_unseen
 
 Mix = Callable[[np.ndarray, int], np.ndarray]
 """A function that makes a number of surrogates of unseen rows out of training rows."""
+Estimate = Callable[[np.ndarray], np.ndarray | None]
+"""A function that estimates the labels of such rows from the model's answers."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
 _ROUTED_CELLS = 2_000_000
 """The limit on rows that hold the model times trees of one output, above the fewest rows."""
@@ -51,8 +56,12 @@ class MeasuredRows:
     """Rows on which models are compared.
 
     ``margins`` and ``answers``: under the unmarked model, the latter probabilities [n, classes] or
-    numbers [n, 1]. ``target``: the true answers as the task takes them, None if unknown.
+    numbers [n, 1]. ``target``: the true answers as the task takes them, None if unknown, or
+    estimates of how likely each class is [n, classes]. ``code``: what the rows are, as
+    `timbermark.marking.cost.RowSet` says.
     """
+
+    code: str
 
     routes: Routes
     margins: np.ndarray
@@ -90,11 +99,11 @@ class Prepared:
     ``source`` float64 [m, d]: rows that candidates are made from; ``schema``: what they stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
-    that accuracy is reported on, ``judging_labels`` those it is judged on. They are the reporting
-    and the judging ones (None) where validation rows were given. Where not, they are held-out
-    training rows, and the rows that judge and report are made to resemble those, because a model
-    moves less on rows that it was trained on than on unseen ones. ``large``: tables that only
-    passes see whole, None where all rows are here.
+    that true answers are known of beside the reporting ones, ``judging_labels`` beside the judging
+    ones: training rows, where no validation rows were given, because then the rows that judge and
+    report are made to resemble unseen ones. A model moves less on rows that it was trained on.
+    ``few_of_class``: the class of two of which too few rows judge, and how many. ``large``: tables
+    that only passes see whole, None where all rows are here.
     """
 
     foreign: ForeignModel
@@ -108,19 +117,19 @@ class Prepared:
     mass: tuple[np.ndarray, ...]
     judging: MeasuredRows
     reporting: MeasuredRows
-    labelled: MeasuredRows
+    labelled: MeasuredRows | None
     judging_labels: MeasuredRows | None
-    measured_on: str
     n_rows: int  # that were given to train or to choose from
     seed: int
     large: LargeTables | None = None
     notes: tuple[str, ...] = ()
+    few_of_class: tuple[Any, int] | None = None
 
     def __repr__(self) -> str:
         return (
             f"Prepared({self.foreign.kind} of {self.foreign.library}: {self.n_rows} rows, "
             f"{self.holding.n_rows} hold, {self.judging.n_rows} judge, "
-            f"{self.reporting.n_rows} report on {self.measured_on} rows)"
+            f"{self.reporting.n_rows} report on {self.reporting.code} rows)"
         )
 
 
@@ -141,7 +150,8 @@ def prepare(
     router = Router(foreign.ensemble)
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))
-    held_rows = 2 * MOST_HELD
+    most_held = MOST_HELD_OF_TWO if len(foreign.classes) == 2 else MOST_HELD
+    held_rows = 2 * most_held
     given = take_input_tables(
         foreign, task, X, y, candidates, validation, groups,
         (held_rows + most, most, held_rows), seed, say,
@@ -177,18 +187,23 @@ def prepare(
     margins = router.margins(routes, workers)
     importance = np.ones(len(margins))
     importance[n_real:] = SURROGATE_WEIGHT if X is not None else 1.0
+    unseen: tuple[Mix, Estimate] | None = None
+    if measured_on == "training":
+        unseen = _resemble_unseen(foreign, router, given, order, (held, rest), seed, workers)
+    tested = _order_tested(task, *tested, seed, 2 * most_held)
+    halves = _halves(given.schema, task, router, *tested, measured_on, unseen, workers)
+    judging, reporting, labelled, judging_labels = halves
+    judged = judging if judging_labels is None else judging_labels
+    task = task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed)
     weight = task.weigh_rows(margins) * importance[:, None]
     if not task.in_pairs:
         weight = thin_certain_rows(weight, row_keys(holding[takes], seed + 5))
-    mix: Mix | None = None
-    if measured_on == "training":
-        mix = _mix_unseen(foreign, router, given, order, (held, rest), seed, workers)
-    halves = _halves(given.schema, task, router, *tested, seed, mix, workers)
-    judging, reporting, labelled, judging_labels = halves
-    judged = judging if judging_labels is None else judging_labels
+    few = _few_of_class(foreign, judging)
+    if few is not None:
+        judging = replace(judging, target=None)
     return Prepared(
         foreign=foreign,
-        task=task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed),
+        task=task,
         schema=given.schema,
         router=router,
         source=rows[rest] if given.source is None else given.source.rows,
@@ -200,15 +215,25 @@ def prepare(
         reporting=reporting,
         labelled=labelled,
         judging_labels=judging_labels,
-        measured_on=measured_on,
         n_rows=n_rows,
         seed=seed,
         large=_find_large(given, held, measured_on),
         notes=given.notes,
+        few_of_class=few,
     )
 
 
-def _mix_unseen(
+def _few_of_class(foreign: ForeignModel, judging: MeasuredRows) -> tuple[Any, int] | None:
+    """Return the class of two of which too few labelled rows judge, and how many, if there is."""
+    target = judging.target
+    if len(foreign.classes) != 2 or target is None or target.ndim == 2:
+        return None
+    counts = np.bincount(target, minlength=2)
+    c = int(counts.argmin())
+    return None if counts[c] >= LEAST_OF_CLASS else (foreign.classes[c], int(counts[c]))
+
+
+def _resemble_unseen(
     foreign: ForeignModel,
     router: Router,
     given: InputTables,
@@ -216,8 +241,8 @@ def _mix_unseen(
     parts: tuple[np.ndarray, np.ndarray],
     seed: int,
     workers: Workers,
-) -> Mix:
-    """Return a function that makes surrogates of unseen rows out of training rows.
+) -> tuple[Mix, Estimate]:
+    """Return functions that make surrogates of unseen rows, and that estimate their labels.
 
     ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order.
     """
@@ -228,16 +253,24 @@ def _mix_unseen(
         taken, takes = schema.try_columns(mixed)
         return np.asarray(taken[takes])
 
-    distance = USUAL
+    found, shares = Unseen(), None
     if foreign.task == "classification":
-        if target is None:
+        if target is not None:
+            shares = np.bincount(target, minlength=len(foreign.classes)) / len(target)
+        else:
             margins = router.margins(router.route(columns(rows), workers), workers)
             target = np.asarray(foreign.answers(margins).argmax(axis=1))
         labels = target[rest], target[held]
-        distance = find_distance(rows[rest], rows[held], labels, columns, schema.named, seed)
+        found = find_unseen(rows[rest], rows[held], labels, columns, schema.named, seed)
     share = min(len(rows) / given.holding.n_rows, 1.0)
     near = Neighbourhood(rows[order], np.random.default_rng(seed + 4), schema.named, share)
-    return partial(near.mix, distance=distance)
+
+    def estimate(answers: np.ndarray) -> np.ndarray | None:
+        if foreign.task != "classification":
+            return None
+        return estimate_labels(answers, found.slope, shares)
+
+    return partial(near.mix, distance=found.distance), estimate
 
 
 def _find_large(given: InputTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
@@ -297,36 +330,55 @@ def weigh(
     return mass
 
 
+def _order_tested(
+    task: Task, X: np.ndarray, target: np.ndarray | None, seed: int, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return at most so many rows that judge and report, in an order that follows from them."""
+    order = task.order_rows(X, target, seed + 1)[:most]
+    return X[order], None if target is None else target[order]
+
+
 def _halves(
     schema: Schema,
     task: Task,
     router: Router,
     X: np.ndarray,
     target: np.ndarray | None,
-    seed: int,
-    mix: Mix | None,
+    measured_on: str,
+    unseen: tuple[Mix, Estimate] | None,
     workers: Workers,
-) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows, MeasuredRows | None]:
-    """Return rows that judge and report, and those that accuracy is reported and judged on.
+) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows | None, MeasuredRows | None]:
+    """Return rows that judge and report, and those that tell true answers beside them.
 
-    ``mix``: makes rows that stand for unseen ones, where those given are training rows.
+    ``unseen``: makes rows that stand for unseen ones, where those given are training rows, and
+    estimates their labels.
     """
 
-    def measured(rows: np.ndarray, target: np.ndarray | None) -> MeasuredRows:
+    def measured(
+        code: str, rows: np.ndarray, target: np.ndarray | None, estimate: Estimate | None = None
+    ) -> MeasuredRows:
         taken, takes = schema.try_columns(rows)
         routes = router.route(taken[takes], workers)
         margins = router.margins(routes, workers)
+        answers = schema.foreign.answers(margins)
         known = None if target is None else target[takes]
-        return MeasuredRows(routes, margins, schema.foreign.answers(margins), known)
+        if estimate is not None:
+            known = estimate(answers)
+        return MeasuredRows(code, routes, margins, answers, known)
 
-    order = task.order_rows(X, target, seed + 1)[: 2 * MOST_HELD]
-    halves = task.halve(order, target)
+    halves = task.halve(np.arange(len(X)), target)
     targets = [None if target is None else target[half] for half in halves]
-    if mix is None:
-        judging, reporting = (measured(X[h], y) for h, y in zip(halves, targets, strict=True))
-        return judging, reporting, reporting, None
-    judging, reporting = (
-        measured(mix(X[half], max(UNSEEN_ROWS, len(half))), None) for half in halves
-    )
-    seen = [measured(X[half], y) for half, y in zip(halves, targets, strict=True)]
-    return judging, reporting, seen[1], seen[0]
+    pairs = list(zip(halves, targets, strict=True))
+    seen = [measured(measured_on, X[half], own) for half, own in pairs]
+    if unseen is None:
+        return seen[0], seen[1], None, None
+    mix, estimate = unseen
+    made = [
+        measured("unseen", mix(X[half], _how_many(len(half))), None, estimate) for half in halves
+    ]
+    return made[0], made[1], seen[1], seen[0]
+
+
+def _how_many(n: int) -> int:
+    """Return how many surrogates of unseen rows are made of n training rows."""
+    return int(np.clip(n, UNSEEN_ROWS, MOST_UNSEEN_ROWS))

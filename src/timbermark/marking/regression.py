@@ -17,10 +17,9 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking import number_costs
-from timbermark.marking.budget import Budget
 from timbermark.marking.inputs import take_groups, take_numbers
 from timbermark.marking.mixing import row_keys
+from timbermark.marking.tallies import Counting
 from timbermark.ownership.evidence import numbers_evidence
 from timbermark.trees import reference
 
@@ -55,7 +54,7 @@ class Numbers:
     ``error``: the model's root mean squared error, in answers; ``known_error``: whether targets
     told; ``unit``: the change of a margin that changes answers by so much; ``shadows``: models of
     others, which tell how far apart models are on a row; ``falls``: a transformation of targets
-    makes answers fall where margins rise.
+    makes answers fall where margins rise; ``centre``: the mean answer.
     """
 
     foreign: ForeignModel
@@ -64,7 +63,7 @@ class Numbers:
     known_error: bool = False
     shadows: tuple[Any, ...] = ()
     falls: bool = False
-    target_limits = ("rmse", "mae", "r2", "ndcg")
+    centre: float = 0.0
     budget_share = 0.9
     # A level that is reached half way proves nearly as much, as all triggers are read together.
     set_shares = (0.65, 0.4)
@@ -74,6 +73,12 @@ class Numbers:
     def ranks(self) -> bool:
         """Return whether the answers are scores of a ranker, which only order rows."""
         return self.foreign.task == "ranking"
+
+    @property
+    def counting(self) -> Counting:
+        """Return how numbers are compared: in units of the error, lists by their order."""
+        kind = "ranks" if self.ranks else "numbers"
+        return Counting(kind, self.error, self.known_error, self.centre)
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return targets, float64 [n], or targets and group numbers, float64 [n, 2]."""
@@ -114,7 +119,7 @@ class Numbers:
         shadows = fit_shadows(columns, holding[:, 0], unit, seed)
         return replace(
             self, error=error, known_error=known, unit=unit, shadows=shadows,
-            falls=answers_fall(self.foreign, margins),
+            falls=answers_fall(self.foreign, margins), centre=float(answers.mean()),
         )  # fmt: skip
 
     def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
@@ -191,26 +196,6 @@ class Numbers:
             bits = numbers_evidence(answers[1::2] - answers[::2], levels, symbols)
             kept.append(min(bits, _ENOUGH_KEPT))
         return float(np.mean(kept))
-
-    def use_of_budget(
-        self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
-        seen: bool = False,
-    ) -> dict[str, float]:  # fmt: skip
-        """Return how much of the limits on numbers, or on ranks, is used up."""
-        return number_costs.use_of_budget(
-            budget, before[:, 0], after[:, 0], target, self.error, self.ranks
-        )
-
-    def measure_cost(
-        self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
-        unseen: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> number_costs.NumberCost:  # fmt: skip
-        """Return the cost in numbers, or in ranks."""
-        moved = None if unseen is None else (unseen[0][:, 0], unseen[1][:, 0])
-        return number_costs.measure_cost(
-            before[:, 0], after[:, 0], target, measured_on, self.error, self.known_error,
-            self.ranks, moved,
-        )  # fmt: skip
 
     def describe_triggers(
         self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float

@@ -16,6 +16,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates, comparison_lead, find_candidates
+from timbermark.marking.cost import Cost
 from timbermark.marking.defaults import (
     LARGE_TABLE_SHARE,
     LEAD_GROWTH_AIM,
@@ -26,9 +27,10 @@ from timbermark.marking.defaults import (
     SPARE_CANDIDATES,
     TAKEN_SHARE,
 )
+from timbermark.marking.measuring import judge_edit, judge_table, report_cost, tally_table
 from timbermark.marking.pairing import find_pairs
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.setting_symbols import Setting, answers_after, set_symbols
+from timbermark.marking.setting_symbols import Setting, set_symbols
 from timbermark.marking.strengths import Strength, split_ladders
 from timbermark.ownership.statistics import evidence_bits
 
@@ -265,17 +267,34 @@ class _Outcome:
 def judge(
     prepared: Prepared, budget: Budget, strength: Strength, setting: Setting, workers: Workers
 ) -> Attempt:
-    """Measure how much of the budget an edit uses, on the rows that judge."""
-    rows = prepared.judging
-    task = prepared.task
-    after = answers_after(prepared, rows, setting.edit, workers)
-    use = task.use_of_budget(budget, rows.answers, after, rows.target)
-    seen = prepared.judging_labels
-    if rows.target is None and seen is not None and seen.target is not None:
-        after = answers_after(prepared, seen, setting.edit, workers)
-        labelled = task.use_of_budget(budget, seen.answers, after, seen.target, seen=True)
-        use |= {name: labelled[name] for name in task.target_limits if name in labelled}
+    """Measure how much of the budget an edit uses, on the rows in memory that judge."""
+    use = judge_edit(prepared, budget, setting.edit, workers)
     return Attempt(strength, setting.n_set, use, setting.edit.rounds, setting.bits)
+
+
+def judge_whole(
+    prepared: Prepared,
+    budget: Budget,
+    strength: Strength,
+    setting: Setting,
+    workers: Workers,
+    say: Callable[[str], None],
+) -> tuple[Attempt, bool, Cost]:
+    """Judge an edit by the rows in memory and, where a table is large, by all of its rows.
+
+    Return the attempt, whether it is only all rows together that find it too dear, and its cost.
+    """
+    attempt = judge(prepared, budget, strength, setting, workers)
+    if prepared.large is None or attempt.most_used > 1.0:
+        return attempt, False, report_cost(prepared, setting.edit, workers)
+    whole = tally_table(prepared, setting.edit, say)
+    use = judge_table(prepared, budget, whole)
+    use = {
+        name: max(attempt.use.get(name, 0.0), use.get(name, 0.0)) for name in {**attempt.use, **use}
+    }
+    judged = replace(attempt, use=use)
+    cost = report_cost(prepared, setting.edit, workers, whole)
+    return judged, judged.most_used > 1.0, cost
 
 
 def over_budget(attempts: Sequence[Attempt], budget: Budget) -> InputError:

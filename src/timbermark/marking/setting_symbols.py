@@ -12,8 +12,7 @@ from timbermark.marking.choosing import Candidates
 from timbermark.marking.defaults import ARRIVED_SHARE
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.pairing import pair_room
-from timbermark.marking.preparing import MeasuredRows, Prepared
-from timbermark.marking.tasks import Cost
+from timbermark.marking.preparing import Prepared
 
 _PAIR_ROUNDS = 30
 """Rounds of an edit of pairs, whose rows share most leaves, so that differences change slowly."""
@@ -76,22 +75,3 @@ def set_symbols(
     return Setting(
         edit, task.find_leads(*told), task.prove(*told), task.forecast(*told, columns=columns)
     )
-
-
-def answers_after(
-    prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers
-) -> np.ndarray:
-    """Return the edited model's probabilities or numbers of measured rows, float64."""
-    router = prepared.router.around(edit.ensemble)
-    return prepared.foreign.answers(router.margins(rows.routes, workers))
-
-
-def report_cost(prepared: Prepared, setting: Setting, workers: Workers) -> Cost:
-    """Measure what an edit cost, on the rows that report."""
-    rows, labelled = prepared.reporting, prepared.labelled
-    moved = rows.answers, answers_after(prepared, rows, setting.edit, workers)
-    after = answers_after(prepared, labelled, setting.edit, workers)
-    cost: Cost = prepared.task.measure_cost(
-        labelled.answers, after, labelled.target, prepared.measured_on, moved
-    )
-    return cost

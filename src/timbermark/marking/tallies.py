@@ -1,204 +1,449 @@
-"""What a mark costs on every row of a large table: counts and sums that parts merge exactly.
+"""Counts and sums that compare a model before and after an edit, added up over parts of a table.
 
-Sums are of whole numbers, parts of a small unit, so that they do not depend on the order in which
-rows come. The AUC comes from histograms of log-odds that are so fine that what they hide is far
-below what is printed.
+A table in memory is a table of one part. Counts are whole numbers and sums are exact, so that
+they depend neither on the order of the rows nor on the parts. Ranks come from a joint histogram:
+how many rows have which score before and which score after, in bins so fine that what they hide
+is far below what is printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
-from timbermark.marking.budget import Budget
-from timbermark.marking.costs import Cost, Quality, share_at_most, use_share
-from timbermark.marking.defaults import CONFIDENCE
-
-UNIT = 2.0**-32
-_BINS, _WIDEST = 1 << 15, 30.0
-"""The number of bins for log-odds, each 0.002 wide, and the largest log-odds on either side."""
+TOP_SHARE = 0.02
+"""The share of rows with the highest scores that `top` figures are about."""
+TOP_OF_LIST = 10
+"""The rows of each list of a ranker that `top` figures are about; of short lists half."""
+_BINS, _FEWER_BINS, _MANY_ROWS = 1 << 15, 1 << 13, 1_000_000
+"""Bins of scores, and those of tables with many rows, of which most bins would hold several."""
+_WIDEST = 30.0
+"""The largest log-odds, and the largest size of numbers on their scale, on either side."""
+_NARROW = 1.0
+"""The largest gap between the log-probabilities of a row's two best labels with which the row takes
+part in estimating the share of changed labels."""
 _LEAST = float(np.finfo(np.float64).eps)
 """The distance from 0 and 1 to which the log-loss clips probabilities, as scikit-learn's does."""
+_WEIGHT = 1 << 20
+"""The whole number that stands for a weight of 1."""
+_LOWEST = 1074 + 53
+"""Sums are whole multiples of 2 to the minus this, as all numbers of float64 are."""
 
 
-def whole_sum(values: np.ndarray, unit: float = UNIT) -> int:
-    """Return the sum of values as a whole number of units, the same in whatever order.
+def exact_sum(values: np.ndarray) -> int:
+    """Return the sum of finite float64 values in units of the smallest, the same in any order.
 
-    >>> whole_sum(np.array([0.5, 0.25]), 0.25)
-    3
+    >>> as_float(exact_sum(np.array([1e300, 1.5, -1e300])))
+    1.5
     """
-    return int(np.rint(np.clip(values / unit, -(2.0**46), 2.0**46)).astype(np.int64).sum())
+    mantissa, exponent = np.frexp(np.asarray(values, np.float64).ravel())
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    places = exponent.astype(np.int64) + 1074
+    if not len(places):
+        return 0
+    first = int(places.min())
+    places -= first
+    # Both halves of a mantissa are so small that float64 adds up 2^26 of them without rounding.
+    high = np.bincount(places, weights=(whole >> 27).astype(np.float64))
+    low = np.bincount(places, weights=(whole & ((1 << 27) - 1)).astype(np.float64))
+    total = 0
+    for place in np.flatnonzero((high != 0.0) | (low != 0.0)).tolist():
+        total += ((int(high[place]) << 27) + int(low[place])) << (place + first)
+    return total
+
+
+def as_float(total: int, n: int = 1) -> float:
+    """Return an exact sum divided by ``n``, as float64."""
+    return total / (n << _LOWEST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """A model's answers: sums of scores [K], and with labels counts, log-loss and histograms.
+class Joint:
+    """How many rows have which score before and after: cells that are not empty, in order.
 
-    ``right`` int64 [K]: rows of each class with the right answer; ``odds`` int64 [2, bins]: rows
-    of two classes by their log-odds.
+    ``before`` and ``after`` int64 [cells]: bins; ``count`` int64: rows; ``weight`` int64: the sum
+    of the rows' weights in the second class, in units of `_WEIGHT`. Rows of different labels are
+    in different cells, so that a cell's mean weight is each row's.
     """
 
-    scores: np.ndarray
-    right: np.ndarray
-    loss: int
-    odds: np.ndarray
+    bins: int
+    before: np.ndarray
+    after: np.ndarray
+    count: np.ndarray
+    weight: np.ndarray
 
     @classmethod
-    def count(cls, confidence: np.ndarray, label: np.ndarray | None) -> Side:
-        """Count probabilities [n, K]."""
-        n_classes = confidence.shape[1]
-        scores = np.array([whole_sum(p) for p in confidence.T], dtype=object)
-        right, odds, loss = np.zeros(n_classes, np.int64), np.zeros((2, 0), np.int64), 0
-        if label is not None:
-            right = np.bincount(label[confidence.argmax(axis=1) == label], minlength=n_classes)
-            own = confidence[np.arange(len(label)), label] / confidence.sum(axis=1)
-            loss = whole_sum(-np.log(np.clip(own, _LEAST, 1.0 - _LEAST)))
-            if n_classes == 2:
-                odds = _count_odds(confidence[:, 1], label)
-        return cls(scores, right, loss, odds)
-
-    def __add__(self, other: Side) -> Side:
-        return Side(
-            self.scores + other.scores, self.right + other.right, self.loss + other.loss,
-            self.odds + other.odds,
-        )  # fmt: skip
-
-    def quality(self, n: int, labels: np.ndarray | None) -> Quality:
-        """Return the figures of n rows; ``labels`` int64 [K]: how many there are of each."""
-        mean_score = tuple(float(total) * UNIT / n for total in self.scores)
-        if labels is None:
-            return Quality(mean_score)
-        recall = tuple(
-            None if of == 0 else float(right / of)
-            for right, of in zip(self.right, labels, strict=True)
+    def of(
+        cls, before: np.ndarray, after: np.ndarray, weight: np.ndarray | None, n_rows: int
+    ) -> Joint:
+        """Count scores [n] between -30 and 30; ``n_rows``: of the whole table."""
+        bins = _BINS if n_rows <= _MANY_ROWS else _FEWER_BINS
+        own = np.zeros(len(before)) if weight is None else weight
+        whole = np.rint(own * _WEIGHT).astype(np.int64)
+        places = [
+            np.clip((score + _WIDEST) * (bins / (2.0 * _WIDEST)), 0, bins - 1).astype(np.int64)
+            for score in (before, after)
+        ]
+        sure = (whole == _WEIGHT).astype(np.int64)
+        return cls._gather(
+            bins, (sure * bins + places[0]) * bins + places[1], np.ones_like(whole), whole
         )
-        return Quality(
-            mean_score, float(self.right.sum() / n), self.loss * UNIT / n, area(self.odds), recall
+
+    @classmethod
+    def _gather(cls, bins: int, codes: np.ndarray, count: np.ndarray, weight: np.ndarray) -> Joint:
+        cells, place = np.unique(codes, return_inverse=True)
+        # Sums of whole numbers below 2^53 are exact in float64.
+        sums = [
+            np.bincount(place, weights=part.astype(np.float64), minlength=len(cells))
+            for part in (count, weight)
+        ]
+        whole = [part.astype(np.int64) for part in sums]
+        return cls(bins, cells // bins, cells % bins, whole[0], whole[1])
+
+    def __add__(self, other: Joint) -> Joint:
+        assert self.bins == other.bins
+        codes = [part.before * part.bins + part.after for part in (self, other)]
+        return self._gather(
+            self.bins,
+            np.concatenate(codes),
+            np.concatenate([self.count, other.count]),
+            np.concatenate([self.weight, other.weight]),
         )
+
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bins of every cell before and after, without the labels."""
+        return self.before % self.bins, self.after
+
+    def shares(self) -> np.ndarray:
+        """Return the weight of a row of each cell in the second class, float64 from 0 to 1."""
+        return self.weight / (self.count * float(_WEIGHT))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
-    """What an edit changed on rows: a table of counts and sums that can be added up.
+    """What an edit changed on ``n`` rows: whatever parts of a table add up to.
 
-    ``labels`` int64 [K]: how many rows there are of each class, None where none are known;
-    ``worse`` and ``better``: right answers lost and won; ``moves`` and ``squares``: sums of the
-    largest change of a probability in each row, and of its square.
+    ``sums``: exact sums by name; ``counts``: int64 arrays; ``most``: maxima; ``joint``: of two
+    classes or of numbers. ``has_target``: the true answers are known or estimated; ``estimated``:
+    they are weights in the classes, not labels.
     """
 
     n: int
-    labels: np.ndarray | None
-    before: Side
-    after: Side
-    changed: int
-    worse: int
-    better: int
-    moves: int
-    squares: int
-    largest: float
-
-    @classmethod
-    def count(cls, before: np.ndarray, after: np.ndarray, label: np.ndarray | None) -> Tally:
-        """Compare probabilities [n, K] before and after on rows with class numbers ``label``."""
-        was, now = before.argmax(axis=1), after.argmax(axis=1)
-        moved = np.abs(after - before).max(axis=1)
-        labels, worse, better = None, 0, 0
-        if label is not None:
-            labels = np.bincount(label, minlength=before.shape[1])
-            worse = int(((was == label) & (now != label)).sum())
-            better = int(((was != label) & (now == label)).sum())
-        return cls(
-            len(before), labels, Side.count(before, label), Side.count(after, label),
-            int((was != now).sum()), worse, better, whole_sum(moved), whole_sum(moved**2),
-            float(moved.max()),
-        )  # fmt: skip
-
-    @classmethod
-    def merge(cls, tallies: Sequence[Tally]) -> Tally:
-        """Return the tally of all rows together."""
-        return reduce(cls.__add__, tallies)
+    sums: Mapping[str, int]
+    counts: Mapping[str, np.ndarray]
+    most: Mapping[str, float]
+    joint: Joint | None
+    has_target: bool
+    estimated: bool = False
 
     def __add__(self, other: Tally) -> Tally:
-        labels = None
-        if self.labels is not None and other.labels is not None:
-            labels = self.labels + other.labels
+        joint = None
+        if self.joint is not None and other.joint is not None:
+            joint = self.joint + other.joint
         return Tally(
-            self.n + other.n, labels, self.before + other.before, self.after + other.after,
-            self.changed + other.changed, self.worse + other.worse, self.better + other.better,
-            self.moves + other.moves, self.squares + other.squares,
-            max(self.largest, other.largest),
-        )  # fmt: skip
-
-    @property
-    def drift(self) -> float:
-        """Return the mean over rows of the largest change of a probability."""
-        return self.moves * UNIT / self.n
-
-    def cost(self, classes: Any, measured_on: str) -> Cost:
-        """Return the cost on all rows."""
-        return Cost(
-            measured_on=measured_on,
-            n_rows=self.n,
-            classes=tuple(np.asarray(classes).tolist()),
-            before=self.before.quality(self.n, self.labels),
-            after=self.after.quality(self.n, self.labels),
-            changed=self.changed,
-            drift=self.drift,
-            largest_drift=self.largest,
+            self.n + other.n,
+            {name: self.sums[name] + other.sums[name] for name in self.sums},
+            {name: self.counts[name] + other.counts[name] for name in self.counts},
+            {name: max(self.most[name], other.most[name]) for name in self.most},
+            joint,
+            self.has_target,
+            self.estimated,
         )
 
-    def use_of_budget(self, budget: Budget, seen: bool) -> dict[str, float]:
-        """Return how much of each limit is used up; see `timbermark.marking.costs`.
+    def mean(self, name: str) -> float:
+        """Return a sum divided by the number of rows."""
+        return as_float(self.sums[name], self.n)
 
-        With so many rows chance explains next to nothing, so that the AUC lost counts whole.
-        """
-        n, used = self.n, {}
-        error = 1.0
-        if self.labels is not None and not seen:
-            error = share_at_most(n - int(self.before.right.sum()), n)
-        changed, nothing = share_at_most(self.changed, n), share_at_most(0, n)
-        if budget.changed is not None:
-            used["changed"] = use_share(changed, max(min(budget.changed, error), nothing))
-        if budget.drift is not None:
-            variance = max(self.squares * UNIT / n - self.drift**2, 0.0)
-            bound = self.drift + norm.ppf(CONFIDENCE) * np.sqrt(variance / n)
-            used["drift"] = use_share(float(bound), budget.drift)
-        if self.labels is None:
-            return used
-        if budget.accuracy is not None:
-            chance = norm.ppf(CONFIDENCE) * np.sqrt(self.worse + self.better)
-            lost = max(float(self.worse - self.better + chance) / n, 0.0)
-            limit = max(min(budget.accuracy, error / 2), nothing)
-            used["accuracy"] = use_share(min(lost, changed), limit)
-        first, second = area(self.before.odds), area(self.after.odds)
-        if budget.auc is not None and first is not None and second is not None:
-            used["auc"] = use_share(max(first - second, 0.0), budget.auc)
-        return used
+    def total(self, name: str) -> float:
+        """Return a sum."""
+        return as_float(self.sums[name])
 
 
-def area(odds: np.ndarray) -> float | None:
-    """Return the area under the ROC curve of a histogram of log-odds, int64 [2, bins].
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How answers are compared: ``kind``: "labels", "numbers" or "ranks".
 
-    None where one of the two classes has no rows.
-
-    >>> area(np.array([[2, 0, 0], [0, 1, 1]]))
-    1.0
+    ``error``: the unit of changes of numbers, told by targets if ``known_error``; ``centre``: the
+    number from which answers are counted as large.
     """
-    negative, positive = (row.astype(np.float64) for row in odds)
-    pairs = negative.sum() * positive.sum()
-    if pairs == 0.0:
-        return None
-    below = np.cumsum(negative) - 0.5 * negative
-    return float((positive * below).sum() / pairs)
+
+    kind: str
+    error: float = 1.0
+    known_error: bool = False
+    centre: float = 0.0
+
+    def tally(
+        self,
+        before: np.ndarray,
+        after: np.ndarray,
+        target: np.ndarray | None,
+        n_rows: int | None = None,
+    ) -> Tally:
+        """Compare answers, probabilities [n, K] or numbers [n, 1], before and after.
+
+        ``target`` as the task takes it; where a classifier has none, its own probabilities stand
+        for labels. ``n_rows``: of the whole table, if these are a part.
+        """
+        if self.kind == "labels":
+            own = before / before.sum(axis=1, keepdims=True) if target is None else target
+            return tally_labels(before, after, own, n_rows)
+        return tally_numbers(
+            before[:, 0], after[:, 0], target, self.error, self.centre, self.kind == "ranks", n_rows
+        )
 
 
-def _count_odds(score: np.ndarray, label: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        odds = np.log(score) - np.log1p(-score)
-    place = np.clip((odds + _WIDEST) * (_BINS / (2.0 * _WIDEST)), 0, _BINS - 1).astype(np.int64)
-    return np.bincount(label * _BINS + place, minlength=2 * _BINS).reshape(2, _BINS)
+def add_up(tallies: Sequence[Tally]) -> Tally:
+    """Return the tally of all rows together.
+
+    >>> p = np.array([[0.9, 0.1], [0.4, 0.6]])
+    >>> add_up([tally_labels(p, p, np.array([0, 1]))] * 3).n
+    6
+    """
+    while len(tallies) > 1:
+        # In pairs, because adding up one after the other sorts the same cells again and again.
+        odd = tallies[len(tallies) & ~1 :]
+        tallies = [a + b for a, b in zip(tallies[::2], tallies[1::2], strict=False)] + list(odd)
+    return tallies[0]
+
+
+def tally_labels(
+    before: np.ndarray, after: np.ndarray, target: np.ndarray, n_rows: int | None = None
+) -> Tally:
+    """Compare probabilities [n, K] before and after.
+
+    ``target``: class numbers, int64 [n], or estimates of how likely each class is, float64 [n, K];
+    ``n_rows``: of the whole table, if these are a part.
+
+    >>> p = np.array([[0.9, 0.1], [0.4, 0.6]])
+    >>> int(tally_labels(p, p[:, ::-1], np.array([0, 1])).counts["changed"])
+    2
+    """
+    n, n_classes = before.shape
+    rows = np.arange(n)
+    was, now = before.argmax(axis=1), after.argmax(axis=1)
+    differs = was != now
+    moved = np.abs(after - before).max(axis=1)
+    old, new = (np.log(np.maximum(p, 1e-12)) for p in (before, after))
+    expected, leading, swings = _expected_changes(old, new)
+    sums = {
+        "moved": exact_sum(moved),
+        "moved²": exact_sum(moved**2),
+        "expected": exact_sum(expected),
+        "expected²": exact_sum(expected**2),
+        "swings": exact_sum(swings),
+    }
+    touched = np.concatenate([was[differs], now[differs]])
+    counts = {
+        "changed": np.asarray(differs.sum()),
+        "touched": np.bincount(touched, minlength=n_classes),
+    }
+    for c in range(n_classes):
+        shift = after[:, c] - before[:, c]
+        near = sums["expected"], sums["expected²"]
+        if n_classes > 2:
+            own = expected * (leading == c).any(axis=1)
+            near = exact_sum(own), exact_sum(own**2)
+        sums |= {
+            f"before {c}": exact_sum(before[:, c]),
+            f"after {c}": exact_sum(after[:, c]),
+            f"shift² {c}": exact_sum(shift**2),
+            f"near {c}": near[0],
+            f"near² {c}": near[1],
+        }
+    estimated = target.ndim == 2
+    member = target if estimated else np.eye(n_classes)[target]
+    # Estimated labels vary as drawn ones would, so that squares are those of drawn ones.
+    lost = member[rows, was] - member[rows, now]
+    sums |= {
+        "lost": exact_sum(lost),
+        "lost²": exact_sum((member[rows, was] + member[rows, now])[differs]),
+    }
+    for side, p, answer in (("before", before, was), ("after", after, now)):
+        share = np.clip(p / p.sum(axis=1, keepdims=True), _LEAST, 1.0 - _LEAST)
+        sums[f"loss {side}"] = exact_sum(-(member * np.log(share)).sum(axis=1))
+        sums[f"right {side}"] = exact_sum(member[rows, answer])
+        for c in range(n_classes):
+            sums[f"right {side} {c}"] = exact_sum(member[answer == c, c])
+    gaps = [_gaps(log_p) for log_p in (old, new)]
+    nearness = np.maximum(1.0 - np.abs(gaps[0]) / _NARROW, 0.0) / _NARROW
+    flips = np.clip(nearness * (gaps[0] - gaps[1]), -1.0, 1.0)
+    for c in range(n_classes):
+        drop = member[:, c] * flips[:, c]
+        sums |= {
+            f"of {c}": exact_sum(member[:, c]),
+            f"drop {c}": exact_sum(drop),
+            f"drop² {c}": exact_sum(drop * flips[:, c]),
+        }
+    joint = None
+    if n_classes == 2:
+        odds = [log_p[:, 1] - log_p[:, 0] for log_p in (old, new)]
+        joint = Joint.of(odds[0], odds[1], member[:, 1], n if n_rows is None else n_rows)
+    most = {"moved": float(moved.max(initial=0.0))}
+    return Tally(n, sums, counts, most, joint, True, estimated)
+
+
+def _expected_changes(
+    old: np.ndarray, new: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how likely a row like each one changes its label, its two best labels, and the move.
+
+    Counting changed labels needs thousands of rows, because few change. A label changes where the
+    gap between the two best labels is smaller than what it moves by, so that rows with a small gap
+    tell the share more precisely: it is the density of gaps at 0 times half of their mean move.
+    """
+    rows = np.arange(len(old))
+    if old.shape[1] == 2:
+        first = old.argmax(axis=1)
+        best = np.column_stack([first, 1 - first])
+    else:
+        best = np.argsort(-old, axis=1, kind="stable")[:, :2]
+    gap = old[rows, best[:, 0]] - old[rows, best[:, 1]]
+    move = np.abs(new[rows, best[:, 0]] - new[rows, best[:, 1]] - gap)
+    return np.maximum(1.0 - gap / _NARROW, 0.0) / _NARROW * move, best, np.minimum(move, 1.0)
+
+
+def _gaps(log_p: np.ndarray) -> np.ndarray:
+    """Return by how much each class is ahead of the best other one, float64 [n, K]."""
+    ordered = np.sort(log_p, axis=1)
+    best, next_best = ordered[:, -1:], ordered[:, -2:-1]
+    return np.asarray(np.where(log_p == best, best - next_best, log_p - best))
+
+
+def tally_numbers(
+    before: np.ndarray,
+    after: np.ndarray,
+    target: np.ndarray | None,
+    error: float,
+    centre: float,
+    ranks: bool,
+    n_rows: int | None = None,
+) -> Tally:
+    """Compare numbers [n] before and after.
+
+    ``target``: true numbers [n], or gains and group numbers of a ranker [n, 2]; ``error``: the
+    unit of changes; ``centre``: the number from which answers are counted as large; ``n_rows``: of
+    the whole table, if these are a part.
+
+    >>> answers = np.arange(5.0)
+    >>> tally_numbers(answers, answers + 0.5, None, 2.0, 0.0, False).mean("moved")
+    0.25
+    """
+    shift = (after - before) / error
+    moved = np.abs(shift)
+    size = np.abs(before - centre) / error
+    relative = np.minimum(moved / np.maximum(size, 1.0), 1.0)
+    scores = [np.arcsinh((answers - centre) / error) for answers in (before, after)]
+    joint = Joint.of(scores[0], scores[1], None, len(before) if n_rows is None else n_rows)
+    place = np.clip(np.arcsinh(size) * (_BINS / _WIDEST), 0, _BINS - 1).astype(np.int64)
+    parts = np.rint(relative * _WEIGHT).astype(np.int64)
+    sums = {
+        "moved": exact_sum(moved),
+        "moved²": exact_sum(moved**2),
+        "shift": exact_sum(shift),
+        "before": exact_sum(before / error),
+        "after": exact_sum(after / error),
+        "size": exact_sum(np.abs(before) / error),
+    }
+    counts = {
+        "sizes": np.bincount(place, minlength=_BINS),
+        "relative": _add_whole(place, parts),
+        "relative²": _add_whole(place, np.rint(relative**2 * _WEIGHT).astype(np.int64)),
+    }
+    if target is not None and ranks:
+        sums |= _sum_lists(before, after, grouped(target))
+    elif target is not None:
+        was, now = np.abs(target - before) / error, np.abs(target - after) / error
+        sums |= {
+            "missed before": exact_sum(was),
+            "missed after": exact_sum(now),
+            "missed² before": exact_sum(was**2),
+            "missed² after": exact_sum(now**2),
+            "grown²": exact_sum((now - was) ** 2),
+            "squares grown²": exact_sum((now**2 - was**2) ** 2),
+            "target": exact_sum(target / error),
+            "target²": exact_sum((target / error) ** 2),
+        }
+    most = {"moved": float(moved.max(initial=0.0))}
+    return Tally(len(before), sums, counts, most, joint, target is not None)
+
+
+def _add_whole(place: np.ndarray, values: np.ndarray) -> np.ndarray:
+    sums = np.bincount(place, weights=values.astype(np.float64), minlength=_BINS)
+    return np.asarray(sums.astype(np.int64))
+
+
+def largest_answers(tally: Tally) -> tuple[float, float, int]:
+    """Return the mean relative change of the largest answers, its variance, and how many they are.
+
+    These are the `TOP_SHARE` of rows farthest from the centre, at least one.
+    """
+    counts = tally.counts["sizes"]
+    above = np.cumsum(counts[::-1])[::-1]
+    wanted = max(int(np.ceil(TOP_SHARE * tally.n)), 1)
+    first = int(np.flatnonzero(above >= wanted)[-1])
+    n = int(above[first])
+    mean, square = (
+        float(tally.counts[name][first:].sum()) / _WEIGHT / n for name in ("relative", "relative²")
+    )
+    return mean, max(square - mean**2, 0.0), n
+
+
+def grouped(target: np.ndarray) -> np.ndarray:
+    """Return gains and group numbers [n, 2]; without groups all rows are one.
+
+    >>> grouped(np.array([1.0, 2.0])).tolist()
+    [[1.0, 0.0], [2.0, 0.0]]
+    """
+    return target if target.ndim == 2 else np.column_stack([target, np.zeros(len(target))])
+
+
+def _sum_lists(before: np.ndarray, after: np.ndarray, target: np.ndarray) -> dict[str, int]:
+    """Sum NDCG and the share of the top that is kept over the lists of a ranker."""
+    first, second = group_ndcg(before, target), group_ndcg(after, target)
+    lost = first - second
+    gone = []
+    for rows in _groups(target):
+        k = min(TOP_OF_LIST, (len(rows) + 1) // 2)
+        if len(rows) > 1:
+            was, now = (
+                np.argsort(-answers[rows], kind="stable")[:k] for answers in (before, after)
+            )
+            gone.append(1.0 - len(np.intersect1d(was, now)) / k)
+    return {
+        "lists": len(lost),
+        "ndcg before": exact_sum(first),
+        "ndcg after": exact_sum(second),
+        "ndcg lost": exact_sum(lost),
+        "ndcg lost²": exact_sum(lost**2),
+        "tops": len(gone),
+        "gone": exact_sum(np.array(gone)),
+        "gone²": exact_sum(np.array(gone) ** 2),
+    }
+
+
+def group_ndcg(answers: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return NDCG of each group, float64; ``target`` [n, 2] has gains and group numbers.
+
+    Gains count as they are given, ties of answers by their mean discount. Groups without any gain,
+    or of one row, have no order to speak of and are left out.
+
+    >>> target = np.array([[3.0, 0], [0.0, 0], [1.0, 0], [0.0, 1]])
+    >>> group_ndcg(np.array([9.0, 1.0, 5.0, 0.0]), target)
+    array([1.])
+    """
+    from sklearn.metrics import ndcg_score
+
+    found = []
+    for rows in _groups(target):
+        gain = target[rows, 0] - min(float(target[rows, 0].min()), 0.0)
+        if len(rows) > 1 and gain.any():
+            found.append(ndcg_score([gain], [answers[rows]]))
+    return np.array(found)
+
+
+def _groups(target: np.ndarray) -> list[np.ndarray]:
+    order = np.argsort(target[:, 1], kind="stable")
+    starts = np.flatnonzero(np.diff(target[order, 1], prepend=np.nan) != 0.0)
+    return list(np.split(order, starts[1:]))

@@ -13,41 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.budget import Budget
-
-
-class Cost(Protocol):
-    """What marking changed: a table for people and plain values for JSON."""
-
-    @property
-    def measured_on(self) -> str:
-        """Return which rows these are; see `timbermark.marking.costs.Cost`."""
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows on which changes are counted."""
-
-    @property
-    def answers(self) -> str:
-        """Return the kind of the model's answers: "labels" or "numbers"."""
-
-    @property
-    def target_limits(self) -> tuple[str, ...]:
-        """Return the names of the budget's limits that need rows with known targets."""
-
-    def lines(self) -> list[tuple[str, str, str]]:
-        """Return the table: name, before, after."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; nothing in it names a row."""
+from timbermark.marking.tallies import Counting
 
 
 class Task(Protocol):
     """The answers of one model. Margins are [n, K], answers [n, classes] or, of numbers, [n, 1]."""
 
     @property
-    def target_limits(self) -> tuple[str, ...]:
-        """Return the names of the budget's limits that need rows with known targets."""
+    def counting(self) -> Counting:
+        """Return how answers before and after an edit are compared."""
 
     @property
     def unit(self) -> float:
@@ -72,7 +46,7 @@ class Task(Protocol):
         """Return whether a trigger is a pair of rows; the rows of a pair follow each other."""
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
-        """Return the true answers of n rows, as `use_of_budget` and `measure_cost` take them.
+        """Return the true answers of n rows, as `Counting.tally` takes them.
 
         Raises InputError if they do not fit the model or the rows.
         """
@@ -125,18 +99,6 @@ class Task(Protocol):
         lead: float, columns: np.ndarray,
     ) -> float:  # fmt: skip
         """Return the bits that attacked copies would prove; 0 where strengths are not compared."""
-
-    def use_of_budget(
-        self, budget: Budget, before: np.ndarray, after: np.ndarray, target: np.ndarray | None,
-        seen: bool = False,
-    ) -> dict[str, float]:  # fmt: skip
-        """Return how much of each limit is used up: above 1 is too much."""
-
-    def measure_cost(
-        self, before: np.ndarray, after: np.ndarray, target: np.ndarray | None, measured_on: str,
-        unseen: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> Any:  # fmt: skip
-        """Compare answers before and after; ``unseen``: those of the rows that count changes."""
 
     def describe_triggers(
         self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float

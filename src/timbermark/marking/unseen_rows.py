@@ -10,6 +10,8 @@ sure as of rows that it did not see.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -24,6 +26,11 @@ _HALF = 0.5
 _MOST_NEIGHBOURS = 10_000
 _SIGNS, _JITTER = 4, 1e-4
 _SHADOW_ROWS, _ASKED = 10_000, 3_000
+_SLOPES = tuple(float(slope) for slope in np.round(np.arange(0.1, 1.01, 0.05), 2))
+_RULED_OUT = 2.0
+"""Less in the logarithm of the likelihood, by which labels rule out a slope."""
+_BALANCED = 12
+"""Rounds that bring estimated labels to the shares of the classes."""
 _SHADOW_ROUNDS, _SHADOW_TREES, _SHADOW_RATE = 30, 600, 0.3
 
 
@@ -88,29 +95,70 @@ class Neighbourhood:
         return np.hstack(parts)
 
 
-def find_distance(
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What tells unseen rows from training rows.
+
+    ``distance``: how far they are, as a place among `NEIGHBOUR_RANKS`; ``slope``: the factor on
+    log-probabilities with which those of unseen rows are calibrated.
+    """
+
+    distance: float = USUAL
+    slope: float = 1.0
+
+
+def estimate_labels(p: np.ndarray, slope: float, shares: np.ndarray | None) -> np.ndarray:
+    """Return how likely each row is of each class, float64 [n, K], by the model's probabilities.
+
+    A model is too sure of itself on rows that it was not trained on, the more so the smaller the
+    ``slope``. ``shares`` [K]: of the classes, which the estimates then have on average; without
+    them, and with a slope of 1, the probabilities are taken as they are.
+
+    >>> p = np.array([[0.9, 0.1], [0.5, 0.5]])
+    >>> estimate_labels(p, 1.0, np.array([0.5, 0.5])).mean(axis=0).round(6).tolist()
+    [0.5, 0.5]
+    """
+    log_p = np.log(np.maximum(p / p.sum(axis=1, keepdims=True), 1e-12))
+    wanted = np.maximum(p.mean(axis=0) if shares is None else shares, 1e-9)
+    wanted = wanted / wanted.sum()
+    bias = np.zeros(p.shape[1])
+    if slope == 1.0 and shares is None:
+        return np.asarray(np.exp(log_p))
+    for _ in range(_BALANCED):
+        member = _softmax(slope * log_p + bias)
+        bias += np.log(wanted) - np.log(np.maximum(member.mean(axis=0), 1e-300))
+    return _softmax(slope * log_p + bias)
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def find_unseen(
     train: np.ndarray,
     held: np.ndarray,
     labels: tuple[np.ndarray, np.ndarray],
     columns: Callable[[np.ndarray], np.ndarray],
     named: np.ndarray | None,
     seed: int,
-) -> float:
-    """Return how far from training rows unseen ones are, as a place among `NEIGHBOUR_RANKS`.
+) -> Unseen:
+    """Return how unseen rows differ from training rows, as a shadow model tells.
 
     ``train`` and ``held``: rows as `Neighbourhood` takes them, with class numbers ``labels``;
     ``columns``: makes of them what a model is trained on.
 
     >>> X = np.random.default_rng(0).normal(size=(600, 3))
     >>> y = (X[:, 0] > 0).astype(int)
-    >>> 0.0 < find_distance(X[:400], X[400:], (y[:400], y[400:]), lambda rows: rows, None, 0) <= 2.0
+    >>> found = find_unseen(X[:400], X[400:], (y[:400], y[400:]), lambda rows: rows, None, 0)
+    >>> 0.0 < found.distance <= 2.0
     True
     """
     train, label = train[:_SHADOW_ROWS], labels[0][:_SHADOW_ROWS]
-    n_classes = len(np.unique(label))
-    if n_classes < 2:
-        return USUAL
-    rounds = int(np.clip(_SHADOW_TREES // n_classes, 5, _SHADOW_ROUNDS))
+    kinds = np.unique(label)
+    if len(kinds) < 2:
+        return Unseen()
+    rounds = int(np.clip(_SHADOW_TREES // len(kinds), 5, _SHADOW_ROUNDS))
     shadow = TimberClassifier(max_iter=rounds, learning_rate=_SHADOW_RATE, random_state=seed)
     shadow.fit(columns(train), label)
 
@@ -124,8 +172,32 @@ def find_distance(
     unseen, variance = doubt(held[:_ASKED])
     seen = doubt(train[:_ASKED])[0]
     usual, far = (doubt(near.mix(train, _ASKED, place))[0] for place in (1.0, 2.0))
+    slope = _find_slope(shadow, columns, held, labels[1])
     # Where the figures hardly differ, the usual distance is as good as any.
     noise = 2.0 * float(np.sqrt(variance))
     if unseen <= usual:
-        return float(np.clip((unseen - seen + noise) / (usual - seen + noise), _NEAREST, USUAL))
-    return float(min(USUAL + (unseen - usual) / (max(far - usual, 0.0) + noise), 2.0))
+        near_by = (unseen - seen + noise) / (usual - seen + noise)
+        return Unseen(float(np.clip(near_by, _NEAREST, USUAL)), slope)
+    return Unseen(
+        float(min(USUAL + (unseen - usual) / (max(far - usual, 0.0) + noise), 2.0)), slope
+    )
+
+
+def _find_slope(
+    shadow: Any, columns: Callable[[np.ndarray], np.ndarray], held: np.ndarray, label: np.ndarray
+) -> float:
+    """Return a slope with which the shadow model is calibrated on unseen rows.
+
+    Of the slopes that labels do not rule out it is the smallest, which trusts the model least.
+    """
+    kinds = shadow.classes_
+    known = np.isin(label, kinds)
+    held, label = held[known][:_SHADOW_ROWS], np.searchsorted(kinds, label[known][:_SHADOW_ROWS])
+    seen = columns(held)
+    if len(seen) != len(label) or len(np.unique(label)) < 2:
+        return 1.0  # transformers refused some rows
+    p = shadow.predict_proba(seen)
+    shares = np.bincount(label, minlength=len(kinds)) / len(label)
+    rows = np.arange(len(label))
+    likely = [np.log(estimate_labels(p, a, shares)[rows, label] + 1e-12).sum() for a in _SLOPES]
+    return float(_SLOPES[int(np.argmax(np.array(likely) >= max(likely) - _RULED_OUT))])

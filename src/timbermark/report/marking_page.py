@@ -10,6 +10,7 @@ from timbermark.marking.distributions import (
     NumberDistributions,
     ScoreDistributions,
 )
+from timbermark.marking.words import LIMIT_WORDS, cost_lines, rows_sentence
 from timbermark.ownership.statistics import level
 from timbermark.report.pages import (
     Commands,
@@ -28,33 +29,11 @@ from timbermark.report.verdict_page import install_lines
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
-    from timbermark.marking.costs import Cost
+    from timbermark.marking.cost import Cost
     from timbermark.marking.embedding import EmbedResult
-    from timbermark.marking.number_costs import NumberCost
 
 _MOST_CLASSES = 24
 """Classes that the plot has room for; the table has them all."""
-_WHERE = {
-    "validation": "held-out validation rows that took no part in any choice",
-    "training": "training rows held out from the edit that took no part in any choice",
-    "candidates": "candidates held out from the edit that took no part in any choice",
-    "all validation": "all validation rows",
-    "all training": "all training rows",
-    "all candidates": "all candidates",
-}
-_USED = {
-    "changed": "changed labels",
-    "drift": "mean change of a probability",
-    "accuracy": "accuracy lost",
-    "auc": "AUC lost",
-    "move": "mean change of an answer",
-    "largest": "largest change of an answer",
-    "rmse": "growth of RMSE",
-    "mae": "growth of MAE",
-    "r2": "R² lost",
-    "order": "order of answers",
-    "ndcg": "NDCG lost",
-}
 
 
 def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
@@ -65,46 +44,50 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
         from timbermark.report.attack_page import survival_sections
 
         sections += survival_sections(attacks)
-    if result.notes:
-        sections.append(Section("Notes", (Notes(result.notes),)))
+    told = tuple(str(note) for note in result.notes if not note.is_warning)
+    if told:
+        sections.append(Section("Notes", (Notes(told),)))
     sections.append(_next_section())
     return Page(
         what="a marked model",
         headline=capitalized(f"the model carries the mark of {result.mark.owner}"),
-        lead=(_cost_sentence(result),),
+        lead=(
+            *(f"Warning: {note}" for note in result.notes if note.is_warning),
+            rows_sentence(cost),
+            *_quality_sentence(cost),
+        ),
         figures=(
             (f"{result.bits:.0f} bits", f"of evidence in the {cost.answers} of an untouched copy"),
             (chance_of(result.bits), "chance of coincidence, at most"),
             (f"{result.n_set} of {result.strength.k}", "triggers carry their symbol"),
-            _changed_figure(result),
+            _changed_figure(cost),
         ),
         sections=tuple(sections),
         version=timbermark.__version__,
     )
 
 
-def _cost_sentence(result: EmbedResult) -> str:
-    cost = result.cost
-    where = _WHERE[cost.measured_on]
-    name, before, after = next((line for line in cost.lines() if line[1]), ("", "", ""))
-    quality = f"{name} {before} before and {after} after marking" if name else "marked"
-    return capitalized(f"{quality}, measured on {where}")
+def _quality_sentence(cost: Cost) -> tuple[str, ...]:
+    """Return how good the model is before and after, where rows that it did not see tell."""
+    for line in cost_lines(cost):
+        if line[1] and "training" not in line[5]:
+            return (capitalized(f"{line[0]} {line[1]} before and {line[2]} after marking"),)
+    return ()
 
 
-def _changed_figure(result: EmbedResult) -> tuple[str, str]:
-    if result.cost.answers == "labels":
-        cost: Cost = result.cost  # type: ignore[assignment]  # the kind that has labels
+def _changed_figure(cost: Cost) -> tuple[str, str]:
+    if cost.answers == "labels":
         return f"{cost.changed} of {cost.n_rows}", "labels changed on rows that are no triggers"
-    numbers: NumberCost = result.cost  # type: ignore[assignment]
-    return f"{numbers.move:.2%}", "of the model's error: the mean change of an answer"
+    return f"{cost.move:.2%}", "of the model's error: the mean change of an answer"
 
 
 def _cost_section(result: EmbedResult) -> Section:
     used = result.attempts[-1].use
     parts = [
         Table(
-            "The same figures before and after, on the same rows",
-            ("", "before", "after"),
+            "Each figure before and after, on the same rows; no larger than the bound with 99 % "
+            "confidence",
+            ("", "before", "after", "change", "at most", "rows"),
             tuple(result.cost.lines()),
         )
     ]
@@ -113,16 +96,16 @@ def _cost_section(result: EmbedResult) -> Section:
             Table(
                 "How much of each limit the mark used, by an upper confidence bound",
                 ("limit", "used"),
-                tuple((_USED.get(name, name), f"{share:.0%}") for name, share in used.items()),
+                tuple((LIMIT_WORDS[name], f"{share:.0%}") for name, share in used.items()),
             )
         )
     return Section("What it costs", tuple(parts))
 
 
 def _distribution_sections(result: EmbedResult) -> list[Section]:
-    found = getattr(result.cost, "distributions", None)
+    found = result.cost.distributions
     if isinstance(found, ScoreDistributions):
-        return _score_sections(result.cost, found)  # type: ignore[arg-type]  # of labels
+        return _score_sections(result.cost, found)
     if isinstance(found, NumberDistributions):
         return [Section("Answers before and after", _number_plots(found))]
     return []
@@ -158,18 +141,18 @@ def _score_sections(cost: Cost, found: ScoreDistributions) -> list[Section]:
         plots.append(reliability_plot(found.reliability_before, found.reliability_after, holds))
     if found.by_class and len(names) <= _MOST_CLASSES:
         shares = [one.share for one in found.by_class]
-        plots.append(classes_plot(names, shares, cost.before.mean_score, cost.after.mean_score))
+        plots.append(classes_plot(names, shares, found.mean_before, found.mean_after))
     sections = [Section("Scores before and after", tuple(plots))]
     if found.by_class:
-        sections.append(_calibration_section(cost, found, names))
+        sections.append(_calibration_section(found, names))
     return sections
 
 
-def _calibration_section(cost: Cost, found: ScoreDistributions, names: list[str]) -> Section:
+def _calibration_section(found: ScoreDistributions, names: list[str]) -> Section:
     rows = tuple(
         (name, f"{one.share:.4f}", f"{a:.4f}", f"{b:.4f}", f"{one.before:.4f}", f"{one.after:.4f}")
         for name, one, a, b in zip(
-            names, found.by_class, cost.before.mean_score, cost.after.mean_score, strict=True
+            names, found.by_class, found.mean_before, found.mean_after, strict=True
         )
     )
     header = (

@@ -1,0 +1,187 @@
+"""What an edit costs on the rows of a prepared model: in memory, and in a pass over a large table.
+
+Both give tallies, from which `timbermark.marking.cost` makes figures and judges the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timbermark.editing.leaves import Edit
+from timbermark.editing.routing import Router
+from timbermark.kernels.workers import Workers
+from timbermark.marking.budget import Budget
+from timbermark.marking.cost import (
+    QUALITY,
+    Cost,
+    Figure,
+    RowSet,
+    beyond_limits,
+    judge_figures,
+    label_figures,
+    number_figures,
+    share_at_most,
+)
+from timbermark.marking.distributions import (
+    NumberDistributions,
+    ScoreDistributions,
+    number_distributions,
+    score_distributions,
+)
+from timbermark.marking.large_tables import LargeTable, Say
+from timbermark.marking.preparing import MeasuredRows, Prepared
+from timbermark.marking.tallies import Counting, Tally, add_up, group_ndcg, grouped
+from timbermark.marking.words import Note
+from timbermark.partitions import Block, run_pass
+
+
+def judge_edit(
+    prepared: Prepared, budget: Budget, edit: Edit, workers: Workers
+) -> dict[str, float]:
+    """Return how much of each limit an edit uses, on the rows in memory that judge."""
+    measured = [prepared.judging]
+    if prepared.judging_labels is not None:
+        measured.append(prepared.judging_labels)
+    figures = [
+        figure
+        for rows in measured
+        for figure in _figures(prepared, _tally(prepared, rows, edit, workers), rows.code)
+    ]
+    return judge_figures(prepared.foreign.task, budget, figures)
+
+
+def report_cost(
+    prepared: Prepared, edit: Edit, workers: Workers, whole: Tally | None = None
+) -> Cost:
+    """Measure what an edit cost, on the rows that report.
+
+    ``whole``: the tally of all rows of a large table, which then reports.
+    """
+    rows, large = prepared.reporting, prepared.large
+    if whole is not None and large is not None and large.reports:
+        figures = _figures(prepared, whole, large.reports)
+    else:
+        figures = _figures(prepared, _tally(prepared, rows, edit, workers), rows.code)
+        if prepared.labelled is not None:
+            seen = prepared.labelled
+            told = _figures(prepared, _tally(prepared, seen, edit, workers), seen.code)
+            known = (*QUALITY, "rmse", "mae", "r2", "ndcg")
+            figures += [f for f in told if f.code in known and f.before is not None]
+    main = figures[0].rows
+    assert main is not None
+    counting = prepared.task.counting
+    return Cost(
+        task=prepared.foreign.task,
+        rows=main,
+        figures=tuple(figures),
+        classes=tuple(np.asarray(prepared.foreign.classes).tolist()),
+        error=counting.error,
+        known_error=counting.known_error,
+        distributions=_distributions(prepared, edit, workers),
+    )
+
+
+def warn(prepared: Prepared, budget: Budget, cost: Cost) -> tuple[Note, ...]:
+    """Return warnings about a cost: figures beyond a limit, and limits that rows cannot show."""
+    notes = [
+        Note("beyond_limit", {"figure": figure, "limit": limit}, name)
+        for name, (figure, limit) in beyond_limits(cost, budget).items()
+    ]
+    judging = prepared.judging
+    if prepared.few_of_class is not None:
+        label, n = prepared.few_of_class
+        notes.append(Note("few_of_class", {"rows": n}, str(label)))
+    finest = share_at_most(0, judging.n_rows)
+    if cost.answers == "labels" and budget.changed is not None and 0 < budget.changed < finest:
+        numbers = {"limit": budget.changed, "rows": judging.n_rows, "finest": finest}
+        notes.append(Note("limit_too_fine", numbers, "changed"))
+    return tuple(notes)
+
+
+def tally_table(prepared: Prepared, edit: Edit, say: Say) -> Tally:
+    """Compare the model before and after an edit on all rows of the table that tells the cost."""
+    large = prepared.large
+    assert large is not None
+    step = _Measuring(
+        large.cost.bare(), prepared.router, prepared.router.around(edit.ensemble),
+        prepared.task.counting, large.cost.n_rows,
+    )  # fmt: skip
+    told: Tally = run_pass(large.cost.parts, step, say)
+    return told
+
+
+def judge_table(prepared: Prepared, budget: Budget, whole: Tally) -> dict[str, float]:
+    """Return how much of each limit an edit uses, on all rows of a large table."""
+    assert prepared.large is not None
+    code = "all validation" if prepared.large.is_validation else "all training"
+    return judge_figures(prepared.foreign.task, budget, _figures(prepared, whole, code))
+
+
+def answers_after(
+    prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers
+) -> np.ndarray:
+    """Return the edited model's probabilities or numbers of measured rows, float64."""
+    router = prepared.router.around(edit.ensemble)
+    return prepared.foreign.answers(router.margins(rows.routes, workers))
+
+
+def _tally(prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers) -> Tally:
+    after = answers_after(prepared, rows, edit, workers)
+    return prepared.task.counting.tally(rows.answers, after, rows.target)
+
+
+def _figures(prepared: Prepared, tally: Tally, code: str) -> list[Figure]:
+    rows = RowSet(code, tally.n, tally.estimated)
+    counting = prepared.task.counting
+    if counting.kind == "labels":
+        return label_figures(tally, np.asarray(prepared.foreign.classes).tolist(), rows)
+    return number_figures(tally, counting.error, counting.kind == "ranks", rows)
+
+
+def _distributions(
+    prepared: Prepared, edit: Edit, workers: Workers
+) -> ScoreDistributions | NumberDistributions:
+    """Count how answers are distributed on the rows in memory that report."""
+    rows = prepared.reporting
+    before, after, target = rows.answers, answers_after(prepared, rows, edit, workers), rows.target
+    counting = prepared.task.counting
+    if counting.kind == "labels":
+        known = None if target is None or target.ndim == 2 else target
+        return score_distributions(before, after, known, np.abs(after - before).max(axis=1))
+    moved = (after - before)[:, 0] / counting.error
+    if target is None or counting.kind == "numbers":
+        return number_distributions(before[:, 0], after[:, 0], target, moved)
+    by_group = [group_ndcg(answers[:, 0], grouped(target)) for answers in (before, after)]
+    return number_distributions(before[:, 0], after[:, 0], None, moved, (by_group[0], by_group[1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measuring:
+    """The pass that compares the model before and after."""
+
+    table: LargeTable
+    before: Router
+    after: Router
+    counting: Counting
+    n_rows: int
+    title = "pass 4: measuring the cost"
+
+    def look(self, block: Block) -> Tally:
+        rows, target = self.table.rows(block), self.table.targets(block)
+        schema = self.table.schema
+        seen, takes = schema.try_columns(rows)
+        with Workers(1) as workers:
+            routes = self.before.route(seen[takes], workers)
+            before, after = (
+                schema.foreign.answers(router.margins(routes, workers))
+                for router in (self.before, self.after)
+            )
+        # Without groups the rows of a ranker are one list, which parts do not add up to.
+        known = None if target is None or self.counting.kind == "ranks" else target[takes]
+        return self.counting.tally(before, after, known, self.n_rows)
+
+    def merge(self, results: Sequence[Tally]) -> Tally:
+        return add_up(results)
