@@ -27,7 +27,12 @@ from timbermark.kernels.workers import Workers
 from timbermark.marking.boundaries import Cuts, scan
 from timbermark.marking.models import open_model
 from timbermark.marking.splits import SplitLimits, find_splits, set_thresholds
-from timbermark.ownership.split_evidence import split_evidence, split_strata
+from timbermark.ownership.split_evidence import (
+    mixed_bits,
+    split_evidence,
+    split_gains,
+    split_strata,
+)
 from timbermark.trees.ensemble import Ensemble
 
 warnings.simplefilter("ignore")
@@ -126,7 +131,7 @@ def grow_on(stolen, thief, library, rounds=50):
     e = stolen.e
     params = {
         "learning_rate": DEFAULT_RATES.get(library, 0.1), "verbosity": -1, "num_threads": 1,
-        "deterministic": True, "boost_from_average": False,
+        "deterministic": True, "boost_from_average": False, "lambda_l2": 1.0,
         "objective": "regression" if e.gives_numbers
         else "binary" if e.n_outputs == 1 else "multiclass",
     }  # fmt: skip
@@ -341,8 +346,18 @@ def run(name, library, seed, limits, cache, quick):
             "accuracy lost": np.sqrt(((after[:, 0] - test[1]) ** 2).mean()) / error - 1.0,
         }
     record["unmarked"] = evidence(plain)
+    if k:
+        middles = stolen(asked).reshape(k, 3, -1).copy()
+        middles[:, ::2] = np.nan
+        gains = split_gains(middles, splits.reference, symbols, kind)[:, rng.permutation(k)]
+        record["middles alone"] = mixed_bits(gains)
+        enough = (n for n in range(1, k + 1) if mixed_bits(gains[:, :n]) >= 64.0)
+        record["questions to 64 bits"] = next(enough, 3 * k)
     for what, answer in attacks(stolen, own, (Z_thief, thief[1]), library, rng):
         record[what] = evidence(answer)
+        if kind == "scores" and "more trees" in what:
+            right = (answer(Z_test).argmax(1) == test[1]).mean()
+            record[f"accuracy after {what}"] = right - (after.argmax(1) == test[1]).mean()
     if kind == "scores" and k:
         record["by labels"] = split_evidence(
             stolen(asked).argmax(1).reshape(k, 3), splits.reference, symbols, "labels"

@@ -73,7 +73,8 @@ class SplitLimits:
     ``free`` and ``wide``: the most of each kind; ``labels``: the most triggers, as a share, whose
     label differs between both sides; ``firm``: the share of those on rows of which the model is as
     sure as of training rows, if there are such; ``least_rows``: on either side of the
-    middle of a wide boundary; ``free_price``: of one free boundary, ``wide_price``: of all wide ones together.
+    middle of a wide boundary; ``free_price``: what one free boundary may cost against its quality;
+    ``wide_price``: what all wide ones together may cost.
     """
 
     free: int = 192

@@ -3,9 +3,9 @@
 A trigger is three rows that differ in one value: a, a middle, b. Its symbol is 1 if the middle
 shall be answered like b, 0 if like a. For trigger i, w_i(1) is a number between 0 and 1 that
 follows from the suspect's answers and from what was fixed before the symbols were drawn, and w_i(0)
-is 1 − w_i(1). If the suspect does not depend on the symbols, 2·w_i(s_i) has the mean 1, and so has the
-product over any triggers, whatever the rule by which one stops asking. Several forms of w are mixed
-rather than tuned, and the mean of e-values is an e-value again.
+is 1 − w_i(1). If the suspect does not depend on the symbols, 2·w_i(s_i) has the mean 1, and so has
+the product over any triggers, whatever the rule by which one stops asking. Several forms of w are
+mixed rather than tuned, and the mean of e-values is an e-value again.
 
 Let y_a, y_m, y_b be the answers to the three rows: logarithms of scores, or numbers. The forms are
 
