@@ -7,11 +7,18 @@ from timbermark.kernels.routing import is_member
 
 
 @part
-def _find_leaf(row, column, replaced, node, nodes, offsets, values, in_set_left, zero_range):
-    """Return the leaf below ``node`` in which a row ends whose ``column`` is ``replaced``."""
+def _find_leaf(
+    row, column, replaced, beyond, node, nodes, offsets, values, in_set_left, zero_range
+):
+    """Return the leaf below ``node`` in which a row ends whose ``column`` is ``replaced``.
+
+    Also returns the first node on the way at which ``beyond``, a larger value, goes right; or -1.
+    """
+    parts = -1
     feature = nodes[node]["feature"]
     while feature >= 0:
-        x = replaced if feature == column else row[feature]
+        own = feature == column
+        x = replaced if own else row[feature]
         missing = nodes[node]["missing"]
         goes_left = x <= nodes[node]["threshold"]
         by_set = nodes[node]["category_set"]
@@ -22,15 +29,16 @@ def _find_leaf(row, column, replaced, node, nodes, offsets, values, in_set_left,
                 last = offsets[by_set + 1]
                 goes_left = is_member(values[:last], offsets[by_set], last, x) == in_set_left
         elif x != x:
-            if missing >> 1 == 0:
-                goes_left = nodes[node]["threshold"] >= 0.0
-            else:
-                goes_left = (missing & 1) == 1
+            # Kind 0: what is missing counts as 0.
+            left_by_kind = nodes[node]["threshold"] >= 0.0
+            goes_left = left_by_kind if missing >> 1 == 0 else (missing & 1) == 1
         elif missing >> 1 == 1 and abs(x) <= zero_range:
             goes_left = (missing & 1) == 1
+        elif own and parts < 0 and goes_left and beyond > nodes[node]["threshold"]:
+            parts = node
         node = nodes[node]["left"] if goes_left else nodes[node]["right"]
         feature = nodes[node]["feature"]
-    return node
+    return node, parts
 
 
 @kernel
@@ -52,7 +60,7 @@ def measure_jumps(
     """
     seen = np.full(root.shape[0], -1, np.int64)
     for w in range(start, stop):
-        f = column[w]
+        f, a, b = column[w], below[w], above[w]
         for s in range(first[w], last[w]):
             t = tree[s]
             if seen[t] == w:
@@ -60,14 +68,15 @@ def measure_jumps(
             seen[t] = w
             for r in range(rows.shape[1]):
                 row = Z[rows[w, r]]
-                low = _find_leaf(
-                    row, f, below[w], root[t], nodes, offsets, values, in_set_left, zero_range
+                low, at = _find_leaf(
+                    row, f, a, b, root[t], nodes, offsets, values, in_set_left, zero_range
                 )
-                high = _find_leaf(
-                    row, f, above[w], root[t], nodes, offsets, values, in_set_left, zero_range
-                )
-                if low == high:
+                if at < 0:
                     continue
+                high, _ = _find_leaf(
+                    row, f, b, b, nodes[at]["right"], nodes, offsets, values, in_set_left,
+                    zero_range,
+                )  # fmt: skip
                 for c in range(value.shape[1]):
                     moved = weight[t] * (value[high, c] - value[low, c])
                     k = c if output[t] < 0 else output[t]

@@ -15,12 +15,15 @@ of whole numbers, only wide boundaries are possible.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from timbermark.errors import InputError
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, ZERO_RANGE, Ensemble
 
 Answers = Callable[[np.ndarray], np.ndarray]
@@ -93,7 +96,7 @@ def scan(cuts: Cuts, Z: np.ndarray) -> Gaps:
     """
     below, above = np.full(len(cuts.value), -np.inf), np.full(len(cuts.value), np.inf)
     starts = np.append(np.flatnonzero(np.diff(cuts.feature, prepend=-1)), len(cuts.feature))
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts.tolist()):
         values = _cast(Z[:, cuts.feature[first]], cuts.single)
         values = np.sort(values[~np.isnan(values)])
         part = slice(first, last)
@@ -159,30 +162,36 @@ def find_sources(
     array([0])
     """
     n_raw, n_columns = X.shape[1], Z.shape[1]
-    if n_raw == n_columns and np.array_equal(X[:_PROBED], Z[:_PROBED], equal_nan=True):
+    some = slice(_PROBED)
+    if n_raw == n_columns and (
+        np.array_equal(X[some], Z[some], equal_nan=True)
+        or np.array_equal(_cast(X[some], True), Z[some], equal_nan=True)
+    ):
         source = np.arange(n_columns)
         if usable is not None:
             source[~usable] = -1
         return Sources(source, True)
     each = min(_PROBED, len(X))
-    some = np.linspace(0, len(X) - 1, each).astype(np.int64)
-    asked = np.repeat(X[some][None], n_raw, axis=0)
+    chosen = np.linspace(0, len(X) - 1, each).astype(np.int64)
+    asked = np.repeat(X[chosen][None], n_raw, axis=0)
     for j in range(n_raw):
         values = X[~np.isnan(X[:, j]), j]
-        asked[j, :, j] = (
-            values[np.linspace(0, len(values) - 1, each).astype(np.int64)]
-            if len(values)
-            else np.nan
-        )
+        if len(values):
+            places = np.linspace(0, len(values) - 1, each).astype(np.int64)
+            asked[j, :, j] = np.roll(values[places], each // 2)
     try:
         seen = to_columns(asked.reshape(-1, n_raw)).reshape(n_raw, each, n_columns)
-    except Exception:
-        return Sources(np.full(n_columns, -1), False, ("The transformers refuse changed rows.",))
-    plain = Z[some]
+    except InputError:
+        # Transformers refuse some value: one column after the other, those are left out.
+        seen = np.repeat(Z[chosen][None], n_raw, axis=0)
+        for j in range(n_raw):
+            with contextlib.suppress(InputError):
+                seen[j] = to_columns(asked[j])
+    plain = Z[chosen]
     changed = ~((seen == plain) | (np.isnan(seen) & np.isnan(plain))).all(axis=1)
     source = np.full(n_columns, -1)
-    for j in np.flatnonzero(changed.sum(axis=1) == 1):
-        f = int(np.flatnonzero(changed[j])[0])
+    for j in np.flatnonzero(changed.sum(axis=1) == 1).tolist():
+        f = int(changed[j].argmax())
         if changed[:, f].sum() == 1 and (usable is None or usable[j]):
             source[f] = j
     return Sources(source, False)
@@ -210,7 +219,7 @@ def read_columns(
             wrong.append(j)
         elif len(column.z) > 1:
             found[f] = column
-    notes = ()
+    notes: tuple[str, ...] = ()
     if wrong:
         said = ", ".join(str(j) for j in wrong[:5]) + (", …" if len(wrong) > 5 else "")
         notes = (f"The transformers are not monotone in the columns {said}: no boundary is there.",)
@@ -338,112 +347,164 @@ def find_boundaries(
     values of the deployed model [m] → the ensemble's values [m], None where they are the same.
     """
     styles = _find_styles(cuts, gaps, columns)
-    free, wide = [], []
+    free, wide = [_no_window()], [_no_window()]
     for f, column in columns.items():
         part = slice(*np.searchsorted(cuts.feature, [f, f + 1]))
-        below, above, value = gaps.below[part], gaps.above[part], cuts.value[part]
+        below, above = gaps.below[part], gaps.above[part]
         keep = np.isfinite(below) & np.isfinite(above)
         _, once = np.unique(below[keep], return_index=True)
         below, above = below[keep][once], above[keep][once]
-        free.append(_free_boundaries(f, column, below, above, n_rows))
-        wide.append(_wide_boundaries(f, column, below, n_rows, least_rows, styles[f], cuts))
-    joined = []
+        free.append(_free_windows(f, column, below, above, n_rows, styles[f]))
+        wide.append(_wide_windows(f, column, below, least_rows, styles[f], cuts.strict))
     zero_cuts = _library_zero_cuts(e)
-    for parts, is_wide in ((free, False), (wide, True)):
-        raw = {
-            name: np.concatenate([p[name] for p in parts]) if parts else np.zeros(0)
-            for name in _PARTS
-        }
-        joined.append(_finish(e, cuts, raw, is_wide, styles, columns, transform, zero_cuts))
-    return joined[0], joined[1]
+    return (
+        _finish(_join_windows(free), False, cuts, styles, columns, transform, zero_cuts),
+        _finish(_join_windows(wide), True, cuts, styles, columns, transform, zero_cuts),
+    )
 
 
-_PARTS = ("feature", "below", "above", "lower", "middle", "upper", "low", "high", "inside", "mass")
+class _Windows(NamedTuple):
+    """Intervals that may become boundaries, arrays [n].
+
+    ``below`` and ``above``: their ends in the ensemble's column; ``lower`` and ``upper``: those in
+    the source. ``extra``: a value of the source as if it were a training value, between which and
+    the ends thresholds are cut unless ``low`` and ``high`` are given; ``middle``: what is asked.
+    """
+
+    feature: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    lower: np.ndarray
+    extra: np.ndarray
+    middle: np.ndarray
+    upper: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    inside: np.ndarray
+    mass: np.ndarray
 
 
-def _free_boundaries(
-    f: int, c: Column, below: np.ndarray, above: np.ndarray, n_rows: int
-) -> dict[str, np.ndarray]:
+def _no_window() -> _Windows:
+    return _Windows(*(np.zeros(0) for _ in _Windows._fields))
+
+
+def _join_windows(parts: list[_Windows]) -> _Windows:
+    return _Windows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _free_windows(
+    f: int, c: Column, below: np.ndarray, above: np.ndarray, n_rows: int, style: int
+) -> _Windows:
     lower, upper = _raw_values(c, below), _raw_values(c, above)
-    centre = lower / 2 + upper / 2
-    middle = _to_grid(centre, c)
+    extra = _to_grid(lower / 2 + upper / 2, c)
     # The expected share of unseen rows in the gap, from the training values around it.
     place = np.searchsorted(c.z, below, side="right") - 1
     first, last = np.maximum(place - 8, 0), np.minimum(place + 9, len(c.z) - 1)
     rows = c.below[last] - c.below[first]
     span = np.maximum(c.z[last] - c.z[first], 1e-300)
     share = rows / max(int(c.below[-1]), 1) * np.minimum((above - below) / span, 1.0)
-    mass = 0.25 * np.minimum(share, 4.0 / n_rows)
-    none = np.full(len(below), np.nan)
-    return dict(zip(_PARTS, (np.full(len(below), f), below, above, lower, middle, upper, none, none,
-                             np.zeros(len(below)), mass), strict=True))  # fmt: skip
+    n = len(below)
+    return _Windows(
+        np.full(n, float(f)), below, above, lower, extra, _away(extra, lower, upper, c, style, 0.5),
+        upper, np.full(n, np.nan), np.full(n, np.nan), np.zeros(n),
+        0.25 * np.minimum(share, 4.0 / n_rows),
+    )  # fmt: skip
 
 
-def _wide_boundaries(
-    f: int, c: Column, below: np.ndarray, n_rows: int, least: int, style: int, cuts: Cuts
-) -> dict[str, np.ndarray]:
+def _wide_windows(
+    f: int, c: Column, below: np.ndarray, least: int, style: int, strict: bool
+) -> _Windows:
     m, total = len(c.z), max(int(c.below[-1]), 1)
     place = np.searchsorted(c.z, below, side="right") - 1
     middle = np.unique(np.concatenate([place, place + 1]))
     middle = middle[(middle > 0) & (middle < m - 1)]
-    before = np.append(0, c.below)  # rows below each value
-    first = np.minimum(
-        np.searchsorted(before, before[middle + 1] - least, side="right") - 2, middle - 1
-    )
-    last = np.maximum(np.searchsorted(c.below, before[middle] + least, side="left") + 1, middle + 1)
+    before = np.append(0, c.below)  # the number of rows below each value
+    first = np.searchsorted(before, before[middle + 1] - least, side="right") - 2
+    first = np.minimum(first, middle - 1)
+    last = np.searchsorted(c.below, before[middle] + least, side="left") + 1
+    last = np.maximum(last, middle + 1)
+    if style in (_UPPER, _LOWER):
+        # A value at which a threshold is cut is not asked if the grid has another one beside it;
+        # else the next value is cut at, so that input may be rounded.
+        inner = np.clip(middle, 1, m - 2)
+        beside = np.arange(1, m - 1) if m > 2 else np.zeros(0, np.int64)
+        room = np.zeros(m, np.bool_)
+        room[beside] = (
+            _away(c.raw[beside], c.raw[beside - 1], c.raw[beside + 1], c, style, 0.25)
+            != c.raw[beside]
+        )
+        if style == _UPPER:
+            first = np.where((first == middle - 1) & ~room[inner], middle - 2, first)
+        else:
+            last = np.where((last == middle + 1) & ~room[inner], middle + 2, last)
     good = (first >= 0) & (last < m)
     first, middle, last = first[good], middle[good], last[good]
     inside = before[last] - before[first + 1]
-    low = _cut(c.z[first], c.z[first + 1], style, cuts.strict)
-    high = _cut(c.z[last - 1], c.z[last], style, cuts.strict)
-    return dict(zip(_PARTS, (np.full(len(first), f), c.z[first], c.z[last], c.raw[first], c.raw[middle],
-                             c.raw[last], low, high, inside, 0.5 * inside / total), strict=True))  # fmt: skip
+    extra, lower, upper = c.raw[middle], c.raw[first], c.raw[last]
+    # A value at which a threshold is cut is not asked if there is another one beside it.
+    at_cut = middle == (first + 1 if style == _UPPER else last - 1)
+    # It stays nearer to that value, which whoever moves thresholds back has in their own rows.
+    asked = np.where(at_cut, _away(extra, lower, upper, c, style, 0.25), extra)
+    return _Windows(
+        np.full(len(first), float(f)), c.z[first], c.z[last], lower, extra, asked, upper,
+        _cut(c.z[first], c.z[first + 1], style, strict),
+        _cut(c.z[last - 1], c.z[last], style, strict), inside.astype(np.float64),
+        0.5 * inside / total,
+    )  # fmt: skip
+
+
+def _away(
+    extra: np.ndarray, lower: np.ndarray, upper: np.ndarray, c: Column, style: int, far: float
+) -> np.ndarray:
+    """Return the value to ask: where libraries cut at values, ``far`` from it to the next one."""
+    if style not in (_UPPER, _LOWER):
+        return extra
+    asked = _to_grid((1.0 - far) * extra + far * (upper if style == _UPPER else lower), c)
+    inside = (asked > np.minimum(lower, upper)) & (asked < np.maximum(lower, upper))
+    return np.where(inside, asked, extra)
 
 
 def _finish(
-    e: Ensemble,
-    cuts: Cuts,
-    p: dict[str, np.ndarray],
+    w: _Windows,
     wide: bool,
+    cuts: Cuts,
     styles: dict[int, int],
     columns: dict[int, Column],
-    transform: Any,
+    transform: Callable[[np.ndarray, np.ndarray], np.ndarray] | None,
     zero_cuts: np.ndarray,
 ) -> Boundaries:
     """Return boundaries whose three values stay apart in every type, with natural thresholds."""
-    feature = p["feature"].astype(np.int64)
-    width = e.n_features
-    source, falls = np.zeros(width, np.int64), np.zeros(width, np.bool_)
-    style = np.zeros(width, np.int64)
+    feature = w.feature.astype(np.int64)
+    size = max(columns, default=0) + 1
+    source, style = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    falling = np.zeros(size, np.bool_)
     for f, column in columns.items():
-        source[f], falls[f], style[f] = column.source, column.falls, styles[f]
-    known = np.isfinite(p["lower"]) & np.isfinite(p["middle"]) & np.isfinite(p["upper"])
-    middle = np.where(known, p["middle"], 0.0)
-    z = _cast(middle, cuts.single) if transform is None else np.full(len(middle), np.nan)
-    if transform is not None and len(middle):
-        z = _cast(transform(source[feature], middle), cuts.single)
-    low, high = p["low"], p["high"]
+        source[f], falling[f], style[f] = column.source, column.falls, styles[f]
+    falls = falling[feature]
+    known = np.isfinite([w.lower, w.extra, w.middle, w.upper]).all(axis=0)
+    z = np.where(known, [w.extra, w.middle], 0.0)
+    if transform is not None and known.any():
+        z[:, known] = transform(
+            np.tile(source[feature[known]], 2), z[:, known].ravel()
+        ).reshape(2, -1)  # fmt: skip
+    extra, middle = _cast(z, cuts.single)
+    low, high = w.low, w.high
     if not wide:
-        low = _cut(p["below"], z, style[feature], cuts.strict)
-        high = _cut(z, p["above"], style[feature], cuts.strict)
-    a, b = (
-        np.where(falls[feature], p["upper"], p["lower"]),
-        np.where(falls[feature], p["lower"], p["upper"]),
-    )
-    good = known & (a < middle) & (middle < b) & (p["below"] < z) & (z < p["above"])
-    good &= _separates(p["below"], low, z, cuts.strict) & _separates(
-        z, high, p["above"], cuts.strict
-    )
+        low = _cut(w.below, extra, style[feature], cuts.strict)
+        high = _cut(extra, w.above, style[feature], cuts.strict)
+    a, b = np.where(falls, w.upper, w.lower), np.where(falls, w.lower, w.upper)
+    good = known & _separates(w.below, low, middle, cuts.strict)
+    good &= _separates(middle, high, w.above, cuts.strict)
     with np.errstate(invalid="ignore"):
-        for left, right in ((a, middle), (middle, b), (p["below"], z), (z, p["above"])):
+        for left, right in ((a, w.middle), (w.middle, b), (w.below, middle), (middle, w.above)):
             ulp = np.spacing(np.maximum(np.abs(left), np.abs(right)).astype(np.float32))
             good &= right - left >= _LEAST_ULPS * ulp
     made = Boundaries(
-        source[feature], a, middle, b, feature, p["below"], p["above"], falls[feature], low, high,
-        np.full(len(feature), wide), p["inside"], p["mass"], np.zeros(len(feature)),
+        source[feature], a, w.middle, b, feature, w.below, w.above, falls, low, high,
+        np.full(len(feature), wide), w.inside, w.mass, np.zeros(len(feature)),
     )  # fmt: skip
     # Where zero is missing, or has a cut of the library's own around it, thresholds stay.
-    zero = np.isin(feature, zero_cuts) & (p["below"] <= 0.0) & (p["above"] >= 0.0)
+    zero = np.isin(feature, zero_cuts) & (w.below <= 0.0) & (w.above >= 0.0)
     return made.take(np.flatnonzero(good & ~zero))
 
 
@@ -464,7 +525,10 @@ def _to_grid(values: np.ndarray, c: Column) -> np.ndarray:
 def _raw_values(c: Column, z: np.ndarray) -> np.ndarray:
     """Return the source's value for each value of the ensemble; the same where none is known."""
     place = np.minimum(np.searchsorted(c.z, z), len(c.z) - 1)
-    return np.where(c.z[place] == z, c.raw[place], _shortest(z) if c.decimals >= 0 else z)
+    known = c.z[place] == z
+    if known.all():
+        return c.raw[place]
+    return np.where(known, c.raw[place], _shortest(z) if c.decimals >= 0 else z)
 
 
 def _shortest(z: np.ndarray) -> np.ndarray:
@@ -536,7 +600,7 @@ def node_ranges(e: Ensemble, nodes: np.ndarray, b: Boundaries) -> tuple[np.ndarr
     """Return the first and the last place in ``nodes`` of the splits inside each boundary."""
     feature, threshold = e.feature[nodes], e.threshold[nodes]
     first, last = np.zeros(len(b), np.int64), np.zeros(len(b), np.int64)
-    side = "right" if e.strict else "left"
+    side: Literal["left", "right"] = "right" if e.strict else "left"
     for f in np.unique(b.feature):
         start, stop = np.searchsorted(feature, [f, f + 1])
         own = np.flatnonzero(b.feature == f)

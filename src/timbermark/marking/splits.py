@@ -8,7 +8,7 @@ but for some on which the label differs between a and b: these tell the symbol b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -38,10 +38,16 @@ _POOL = 4096
 """The number of rows that boundaries are measured on and base rows are taken from."""
 _NEAR = 16
 """The number of rows that are tried at each boundary, those whose values are nearest to it."""
-_TRIED = 32
+_TRIED = 64
 """The number of rows that are tried as base rows of each chosen boundary."""
-_MOST_MEASURED = 1024
+_MOST_MEASURED = 640
 """The most boundaries of each kind that are measured: those whose splits promise most."""
+_LESS_SURE, _NOT_FAR = 0.1, 0.3
+"""Half of them are from this share of the pool, the least sure rows; all are among the share of the
+rows below and above that are nearest in value."""
+_EXACT_WALKS, _FEWEST_EXACT, _MOST_EXACT = 1_500_000, 3, 10
+"""Some of these are measured exactly, as many for labels as for scores: so that all of them times
+all trees stay below the first number, within the limits that follow."""
 _UNSURE = 0.1
 """The share of rows, the least sure ones, that only carry boundaries that labels tell."""
 _OUTLYING = 0.05
@@ -51,8 +57,13 @@ _EARLY = 0.25
 _MOST_BAND_WEIGHT = 10.0
 _BANDS = 4
 """Numbers are priced in bands with equal shares of rows, labels by label."""
-_FLIP = 1.0
-"""What a changed label weighs in a price against a probability that changes by 1."""
+_MOST_INSIDE = 0.02
+"""The largest share of rows inside a wide boundary."""
+_LEANING = 4
+"""The number of rows that the mean of all boundaries counts as in the price of each."""
+_UNSEEN_FLIPS = 0.03
+"""The share of labels of unseen rows that change where a margin changes by 1. Training rows are too
+sure to show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +71,19 @@ class SplitLimits:
     """How many boundaries are used and what they may cost.
 
     ``free`` and ``wide``: the most of each kind; ``labels``: the most triggers, as a share, whose
-    label differs between both sides; ``least_rows``: on either side of the middle of a wide
-    boundary; ``free_price``: of one free boundary, ``wide_price``: of all wide ones together.
+    label differs between both sides; ``firm``: the share of those on rows of which the model is as
+    sure as of training rows, if there are such; ``least_rows``: on either side of the
+    middle of a wide boundary; ``free_price``: what one free boundary may cost against its quality;
+    ``wide_price``: what all wide ones together may cost.
     """
 
     free: int = 192
-    wide: int = 96
+    wide: int = 128
     labels: float = 1 / 3
-    least_rows: int = 3
+    firm: float = 1 / 3
+    least_rows: int = 8
     free_price: float = 1e-5
-    wide_price: float = 6e-4
+    wide_price: float = 4e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,20 +141,23 @@ def find_splits(
     answers: Answers,
     workers: Workers,
     seed: int = 0,
-    limits: SplitLimits = SplitLimits(),
+    limits: SplitLimits | None = None,
     gaps: Gaps | None = None,
     n_rows: int | None = None,
     usable: np.ndarray | None = None,
+    margins: np.ndarray | None = None,
 ) -> SplitTriggers:
     """Return the triggers of the split seal, the cheapest boundaries with visible jumps.
 
     ``X`` float64 [n, D]: training rows, or candidates, as the deployed model takes them; ``Z``
     [n, d]: the same as columns of the ensemble, which ``to_columns`` makes of them. ``answers``:
     margins → probabilities or numbers. Where X is a part of a larger table, ``gaps`` are those of
-    all ``n_rows`` rows. ``usable`` bool [D]: columns of numbers.
+    all ``n_rows`` rows. ``usable`` bool [D]: columns of numbers. ``margins`` float64 [n, K]: of the
+    rows, if they are known.
 
     There may be any number of triggers, none included.
     """
+    limits = SplitLimits() if limits is None else limits
     e = router.ensemble
     cuts = Cuts.of(e)
     sources = find_sources(X, Z, to_columns, usable)
@@ -160,19 +177,33 @@ def find_splits(
         e, cuts, columns, gaps, n_rows, limits.least_rows, None if sources.plain else transform
     )
     found = len(free), len(wide)
-    pool = _Pool.of(router, X, Z, answers, seed, workers)
-    wide = wide.take(np.flatnonzero(wide.inside <= max(0.01 * len(X), limits.least_rows * 2)))
+    pool = _Pool.of(router, X, Z, answers, seed, workers, margins)
+    wide = wide.take(
+        np.flatnonzero(wide.inside <= max(_MOST_INSIDE * len(X), limits.least_rows * 2))
+    )
     everything = join(_most_promising(e, free), _most_promising(e, wide))
     near = _near_rows(pool, everything, min(_NEAR, len(pool.Z)))
-    jumps = _measure(router, pool, everything, near, answers, workers, exact=False)
-    price = everything.mass * ((jumps.change + _FLIP * jumps.flips) * pool.weight[near]).mean(
-        axis=1
+    jumps, _ = _measure(router, pool, everything, near, answers, workers)
+    cost = jumps.change + jumps.flips
+    if not pool.gives_numbers:
+        cost = cost + _UNSEEN_FLIPS * np.minimum(jumps.size, 1.0)
+    cost = cost * pool.weight[near]
+    # The cheapest of many estimates is mostly luck: each leans towards the mean of all.
+    kind_mean = np.array(
+        [
+            cost[everything.wide == kind].mean() if (everything.wide == kind).any() else 0.0
+            for kind in (False, True)
+        ]
     )
-    everything = replace(everything, price=price)
-    chosen = everything.take(_choose_apart(everything, jumps, price, limits))
+    mean = (cost.sum(axis=1) + _LEANING * kind_mean[everything.wide.astype(np.int64)]) / (
+        near.shape[1] + _LEANING
+    )
+    everything = replace(everything, price=everything.mass * mean)
+    chosen = everything.take(_choose_apart(everything, jumps, limits))
     tried = _base_candidates(pool, chosen, np.random.default_rng(seed + 8))
-    jumps = _measure(router, pool, chosen, tried, answers, workers, exact=True)
-    places, rows = _choose_rows(pool, chosen, jumps, limits)
+    rough = _measure(router, pool, chosen, tried, answers, workers)
+    jumps, unsure = _measure_exactly(router, pool, chosen, rough, answers, workers)
+    places, rows = _choose_rows(pool, chosen, jumps, unsure, limits)
     chosen = chosen.take(places)
     base = X[pool.place[rows]].copy()
     base[np.arange(len(base)), chosen.column] = chosen.a
@@ -212,8 +243,8 @@ class _Pool:
     """Rows that base rows are taken from.
 
     ``place`` [P]: their numbers; ``Z`` [P, d]; ``margins``, ``answers``; ``order`` [d, P]: by each
-    column; ``usual`` bool [P]; ``least_sure``: how sure a row is at least that carries anything;
-    ``weight`` [P]: of a row in prices.
+    column; ``usual`` bool [P]; ``surest``: how sure of these rows the model is, but for
+    the least sure ones; ``weight`` [P]: of a row in prices.
     """
 
     place: np.ndarray
@@ -222,7 +253,7 @@ class _Pool:
     answers: np.ndarray
     order: np.ndarray
     usual: np.ndarray
-    least_sure: float
+    surest: float
     weight: np.ndarray
     gives_numbers: bool
     scale: float
@@ -236,12 +267,16 @@ class _Pool:
         answers: Answers,
         seed: int,
         workers: Workers,
+        known: np.ndarray | None,
     ) -> _Pool:
         place = np.argsort(row_keys(X, seed + 7), kind="stable")[:_POOL]
         own = np.ascontiguousarray(Z[place], np.float64)
         if router.ensemble.input_dtype == "f4":
             own = own.astype(np.float32).astype(np.float64)
-        margins = router.margins(router.route(own, workers), workers)
+        if known is None:
+            margins = router.margins(router.route(own, workers), workers)
+        else:
+            margins = known[place]
         said = answers(margins)
         order = np.argsort(own.T, axis=1)
         numbers = router.ensemble.gives_numbers
@@ -313,8 +348,8 @@ class _Jumps:
 
     ``rows``: places in the pool; ``size``: the largest change of a margin; ``change``: that of a
     probability, or of the number in standard deviations; ``sure``: the lesser of how sure both
-    sides are; ``flips``: whether the label differs; ``spread``: from 0 to 1, whether many trees
-    take part; ``early``: the share of the first trees.
+    sides are; ``flips``: whether the label differs; ``robust``: from 0 to 1, whether many trees
+    take part, and early ones.
     """
 
     rows: np.ndarray
@@ -322,8 +357,12 @@ class _Jumps:
     change: np.ndarray
     sure: np.ndarray
     flips: np.ndarray
-    spread: np.ndarray
-    early: np.ndarray
+    robust: np.ndarray
+
+    def take(self, columns: np.ndarray) -> _Jumps:
+        """Return some of the rows of each boundary, ``columns`` int64 [W, r]."""
+        arrays = (getattr(self, field.name) for field in fields(self))
+        return _Jumps(*(np.take_along_axis(array, columns, axis=1) for array in arrays))
 
 
 def _near_rows(pool: _Pool, b: Boundaries, count: int) -> np.ndarray:
@@ -341,18 +380,13 @@ def _near_rows(pool: _Pool, b: Boundaries, count: int) -> np.ndarray:
 
 
 def _measure(
-    router: Router,
-    pool: _Pool,
-    b: Boundaries,
-    rows: np.ndarray,
-    answers: Answers,
+    router: Router, pool: _Pool, b: Boundaries, rows: np.ndarray, answers: Answers,
     workers: Workers,
-    exact: bool,
-) -> _Jumps:
+) -> tuple[_Jumps, np.ndarray]:  # fmt: skip
     """Measure how answers to ``rows`` [W, R] of the pool change at each boundary.
 
-    Unless ``exact``, a row is taken to answer beside the boundary as it does where it is, which is
-    nearly so if it is near.
+    A row is taken to answer beside the boundary as it does where it is, which is nearly so if it is
+    near. Also returns what margins gain from a to b, float64 [W, R, K].
     """
     e = router.ensemble
     nodes = numeric_splits(e)
@@ -361,12 +395,12 @@ def _measure(
     jump, begun = np.zeros((2, *rows.shape, e.n_outputs))
     largest = np.zeros(rows.shape)
     weight = e.tree_weight * (e.scale if e.init_last else 1.0)
-    rounds = np.arange(e.n_trees) < max(_EARLY * e.n_trees, 1)
+    early = np.arange(e.n_trees) < max(_EARLY * e.n_trees, 1)
 
     def run(thread: int, start: int, stop: int) -> None:
         measure_jumps(
             pool.Z, rows, b.feature, b.below, b.above, first, last, tree, e.tree_start[:-1],
-            rounds, e.tree_output.astype(np.int64), weight, router._records, e.category_offsets,
+            early, e.tree_output.astype(np.int64), weight, router._records, e.category_offsets,
             router._category_values, e.categories_go == "left", ZERO_RANGE, e.value, start, stop,
             jump, largest, begun,
         )  # fmt: skip
@@ -375,49 +409,80 @@ def _measure(
     size = np.abs(jump).max(axis=2)
     at, r = np.nonzero(size > 0.0)
     row, delta = rows[at, r], jump[at, r]
-    if exact:
-        moved = pool.Z[row]
-        moved[np.arange(len(row)), b.feature[at]] = b.below[at]
-        below = router.margins(router.route(moved, workers), workers)
-    else:
-        is_above = pool.Z[row, b.feature[at]] >= b.above[at]
-        below = pool.margins[row] - np.where(is_above[:, None], delta, 0.0)
+    is_above = pool.Z[row, b.feature[at]] >= b.above[at]
+    below = pool.margins[row] - np.where(is_above[:, None], delta, 0.0)
+    robust = np.zeros(rows.shape)
+    spread = 1.0 - np.minimum(largest[at, r] / size[at, r], 1.0)
+    share = np.clip((begun[at, r] * delta).sum(axis=1) / (delta**2).sum(axis=1), 0.0, 0.5)
+    robust[at, r] = 0.5 * np.sqrt(spread) + share
+    made = _Jumps(rows, size, *_compare(pool, rows.shape, (at, r), below, delta, answers), robust)
+    return made, jump
+
+
+def _compare(
+    pool: _Pool, shape: tuple[int, ...], at: tuple[np.ndarray, ...], below: np.ndarray,
+    delta: np.ndarray, answers: Answers,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Return change, sureness and flips, 0 but ``at`` some places, of margins at a and gains."""
+    change, sure, flips = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_)
     low, high = answers(below), answers(below + delta)
-    change, sure, spread, early = np.zeros((4, *rows.shape))
-    flips = np.zeros(rows.shape, np.bool_)
-    change[at, r] = np.abs(high - low).max(axis=1) / pool.scale
+    change[at] = np.abs(high - low).max(axis=1) / pool.scale
     if pool.gives_numbers:
-        sure[at, r] = np.inf
+        sure[at] = np.inf
     else:
-        flips[at, r] = low.argmax(axis=1) != high.argmax(axis=1)
-        sure[at, r] = np.minimum(_sureness(low), _sureness(high))
-    spread[at, r] = 1.0 - np.minimum(largest[at, r] / size[at, r], 1.0)
-    early[at, r] = np.clip((begun[at, r] * delta).sum(axis=1) / (delta**2).sum(axis=1), 0.0, 1.0)
-    return _Jumps(rows, size, change, sure, flips, spread, early)
+        flips[at] = low.argmax(axis=1) != high.argmax(axis=1)
+        sure[at] = np.minimum(_sureness(low), _sureness(high))
+    return change, sure, flips
 
 
-def _quality(j: _Jumps) -> np.ndarray:
-    """Return how robust a jump is beside its size: many trees, and early ones."""
-    return np.asarray(0.5 * np.sqrt(j.spread) + 0.5 * np.minimum(2.0 * j.early, 1.0))
+def _measure_exactly(
+    router: Router, pool: _Pool, b: Boundaries, rough: tuple[_Jumps, np.ndarray],
+    answers: Answers, workers: Workers,
+) -> tuple[_Jumps, float]:  # fmt: skip
+    """Return the most promising rows as they answer at a and b, and how sure any rows are.
+
+    The second is the sureness below which rows count as unsure.
+    """
+    j, jump = rough
+    moves = j.size > 0.0
+    n = _EXACT_WALKS // max(2 * len(b) * router.ensemble.n_trees, 1)
+    n = int(np.clip(n, _FEWEST_EXACT, _MOST_EXACT))
+    close = np.argsort(np.where(moves, j.sure - 2.0 * j.flips, np.inf), axis=1)[:, :n]
+    clear = np.argsort(np.where(moves, -j.change - 0.01 * j.robust, np.inf), axis=1)[:, :n]
+    firm = np.argsort(np.where(moves & (j.sure >= pool.surest), -j.robust, np.inf), axis=1)
+    some = np.argsort(~moves, axis=1, kind="stable")[:, :1]
+    columns = np.hstack([some, close, clear, firm[:, : n // 2 + 1]])
+    kept, gains = j.take(columns), np.take_along_axis(jump, columns[..., None], axis=1)
+    at = np.nonzero(kept.size > 0.0)
+    moved = pool.Z[kept.rows[at]]
+    moved[np.arange(len(moved)), b.feature[at[0]]] = b.below[at[0]]
+    below = router.margins(router.route(moved, workers), workers)
+    exact = _compare(pool, kept.size.shape, at, below, gains[at], answers)
+    usual = exact[1][:, 0][kept.size[:, 0] > 0.0]
+    known = len(usual) and not pool.gives_numbers
+    level = float(np.quantile(usual, _UNSURE)) if known else -np.inf
+    return _Jumps(kept.rows, kept.size, *exact, kept.robust), level
 
 
-def _choose_apart(b: Boundaries, j: _Jumps, price: np.ndarray, limits: SplitLimits) -> np.ndarray:
+def _choose_apart(b: Boundaries, j: _Jumps, limits: SplitLimits) -> np.ndarray:
     """Return boundaries that do not overlap, int64 [k]: wide ones first, within the limits."""
+    price = b.price
     moves = j.size > 0.0
     typical = float(np.median(j.size[moves])) if moves.any() else 1.0
-    worth_row = np.where(moves, np.minimum(j.size / typical, 2.0) + _quality(j), -np.inf)
+    worth_row = np.where(moves, np.minimum(j.size / typical, 2.0) + j.robust, -np.inf)
     quality = worth_row.max(axis=1)
+    worth = np.where(b.wide, -price / np.maximum(quality, 0.1), quality - price / limits.free_price)
+    order = np.argsort(-worth, kind="stable")
+    order = order[np.isfinite(quality[order])]
     taken: dict[int, list[tuple[float, float]]] = {}
     places: list[int] = []
-    for is_wide, most in ((True, limits.wide), (False, limits.free)):
-        of_kind = np.flatnonzero((b.wide == is_wide) & np.isfinite(quality))
-        if is_wide:
-            worth = -price[of_kind] / np.maximum(quality[of_kind], 0.1)
-        else:
-            worth = quality[of_kind] - price[of_kind] / limits.free_price
-        count, spent = 0, 0.0
-        for w in of_kind[np.argsort(-worth, kind="stable")].tolist():
-            if count >= most or (is_wide and spent + price[w] > limits.wide_price):
+    spent = 0.0
+    # Where there are few free boundaries, more wide ones take their places.
+    for is_wide, most in (
+        (True, limits.wide), (False, limits.wide + limits.free), (True, limits.wide + limits.free),
+    ):  # fmt: skip
+        for w in order[b.wide[order] == is_wide].tolist():
+            if len(places) >= most or (is_wide and spent + price[w] > limits.wide_price):
                 break
             low, high = float(b.below[w]), float(b.above[w])
             others = taken.setdefault(int(b.feature[w]), [])
@@ -425,63 +490,72 @@ def _choose_apart(b: Boundaries, j: _Jumps, price: np.ndarray, limits: SplitLimi
                 continue
             others.append((low, high))
             places.append(w)
-            count, spent = count + 1, spent + float(price[w])
+            spent += float(price[w]) * is_wide
     return np.array(places, np.int64)
 
 
 def _base_candidates(pool: _Pool, b: Boundaries, rng: np.random.Generator) -> np.ndarray:
     """Return rows of the pool that are tried as base rows of each boundary, int64 [W, R].
 
-    None of them lies inside another boundary, where it would answer by that one's symbol too. A
-    quarter of them are near in value, the others are any rows, half of those not very sure.
+    Their values are not far from the boundary, and half of them are not very sure. None lies inside
+    another boundary, where it would answer by that one's symbol too.
     """
-    inside = np.zeros((len(pool.Z), pool.Z.shape[1]), np.bool_)
+    inside = np.zeros(pool.Z.shape, np.bool_)
     for w in np.flatnonzero(b.wide):
         values = pool.Z[:, b.feature[w]]
         inside[:, b.feature[w]] |= (values > b.below[w]) & (values < b.above[w])
     total = inside.sum(axis=1)
-    clear = np.flatnonzero(pool.usual & (total == 0))
-    near = _near_rows(pool, b, _TRIED // 4)
-    barred = ~pool.usual[near] | (total[near] > inside[near, b.feature[:, None]])
-    if not len(clear):
-        return near[:, :0]
-    sure = np.argsort(_sureness(pool.answers[clear]), kind="stable")
-    unsure = clear[sure[: max(len(sure) // 4, 1)]]
-    some = 3 * _TRIED // 8
-    any_rows = clear[rng.integers(len(clear), size=(len(b), some))]
-    near = np.where(barred, any_rows[:, : near.shape[1]], near)
-    return np.hstack([any_rows, near, unsure[rng.integers(len(unsure), size=(len(b), some))]])
+    unsure = np.ones(len(pool.Z), np.bool_)
+    if not pool.gives_numbers:
+        sure = _sureness(pool.answers)
+        unsure = sure <= np.quantile(sure, _LESS_SURE)
+    half = _TRIED // 2
+    rows = np.zeros((len(b), 2 * half), np.int64)
+    for f in np.unique(b.feature):
+        own = np.flatnonzero(b.feature == f)
+        order = pool.order[f]
+        order = order[(pool.usual & (total == inside[:, f]) & ~np.isnan(pool.Z[:, f]))[order]]
+        for part, among in ((slice(0, half), order), (slice(half, None), order[unsure[order]])):
+            if not len(among):
+                among = order if len(order) else pool.order[f, :1]
+            spread = max(_NOT_FAR * len(among), half)
+            away = spread * (rng.random((len(own), half)) * 2.0 - 1.0)
+            at = np.searchsorted(pool.Z[among, f], b.below[own])[:, None] + away
+            rows[own, part] = among[np.clip(at.astype(np.int64), 0, len(among) - 1)]
+    return rows
 
 
 def _choose_rows(
-    pool: _Pool, b: Boundaries, j: _Jumps, limits: SplitLimits
+    pool: _Pool, b: Boundaries, j: _Jumps, least_sure: float, limits: SplitLimits
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the boundaries that have a base row, and that row, int64 [k] both."""
     moves = j.size > 0.0
-    quality = (
-        np.minimum(j.change / 0.03, 1.0) + 0.3 * np.minimum(j.change / 0.003, 1.0) + _quality(j)
-    )
-    n_any = 3 * _TRIED // 8
-    usual = j.sure[:, :n_any][moves[:, :n_any]]
-    least_sure = float(np.quantile(usual, _UNSURE)) if len(usual) else -np.inf
-    by_scores = np.where(moves & (j.sure >= least_sure), quality, -np.inf)
+    quality = np.minimum(j.change / 0.03, 1.0) + 0.3 * np.minimum(j.change / 0.003, 1.0) + j.robust
+    visible = np.where(moves & (j.sure >= least_sure), quality, -np.inf)
+    firm = np.where(moves & (j.sure >= pool.surest), np.minimum(j.size, 1.0) + j.robust, -np.inf)
     by_labels = np.where(moves & j.flips, quality + np.minimum(j.sure / 0.1, 2.0), -np.inf)
+    any_row = np.where(moves, quality, -np.inf)
     used = np.zeros(len(pool.Z), np.bool_)
     rows = np.full(len(b), -1)
-    # Labels first: the boundaries where they tell most clearly.
-    left = {kind: int(limits.labels * np.count_nonzero(b.wide == kind)) for kind in (False, True)}
-    order = np.argsort(-by_labels.max(axis=1, initial=-np.inf), kind="stable")
-    for value, by_label in ((by_labels, True), (by_scores, False), (by_labels, True)):
-        for w in order:
+    # Labels first, where they tell most clearly; then rows that nobody can call unsure, where
+    # scores show least; then scores that show.
+    for value, share, order in (
+        (by_labels, limits.labels, -by_labels.max(axis=1)),
+        (firm, limits.firm, visible.max(axis=1)),
+        (visible, 1.0, np.zeros(len(b))),
+        (firm, 1.0, np.zeros(len(b))),
+        (any_row, 1.0, np.zeros(len(b))),
+    ):
+        left = {kind: share * np.count_nonzero(b.wide == kind) for kind in (False, True)}
+        for w in np.argsort(order, kind="stable").tolist():
             kind = bool(b.wide[w])
-            if rows[w] >= 0 or (by_label and left[kind] <= 0):
+            if rows[w] >= 0 or left[kind] < 1.0:
                 continue
             free = np.where(used[j.rows[w]], -np.inf, value[w])
             r = int(free.argmax())
             if np.isfinite(free[r]):
                 rows[w] = j.rows[w, r]
                 used[rows[w]] = True
-                left[kind] -= by_label
-        left = dict.fromkeys(left, len(b))
+                left[kind] -= 1.0
     found = np.flatnonzero(rows >= 0)
     return found, rows[found]

@@ -1,16 +1,16 @@
 """Evidence of the split seal: is the middle of each boundary answered like b or like a?
 
 A trigger is three rows that differ in one value: a, a middle, b. Its symbol is 1 if the middle
-shall be answered like b, 0 if like a. For trigger i, w_i(1) is a number between 0 and 1 that follows
-from the suspect's answers and from what was fixed before the symbols were drawn, and w_i(0) is
-1 − w_i(1). If the suspect does not depend on the symbols, 2·w_i(s_i) has the mean 1, and so has the
-product over any triggers, whatever the rule by which one stops asking. Several forms of w are mixed
-rather than tuned, and the mean of e-values is an e-value again.
+shall be answered like b, 0 if like a. For trigger i, w_i(1) is a number between 0 and 1 that
+follows from the suspect's answers and from what was fixed before the symbols were drawn, and w_i(0)
+is 1 − w_i(1). If the suspect does not depend on the symbols, 2·w_i(s_i) has the mean 1, and so has
+the product over any triggers, whatever the rule by which one stops asking. Several forms of w are
+mixed rather than tuned, and the mean of e-values is an e-value again.
 
 Let y_a, y_m, y_b be the answers to the three rows: logarithms of scores, or numbers. The forms are
 
-- *near*: u = |y_m − y_a| / (|y_m − y_a| + |y_m − y_b|), in sums of absolute differences, once of the
-  logarithms of scores and once of the scores themselves;
+- *near*: u = |y_m − y_a| / (|y_m − y_a| + |y_m − y_b|), in sums of absolute differences, once of
+  the logarithms of scores and once of the scores themselves;
 - *along*: the same of the parts of y_m − y_a and y_b − y_m that point the way in which the owner's
   model changes from a to b; what points the other way counts as 0;
 - *step*: with r_1 and r_2 these parts in units of the owner's own change, w(1) ∝ f(r_1 − α)·f(r_2)
@@ -61,10 +61,8 @@ def split_gains(
     True
     """
     said, known, chosen = _check(answers, reference, symbols, kind)
-    if kind == "labels":
-        forms = _forms_of_u([_label_u(said)])
-    else:
-        forms = _number_forms(said, known, kind)
+    by_labels = kind == "labels"
+    forms = _forms_of_u([_label_u(said)]) if by_labels else _number_forms(said, known, kind)
     weight = np.where(np.isnan(forms), 0.5, forms)
     return np.asarray(np.log(2.0 * np.where(chosen == 1, weight, 1.0 - weight)))
 
@@ -92,6 +90,39 @@ def split_evidence(
     """
     gains = split_gains(answers, reference, symbols, kind)
     return mixed_bits(gains, strata)
+
+
+def split_strata(
+    base: ArrayLike, column: ArrayLike, width: ArrayLike, reference: ArrayLike, wide: ArrayLike
+) -> tuple[AnyArray, ...]:
+    """Return divisions of k triggers by what is known before symbols are, int64 [k] each.
+
+    By quarters of how sure the unmarked model is at a and b, by quarters of how wide boundaries are
+    against the range of their column in the base rows, and by whether training rows are inside:
+    attacks hit these differently. ``base`` float64 [k, D]: rows; ``column`` and ``width`` [k]: the
+    column of each boundary and b − a; ``reference`` as in `split_gains`; ``wide`` bool [k].
+
+    >>> parts = split_strata(np.eye(4), range(4), [1, 2, 3, 4], np.zeros((4, 2, 1)), [0, 0, 1, 1])
+    >>> [part.tolist() for part in parts]
+    [[0, 1, 2, 3], [0, 1, 2, 3], [0, 0, 1, 1]]
+    """
+    rows, known = np.asarray(base, np.float64), np.asarray(reference, np.float64)
+    if not len(rows):
+        return ()
+    filled = np.where(np.isnan(rows), np.inf, rows), np.where(np.isnan(rows), -np.inf, rows)
+    span = np.maximum(filled[1].max(axis=0) - filled[0].min(axis=0), 1e-300)
+    relative = np.asarray(width, np.float64) / span[np.asarray(column)]
+    sure = relative
+    if known.shape[2] > 1:
+        top = np.sort(known, axis=2)
+        sure = (top[..., -1] - top[..., -2]).min(axis=1)
+    return _quarter(sure), _quarter(relative), np.asarray(wide).astype(np.int64)
+
+
+def _quarter(values: Reals) -> AnyArray:
+    """Return the number of the quarter that each value is in, from 0 to 3."""
+    rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    return np.asarray(4 * rank // len(rank))
 
 
 def mixed_bits(gains: Reals, strata: Sequence[ArrayLike] = ()) -> float:
