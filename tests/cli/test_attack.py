@@ -50,7 +50,7 @@ def test_a_table_and_the_files(house, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "theft kept" in shown
     assert "untouched" in shown
-    assert "skipped: TimberClassifier has no continued training" in shown
+    assert "skipped: timbermark's own models do not train on" in shown
     assert {p.name for p in out.iterdir()} == {
         "results.csv", "lab.json", "chart.png", "chart.svg",
     }  # fmt: skip
