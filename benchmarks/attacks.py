@@ -51,7 +51,7 @@ GROUPS = {
     "leaves fitted anew": ("refit", "library-refit", "update-leaves", "flatten-rows", "leaf-noise"),
     "add-trees": ("add-trees",),
     "average-own:0.5": ("average-own:0.5",),
-    "dodging": ("dodge-mixtures", "dodge-unsure", "refuse-off-grid"),
+    "dodging mixed or unsure questions": ("dodge-mixtures", "dodge-unsure"),
     "snap, jitter, rounded and noisy input": (
         "snap-thresholds", "jitter-thresholds:0", "round-input:64", "input-noise:0.03",
         "input-vote",

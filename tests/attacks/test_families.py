@@ -237,6 +237,27 @@ def test_questions_off_the_grid_are_answered_by_another_model():
     assert (two.argmax(axis=1) == 0).all()
 
 
+def test_questions_that_differ_in_one_value_are_found_as_a_naive_loop_finds_them():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(80, 4)).astype(float)
+    X[0, 0] = np.nan
+    X[1] = X[0]
+    same = (X[:, None] == X[None]) | (np.isnan(X[:, None]) & np.isnan(X[None]))
+    naive = ((~same).sum(axis=2) == 1).sum(axis=1)
+    np.testing.assert_array_equal(service.count_neighbours(X), naive)
+
+
+def test_questions_asked_in_threes_are_dodged_and_real_rows_are_not():
+    X, _ = data()
+    model = stolen("timbermark")
+    have = thief(model)
+    asked = np.repeat(X[1200:1300], 3, axis=0)
+    asked[:, 2] += np.tile([0.0, 0.1, 0.2], 100)
+    left = service.dodge_repeats(model, have, 1.0)
+    np.testing.assert_array_equal(left.answer(asked), own_model(model, have).answer(asked))
+    np.testing.assert_array_equal(left.answer(X[1200:]), model.answer(X[1200:]))
+
+
 def test_rounded_answers_keep_their_label():
     X, _ = data()
     model = stolen("timbermark")

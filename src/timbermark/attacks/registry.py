@@ -76,7 +76,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("snap-thresholds", "splits", (FILE, ROWS), "of the way to the middle", (1.0,),
            thresholds.snap_thresholds, (1.0,)),
     Attack("jitter-thresholds", "splits", (FILE, ROWS), "more gaps", (0.0, 1.0, 3.0),
-           thresholds.jitter_thresholds, (1.0,)),
+           thresholds.jitter_thresholds),
     Attack("merge-thresholds", "splits", (FILE, ROWS), "of the rows in between",
            (0.0, 0.005, 0.02), thresholds.merge_thresholds),
     Attack("move-thresholds", "splits", (FILE, ROWS), "of a deviation", (0.01, 0.03, 0.1),
@@ -109,6 +109,8 @@ ATTACKS: tuple[Attack, ...] = (
            service.dodge_unsure, (0.05,)),
     Attack("refuse-off-grid", "dodge", _ASKED, "values off their grid", (1.0,),
            service.refuse_off_grid),
+    Attack("dodge-repeats", "dodge", _ASKED, "questions that differ in one value", (1.0,),
+           service.dodge_repeats),
 )  # fmt: skip
 """Every attack, in the order in which it is tried."""
 

@@ -183,6 +183,37 @@ def dodge_unsure(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     return _dodge(stolen, own_model(stolen, thief), lambda X, found: sureness(found) <= limit)
 
 
+def dodge_repeats(stolen: Stolen, thief: Thief, strength: float) -> Stolen:
+    """Answer questions that repeat another one but for one value with the thief's model.
+
+    Needs: answers, rows, labels. The service compares the questions that it is asked together;
+    ``strength`` is how many of the others must differ in one value only.
+    """
+    return _dodge(
+        stolen, own_model(stolen, thief), lambda X, found: count_neighbours(X) >= strength
+    )
+
+
+def count_neighbours(X: np.ndarray) -> np.ndarray:
+    """Return int64 [n]: how many other rows differ from each row in exactly one value.
+
+    >>> count_neighbours(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 3.0], [4.0, 5.0]]))
+    array([2, 1, 1, 0])
+    """
+    columns = np.column_stack([row_keys(X[:, [j]], j) for j in range(X.shape[1])])
+    with np.errstate(over="ignore"):
+        whole = columns.sum(axis=1, dtype=np.uint64)
+        found = np.zeros(len(X), np.int64)
+        _, same, equal = np.unique(whole, return_inverse=True, return_counts=True)
+        for j in range(X.shape[1]):
+            # Rows that agree in all other columns, less those that agree in this one as well.
+            _, place, alike = np.unique(
+                whole - columns[:, j], return_inverse=True, return_counts=True
+            )
+            found += alike[place] - equal[same]
+    return found
+
+
 def _dodge(
     stolen: Stolen, own: Stolen, suspects: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> Stolen:
