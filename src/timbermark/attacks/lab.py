@@ -298,9 +298,7 @@ def _measure(model: Stolen, mark: Mark, tested: Labelled, classes: np.ndarray) -
 def _bits_of_seal(verdict: Any, seal: str) -> float | None:
     """Return the evidence of one seal, None where the verdict does not tell it apart."""
     told = getattr(verdict, "seals", None)
-    if not isinstance(told, Mapping):
-        return None
-    found = told.get(seal)
+    found = told.get(seal) if isinstance(told, Mapping) else None
     found = getattr(found, "bits", found)
     return float(found) if isinstance(found, int | float) else None
 

@@ -113,13 +113,7 @@ class AttackResult(Reportable):
         return () if self.stealable else ("nothing-to-steal",)
 
     def __str__(self) -> str:
-        head = ["attack", "strength", "scores", "labels", MEASURE_NAMES[self.measure],
-                "theft kept", "level left"]  # fmt: skip
-        lines = [head, *(_line(row) for row in (self.untouched, *self.rows))]
-        # Columns that say nothing about this model are left out.
-        left_out = {place for place, gone in ((3, self.measure != "accuracy"),
-                                              (5, not self.stealable)) if gone}  # fmt: skip
-        lines = [[c for i, c in enumerate(line) if i not in left_out] for line in lines]
+        lines = [[*line[:1], *line[2:], line[1]] for line in tabulate(self)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
         shown = []
         for line in lines:
@@ -144,6 +138,33 @@ class AttackResult(Reportable):
             "rows": [_plain(row) for row in self.rows],
             "notes": list(self.notes),
         }
+
+
+def tabulate(result: AttackResult) -> list[tuple[str, ...]]:
+    """Return a header and a line for the untouched model and each attack, as texts.
+
+    The first two columns are the attack and the level that is left, or why it was not run. Columns
+    that say nothing about this model are left out: labels of numbers, theft kept where nothing
+    could be stolen, seals where verdicts do not tell them apart.
+    """
+
+    def bits(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f}"
+
+    lines = [
+        ("attack", "level left", "strength", "scores", "labels", "splits", "leaves",
+         MEASURE_NAMES[result.measure], "theft kept")
+    ]  # fmt: skip
+    for row in (result.untouched, *result.rows):
+        lines.append((
+            row.attack, f"skipped: {row.reason}" if row.skipped else row.level,
+            "" if row.family in _UNNAMED else f"{row.strength:g}", bits(row.score_bits),
+            bits(row.label_bits), bits(row.split_bits), bits(row.leaf_bits),
+            "" if row.quality is None else show_quality(row.quality),
+            "" if row.theft_kept is None else f"{row.theft_kept:.2f}",
+        ))  # fmt: skip
+    shown = [i for i in range(len(lines[0])) if i < 2 or any(line[i] for line in lines[1:])]
+    return [tuple(line[i] for i in shown) for line in lines]
 
 
 def explain(result: AttackResult) -> tuple[str, ...]:
@@ -305,17 +326,6 @@ def _read(cells: dict[str, str]) -> AttackRow:
             raise ValueError(f"{name} is {number}")
         given[name] = number
     return AttackRow(**given)
-
-
-def _line(row: AttackRow) -> list[str]:
-    if row.score_bits is None:
-        return [row.attack, f"{row.strength:g}", "", "", "", "", f"skipped: {row.reason}"]
-    return [
-        row.attack, "" if row.family in _UNNAMED else f"{row.strength:g}", f"{row.score_bits:.0f}",
-        "" if row.label_bits is None else f"{row.label_bits:.0f}",
-        "" if row.quality is None else show_quality(row.quality),
-        "–" if row.theft_kept is None else f"{row.theft_kept:.2f}", row.level,
-    ]  # fmt: skip
 
 
 def _plain(row: AttackRow) -> dict[str, Any]:

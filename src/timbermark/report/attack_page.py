@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import timbermark
-from timbermark.attacks.results import MEASURE_NAMES, draw_curves, explain, show_quality
+from timbermark.attacks.results import MEASURE_NAMES, draw_curves, explain, show_quality, tabulate
 from timbermark.report.pages import Notes, Page, Plot, Section, Table, capitalized
 
 if TYPE_CHECKING:
-    from timbermark.attacks.results import AttackResult, AttackRow
+    from timbermark.attacks.results import AttackResult
 
 
 def describe(result: AttackResult) -> Page:
@@ -55,15 +55,11 @@ def survival_sections(result: AttackResult) -> tuple[Section, Section]:
         if result.stealable
         else "attacks that leave no evidence; whether they pay is not defined"
     )
-    head = ("attack", "level left", "strength", "scores", "labels", MEASURE_NAMES[result.measure],
-            "theft kept")  # fmt: skip
-    lines = tuple(map(_line, rows))
-    # Columns that say nothing about this model are left out.
-    shown = [i for i in range(len(head)) if i < 2 or any(line[i] for line in lines)]
+    head, *lines = tabulate(result)
     table = Table(
         f"Bits of evidence after each attack; marked are {marked}",
-        tuple(head[i] for i in shown),
-        tuple(tuple(line[i] for i in shown) for line in lines),
+        head,
+        tuple(lines),
         texts=2,
         marked=low,
     )
@@ -127,18 +123,3 @@ def _chart(result: AttackResult) -> Plot:
         f"{result.worst.score_bits or 0.0:.0f} bits."
     )
     return Plot("Evidence left and theft kept", said, draw, wide=True)
-
-
-def _line(row: AttackRow) -> tuple[str, ...]:
-    strength = "" if row.family in ("none", "chain") else f"{row.strength:g}"
-    if row.score_bits is None:
-        return (row.attack, f"skipped: {row.reason}", strength, "", "", "", "")
-    return (
-        row.attack,
-        row.level,
-        strength,
-        f"{row.score_bits:.0f}",
-        "" if row.label_bits is None else f"{row.label_bits:.0f}",
-        "" if row.quality is None else show_quality(row.quality),
-        "" if row.theft_kept is None else f"{row.theft_kept:.2f}",
-    )
