@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 
 from tests.attacks.models import LIBRARIES, accuracy, data, stolen, thief
+from tests.marking.models import new_model
 from timbermark.attacks import leaves, thresholds
 from timbermark.attacks.stolen import NotOfferedError, Thief, steal
 from timbermark.trees.construction import constant_ensemble
@@ -67,6 +68,18 @@ def test_jittered_thresholds_cross_at_most_as_many_values_as_they_may(library):
         assert (crossed.max() == 0) == (gaps == 0)
         assert (new != old).mean() > 0.5
         assert accuracy(left) > accuracy(model) - 0.02
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_values_that_many_rows_have_are_not_crossed(library):
+    X, y = data()
+    X = np.maximum(X, 0.0)
+    model = steal(new_model(library, 10).fit(X[:600], y[:600]))
+    left = thresholds.jitter_thresholds(model, Thief(X[600:1200], y[600:1200]), 3.0)
+    (_, old), (_, new) = splits(model), splits(left)
+    assert (new != old).mean() > 0.5
+    # Zeros go left before and after.
+    np.testing.assert_array_equal(new > 0.0, old > 0.0)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -15,6 +15,8 @@ from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.marking.preparing import columns
 from timbermark.trees.ensemble import Ensemble
 
+_HEAVY = 0.01
+"""A value that more than this share of rows have is not crossed: it would cost the thief much."""
 Move = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Thresholds [m], ascending and distinct; how many nodes have each, [m]; all of the thief's values
 of the feature, ascending → new thresholds [m]."""
@@ -33,15 +35,21 @@ def jitter_thresholds(stolen: Stolen, thief: Thief, gaps: float) -> Stolen:
     """Move every threshold at random within the thief's gap around it and so many ``gaps`` more.
 
     Needs: file, rows. With 0 it stays in its own gap; with 3 it may cross three of the thief's
-    values on either side. Thresholds outside of the thief's values stay.
+    values on either side, but none that many rows have, such as the zeros of a sparse column.
+    Thresholds outside of the thief's values stay.
     """
     strict, rng = stolen.trees().ensemble.strict, thief.rng("jitter")
 
     def jitter(threshold: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        known = np.unique(values)
+        known, count = np.unique(values, return_counts=True)
         place = _gap_of(threshold, known, strict)
         inside = (place >= 0) & (place + 1 < len(known))
-        drawn = place - gaps + rng.random(len(threshold)) * (1.0 + 2.0 * gaps)
+        heavy = np.flatnonzero(count > _HEAVY * len(values))
+        stops = np.concatenate([[0], heavy, [len(known) - 1]])
+        low = np.maximum(place - gaps, stops[np.searchsorted(stops, place, "right") - 1])
+        high = np.searchsorted(stops, place + 1, "left").clip(max=len(stops) - 1)
+        high = np.minimum(place + 1 + gaps, stops[high])
+        drawn = low + rng.random(len(threshold)) * (high - low)
         moved = np.interp(drawn, np.arange(len(known)), known)
         return np.where(inside, moved, threshold)
 
