@@ -5,19 +5,17 @@ import pytest
 
 from tests.attacks.models import LIBRARIES, accuracy, data, fitted, stolen, thief
 from timbermark.attacks import (
-    averaging,
-    blurring,
-    continuing,
     cutting,
-    distilling,
-    dodging,
-    flattening,
+    leaves,
     overwriting,
-    refitting,
+    own_models,
+    service,
+    thresholds,
+    tuning,
 )
-from timbermark.attacks.own_models import other_model, own_model
+from timbermark.attacks.own_models import n_rounds, other_model, own_model
 from timbermark.attacks.registry import ATTACKS
-from timbermark.attacks.stolen import LeafValues, NotOfferedError, Thief, steal
+from timbermark.attacks.stolen import REASONS, LeafValues, NotOfferedError, Thief, steal
 from timbermark.marking.mixing import mix_rows
 
 
@@ -31,6 +29,11 @@ def test_the_mildest_strength_keeps_the_model_useful_and_repeats_itself(attack):
     ours = attack.name.startswith("update")
     model = stolen("timbermark" if ours else "lightgbm")
     have = thief(model)
+    if attack.name == "refuse-off-grid":
+        with pytest.raises(NotOfferedError) as reason:
+            attack.run(model, have, 1.0)
+        assert reason.value.code == "no-grid"
+        return
     left = attack.run(model, have, attack.strengths[0])
     before = accuracy(model)
     assert accuracy(left) > before - 0.06
@@ -54,13 +57,13 @@ def test_what_a_library_does_not_offer_is_refused_with_a_reason(name, library):
     model = stolen(library)
     with pytest.raises(NotOfferedError) as reason:
         attack.run(model, thief(model), attack.strengths[0])
-    assert reason.value.message.endswith(".")
+    assert reason.value.code in REASONS
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_refitting_on_the_training_rows_hardly_changes_a_model(library):
     model = stolen(library)
-    left = refitting.refit(model, training_thief(), 0.0)
+    left = leaves.refit(model, training_thief(), 0.0)
     X, _ = data()
     # CatBoost's ordered boosting makes leaves that no refit on all rows gives back.
     few = 0.1 if library == "catboost" else 0.04
@@ -70,43 +73,43 @@ def test_refitting_on_the_training_rows_hardly_changes_a_model(library):
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_the_library_refits_to_what_the_training_rows_gave(library):
     model = stolen(library)
-    left = refitting.refit_by_library(model, training_thief(), 0.0)
+    left = leaves.refit_by_library(model, training_thief(), 0.0)
     X, _ = data()
     # LightGBM refits its first trees without the learning rate, XGBoost repeats its training.
     few = 0.1 if library == "lightgbm" else 0.005
     assert accuracy(left) > accuracy(model) - 0.03
     assert (left.answer(X).argmax(axis=1) != model.answer(X).argmax(axis=1)).mean() < few
-    same = refitting.refit_by_library(model, thief(), 1.0)
+    same = leaves.refit_by_library(model, thief(), 1.0)
     np.testing.assert_allclose(same.answer(X), model.answer(X), atol=1e-6)
 
 
 def test_refitting_the_file_does_what_the_library_does():
     model = stolen("xgboost")
     X, _ = data()
-    ours = refitting.refit(model, thief(), 0.5).answer(X)
-    theirs = refitting.refit_by_library(model, thief(), 0.5).answer(X)
+    ours = leaves.refit(model, thief(), 0.5).answer(X)
+    theirs = leaves.refit_by_library(model, thief(), 0.5).answer(X)
     assert np.abs(ours - theirs).mean() < 0.5 * np.abs(ours - model.answer(X)).mean()
 
 
 def test_step_length_is_the_learning_rate():
-    X, y = data()
+    X, _ = data()
     model = stolen("lightgbm")
-    leaves = LeafValues.of(model, X[:600])
+    found = LeafValues.of(model, X[:600])
     # LightGBM's hessians are larger than ours by K / (K - 1), its steps as much shorter.
-    assert refitting.step_length(leaves, y[:600]) == pytest.approx(0.075, rel=0.15)
+    assert leaves.step_length(found, training_thief()) == pytest.approx(0.075, rel=0.15)
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "timbermark"])
 def test_more_trees_improve_a_model_that_was_stopped_early(library):
     half = stolen(library, 3)
-    left = continuing.add_trees(half, thief(half), 5.0)
-    assert left.trees().ensemble.n_trees > 3 * half.trees().ensemble.n_trees
+    left = tuning.add_trees(half, thief(half), 20.0)
+    assert n_rounds(left.trees().ensemble) == 23
     assert accuracy(left) > accuracy(half) + 0.02
 
 
 def test_boosted_answers_improve_a_model_that_was_stopped_early():
     half = stolen("timbermark", 3)
-    assert accuracy(continuing.boost_answers(half, thief(half), 1.0)) > accuracy(half) + 0.02
+    assert accuracy(tuning.boost_answers(half, thief(half), 1.0)) > accuracy(half) + 0.02
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -134,15 +137,15 @@ def test_dropped_trees_add_their_mean():
 
 def test_pruning_everything_leaves_constant_trees():
     left = cutting.prune(stolen("lightgbm"), thief(), 1.0)
-    leaves = LeafValues.of(left, thief().X)
-    assert all(leaves.given(0, t).std() < 1e-9 for t in range(5))
+    found = LeafValues.of(left, thief().X)
+    assert all(found.given(0, t).std() < 1e-9 for t in range(5))
     none = cutting.prune(stolen("lightgbm"), thief(), 0.0)
     changed = none.trees().ensemble.value != stolen("lightgbm").trees().ensemble.value
     assert changed.sum() <= 2
 
 
 def test_leaves_of_few_bits_have_few_values():
-    left = blurring.round_leaves(stolen("timbermark"), thief(), 4)
+    left = leaves.round_leaves(stolen("timbermark"), thief(), 4)
     assert all(len(np.unique(v.round(9))) <= 16 for v in LeafValues.of(left, thief().X).value)
 
 
@@ -150,10 +153,10 @@ def test_no_noise_changes_nothing():
     X, _ = data()
     model = stolen("timbermark")
     for attack in (
-        blurring.add_leaf_noise,
-        blurring.move_thresholds,
-        blurring.add_input_noise,
-        averaging.average_with_own,
+        leaves.add_leaf_noise,
+        thresholds.move_thresholds,
+        service.add_input_noise,
+        own_models.average_with_own,
     ):
         np.testing.assert_allclose(
             attack(model, thief(), 0.0).answer(X), model.answer(X), atol=1e-12
@@ -162,7 +165,7 @@ def test_no_noise_changes_nothing():
 
 def test_noise_on_input_follows_from_the_row():
     X, _ = data()
-    left = blurring.add_input_noise(stolen("timbermark"), thief(), 0.3)
+    left = service.add_input_noise(stolen("timbermark"), thief(), 0.3)
     np.testing.assert_array_equal(left.answer(X[:50])[10:20], left.answer(X[10:20]))
 
 
@@ -175,16 +178,91 @@ def test_input_is_rounded_to_values_of_the_rows():
 
     served = stolen("timbermark").served(answer)
     X, _ = data()
-    blurring.round_input(served, thief(), 8).answer(X[:100])
+    service.round_input(served, thief(), 8).answer(X[:100])
     assert all(len(np.unique(column)) <= 8 for column in asked[0].T)
     assert np.isin(asked[0][:, 0], thief().X[:, 0]).all()
+
+
+def gridded(n=300, seed=0):
+    """Return rows of whole numbers, quarters, two digits, and of no grid."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)) * 5.0
+    X[:, 0] = np.rint(X[:, 0])
+    X[:, 1] = np.rint(4.0 * X[:, 1]) / 4.0
+    X[:, 2] = np.round(X[:, 2], 2)
+    return X
+
+
+def test_grids_are_found_in_both_precisions():
+    X = gridded()
+    for dtype in (np.float64, np.float32):
+        found = [service.find_grid(column) for column in X.astype(dtype).astype(float).T]
+        assert [None if grid is None else grid.step for grid in found] == [1.0, 0.25, 0.01, None]
+    for column, grid in zip(X.T[:3], found, strict=False):
+        more = gridded(seed=1)[:, found.index(grid)]
+        assert not grid.is_off(np.append(more, [np.nan, np.inf])).any()
+        assert grid.is_off(column + 0.3 * grid.step).all()
+    assert service.find_grid(np.array([0.0, 1.0])).step == 1.0
+    assert service.find_grid(np.array([0.0, np.nan])) is None
+
+
+def served_by(asked):
+    """Return a service of four columns that remembers what it is asked and always says 0."""
+
+    def answer(X):
+        asked.append(X)
+        return np.tile([1.0, 0.0, 0.0, 0.0], (len(X), 1))
+
+    return stolen("timbermark").served(answer)
+
+
+def test_input_is_rounded_to_the_grids_of_the_columns():
+    asked = []
+    have = Thief(gridded(), np.zeros(300, np.int64))
+    X = gridded(seed=1) + 0.001
+    service.round_input(served_by(asked), have, 0.0).answer(X)
+    np.testing.assert_allclose(asked[0][:, :3], gridded(seed=1)[:, :3], atol=1e-9)
+    np.testing.assert_array_equal(asked[0][:, 3], X[:, 3])
+
+
+def test_questions_off_the_grid_are_answered_by_another_model():
+    have = Thief(gridded(), np.zeros(300, np.int64))
+    model = served_by([])
+    have.keep["own"] = model.served(lambda X: np.tile([0.0, 1.0, 0.0, 0.0], (len(X), 1)))
+    X = gridded(seed=1)
+    X[::2, 1] += 0.1
+    left = service.refuse_off_grid(model, have, 1.0).answer(X)
+    np.testing.assert_array_equal(left.argmax(axis=1), np.tile([1, 0], 150))
+    two = service.refuse_off_grid(model, have, 2.0).answer(X)
+    assert (two.argmax(axis=1) == 0).all()
+
+
+def test_questions_that_differ_in_one_value_are_found_as_a_naive_loop_finds_them():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(80, 4)).astype(float)
+    X[0, 0] = np.nan
+    X[1] = X[0]
+    same = (X[:, None] == X[None]) | (np.isnan(X[:, None]) & np.isnan(X[None]))
+    naive = ((~same).sum(axis=2) == 1).sum(axis=1)
+    np.testing.assert_array_equal(service.count_neighbours(X), naive)
+
+
+def test_questions_asked_in_threes_are_dodged_and_real_rows_are_not():
+    X, _ = data()
+    model = stolen("timbermark")
+    have = thief(model)
+    asked = np.repeat(X[1200:1300], 3, axis=0)
+    asked[:, 2] += np.tile([0.0, 0.1, 0.2], 100)
+    left = service.dodge_repeats(model, have, 1.0)
+    np.testing.assert_array_equal(left.answer(asked), own_model(model, have).answer(asked))
+    np.testing.assert_array_equal(left.answer(X[1200:]), model.answer(X[1200:]))
 
 
 def test_rounded_answers_keep_their_label():
     X, _ = data()
     model = stolen("timbermark")
     for digits in (0.0, 1.0, 2.0):
-        left = blurring.round_answers(model, thief(), digits).answer(X)
+        left = service.round_answers(model, thief(), digits).answer(X)
         np.testing.assert_array_equal(left.argmax(axis=1), model.answer(X).argmax(axis=1))
         np.testing.assert_allclose(left.sum(axis=1), 1.0)
 
@@ -195,7 +273,7 @@ def test_the_majority_outvotes_the_stolen_model():
     have = thief(model)
     own, other = (m.answer(X).argmax(axis=1) for m in (own_model(model, have),
                                                       other_model(model, have)))  # fmt: skip
-    left = averaging.majority(model, have, 1.0).answer(X).argmax(axis=1)
+    left = own_models.majority(model, have, 1.0).answer(X).argmax(axis=1)
     agree = own == other
     np.testing.assert_array_equal(left[agree], own[agree])
     mine = model.answer(X).argmax(axis=1)
@@ -206,11 +284,11 @@ def test_the_majority_outvotes_the_stolen_model():
 def test_students_learn_answers_and_not_labels():
     model = stolen("timbermark")
     have = thief(model)
-    wrong = Thief(have.X, np.roll(have.label, 1), 0, have.keep)
-    assert accuracy(distilling.distil_labels(model, wrong, 2.0)) > 0.7
-    assert accuracy(distilling.distil_scores(model, wrong, 1.0)) > 0.7
+    wrong = Thief(have.X, np.roll(have.target, 1), 0, have.keep)
+    assert accuracy(own_models.distil_labels(model, wrong, 2.0)) > 0.7
+    assert accuracy(own_models.distil_scores(model, wrong, 1.0)) > 0.7
     # True labels alone, which here are false.
-    assert accuracy(distilling.distil_with_labels(model, wrong, 1.0)) < 0.5
+    assert accuracy(own_models.distil_with_labels(model, wrong, 1.0)) < 0.5
 
 
 def test_a_second_mark_moves_leaves():
@@ -239,7 +317,7 @@ def test_guessed_triggers_answer_as_the_thiefs_model_does():
 def test_flattening_changes_the_share_of_leaves_that_it_says(share):
     model = stolen("lightgbm")
     old = LeafValues.of(model, thief().X)
-    for attack in (flattening.flatten_by_file, flattening.flatten_by_rows):
+    for attack in (leaves.flatten_by_file, leaves.flatten_by_rows):
         new = LeafValues.of(attack(model, thief(), share), thief().X)
         changed = np.concatenate([a != b for a, b in zip(old.value, new.value, strict=True)])
         assert changed.mean() == pytest.approx(share, abs=0.03)
@@ -247,11 +325,11 @@ def test_flattening_changes_the_share_of_leaves_that_it_says(share):
 
 def test_flattening_finds_leaves_that_were_edited():
     model = stolen("lightgbm")
-    leaves = LeafValues.of(model, thief().X)
+    old = LeafValues.of(model, thief().X)
     rng = np.random.default_rng(0)
-    edited = rng.random(len(leaves.value[0])) < 0.03
-    value = [np.where(edited, v + 3.0, v) if c == 0 else v for c, v in enumerate(leaves.value)]
-    left = flattening.flatten_by_rows(leaves.put(value), thief(), 0.05)
+    edited = rng.random(len(old.value[0])) < 0.03
+    value = [np.where(edited, v + 3.0, v) if c == 0 else v for c, v in enumerate(old.value)]
+    left = leaves.flatten_by_rows(old.put(value), thief(), 0.05)
     now = LeafValues.of(left, thief().X).value[0]
     assert (now[edited] < value[0][edited] - 1.0).mean() > 0.7
 
@@ -263,7 +341,7 @@ def test_mixtures_are_told_from_rows():
     seen = []
     own = own_model(model, have)
     have.keep["own"] = own.served(lambda rows: (seen.append(1), own.answer(rows) * 0.0)[1])
-    left = dodging.dodge_mixtures(model, have, 0.1)
+    left = service.dodge_mixtures(model, have, 0.1)
     real = left.answer(X[1200:]).sum(axis=1) == 0.0
     mixed = left.answer(mix_rows(X[1200:], 1000, np.random.default_rng(0)).X).sum(axis=1) == 0.0
     assert real.mean() < 0.2

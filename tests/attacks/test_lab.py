@@ -2,6 +2,7 @@ import csv
 import json
 from contextlib import contextmanager
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ import timbermark as tm
 from tests.attacks.models import data, fitted
 from tests.marking.models import new_model
 from timbermark.attacks import lab
-from timbermark.attacks.forecasting import forecast
+from timbermark.attacks.lab import forecast
 from timbermark.attacks.registry import find_attacks
-from timbermark.attacks.results import AttackResult, AttackRow, read_rows, write_rows
-from timbermark.attacks.stolen import Thief, steal
+from timbermark.attacks.results import AttackResult, AttackRow, explain, read_rows, write_rows
+from timbermark.attacks.stolen import Labelled, Thief, steal
 from timbermark.errors import FileFormatError, InputError
 
 KEY = tm.OwnerKey.generate()
@@ -41,11 +42,11 @@ def test_the_untouched_model_is_as_verify_says_and_theft_is_measured_between_bot
     X, y = data()
     found = run(["average-own:0.3", "average-own:1", "update-leaves"], end=720)
     assert found.untouched.score_bits == pytest.approx(tm.verify(made.model, made.mark).bits)
-    assert found.untouched.accuracy == pytest.approx(made.model.score(X[1200:], y[1200:]))
+    assert found.untouched.quality == pytest.approx(made.model.score(X[1200:], y[1200:]))
     assert found.untouched.theft_kept == 1.0
     mild, all_own, updated = found.rows[0], found.rows[1], found.rows[2]
-    gap = found.untouched.accuracy - found.own_accuracy
-    assert mild.theft_kept == pytest.approx((mild.accuracy - found.own_accuracy) / gap)
+    gap = found.untouched.quality - found.own_quality
+    assert mild.theft_kept == pytest.approx((mild.quality - found.own_quality) / gap)
     assert all_own.score_bits < 20
     assert all_own.theft_kept <= 0.0
     assert updated.skipped == ""
@@ -86,14 +87,14 @@ def test_the_same_seed_gives_the_same_rows():
     words = ["leaf-noise:0.5", "input-noise:0.1", "refit:0.5"]
     first, second = (run(words, random_state=3) for _ in range(2))
     for one, two in zip(first.rows, second.rows, strict=True):
-        assert (one.score_bits, one.accuracy) == (two.score_bits, two.accuracy)
+        assert (one.score_bits, one.quality) == (two.score_bits, two.quality)
 
 
 def test_a_library_that_offers_nothing_is_skipped_with_a_reason():
-    row = run(["add-trees:0.1"]).rows[0]
+    row = run(["add-trees:5"]).rows[0]
     assert row.score_bits is None
-    assert "continued training" in row.skipped
-    assert "skipped" in str(run(["add-trees:0.1"]))
+    assert row.skipped == "no-continued-training"
+    assert row.reason in str(run(["add-trees:5"]))
 
 
 def test_without_evaluation_rows_a_part_is_kept_apart():
@@ -103,7 +104,7 @@ def test_without_evaluation_rows_a_part_is_kept_apart():
 
 def test_an_unmarked_model_gains_no_evidence_by_any_attack():
     X, y = data()
-    thief, tested = Thief(X[600:1200], y[600:1200]), (X[1200:], y[1200:])
+    thief, tested = Thief(X[600:1200], y[600:1200]), Labelled(X[1200:], y[1200:])
     stolen = steal(fitted("timbermark"))
     found = lab.run_attacks(stolen, marked().mark, thief, tested, find_attacks("fast"))
     assert all(row.score_bits < 20 for row in found.rows if not row.skipped)
@@ -122,7 +123,7 @@ def test_a_file_is_attacked_like_the_model_it_holds(tmp_path, library):
     path = tmp_path / ("model.txt" if library == "lightgbm" else "model.json")
     tm.save(made.model, path)
     given = X[600:900], names[y[600:900]]
-    words = ["keep-first:0.5", "refit:0.5", "library-refit:0.5", "add-trees:0.1", "round-answers:1"]
+    words = ["keep-first:0.5", "refit:0.5", "library-refit:0.5", "add-trees:5", "round-answers:1"]
     one, two = (
         tm.attack(m, made.mark, *given, attacks=words, evaluation=(X[1200:], names[y[1200:]]))
         for m in (made.model, path)
@@ -132,7 +133,7 @@ def test_a_file_is_attacked_like_the_model_it_holds(tmp_path, library):
         assert there.skipped == here.skipped == ""
         assert there.score_bits == pytest.approx(here.score_bits, abs=3.0)
         assert there.label_bits == pytest.approx(here.label_bits, abs=6.0)
-        assert there.accuracy == pytest.approx(here.accuracy, abs=0.01)
+        assert there.quality == pytest.approx(here.quality, abs=0.01)
 
 
 def test_results_are_taken_up_again(tmp_path, monkeypatch):
@@ -151,7 +152,7 @@ def test_results_are_taken_up_again(tmp_path, monkeypatch):
         raise AssertionError("it was run again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("timbermark.attacks.blurring.LeafValues.of", never)
+        patched.setattr("timbermark.attacks.leaves.LeafValues.of", never)
         again = run(["leaf-noise:0.5", "round-answers:2"], out=out)
     assert again.rows[0] == first.rows[0]
     assert len(read_rows(out / "results.csv")) == 3
@@ -208,9 +209,9 @@ def test_a_forecast_attacks_a_mark_that_nobody_keeps():
 
 
 ROWS = [
-    AttackRow("refit", "tune", 0.5, 12.5, 3.0, 0.91, -0.25, 1.5),
-    AttackRow("average-own", "mix", 0.5, 70.0, 30.0, 0.95, None, 0.1),
-    AttackRow("add-trees", "tune", 0.1, skipped="not offered, for a reason."),
+    AttackRow("refit", "tune", 0.5, 12.5, 3.0, 0.91, -0.25, 1.5, "none", 2.5, 12.5),
+    AttackRow("average-own", "mix", 0.5, 70.0, None, 0.95, None, 0.1, "conclusive"),
+    AttackRow("add-trees", "tune", 5.0, skipped="no-continued-training"),
 ]
 
 
@@ -230,17 +231,50 @@ def test_a_damaged_table_is_refused(tmp_path, damage):
         read_rows(path)
 
 
+def result(kept):
+    """Return what the lab found of three attacks, of which ``kept`` of the theft is left."""
+    found = zip("abc", (0.0, 30.0, 90.0), (0.8, 0.9, 0.95), kept, strict=True)
+    rows = [
+        AttackRow(name, "mix", 1.0, bits, 0.0, quality, theft, 0.0, "none" if bits < 20 else "some")
+        for name, bits, quality, theft in found
+    ]
+    start = AttackRow("untouched", "none", 0.0, 96.0, 96.0, 0.95, None if kept[0] is None else 1.0)
+    return AttackResult((*rows, ROWS[2]), start, 0.8, 9, 9)
+
+
 def test_the_worst_attack_is_one_that_keeps_half_of_the_theft():
-    rows = (
-        AttackRow("a", "mix", 1.0, 0.0, 0.0, 0.8, 0.2, 0.0),
-        AttackRow("b", "mix", 1.0, 30.0, 0.0, 0.9, 0.7, 0.0),
-        AttackRow("c", "mix", 1.0, 90.0, 0.0, 0.95, 1.0, 0.0),
-        ROWS[2],
-    )
-    start = AttackRow("untouched", "none", 0.0, 96.0, 96.0, 0.95, 1.0)
-    found = AttackResult(rows, start, 0.8, 9, 9)
+    found = result((0.2, 0.7, 1.0))
     assert found.worst.attack == "b"
-    assert [row["level"] for row in found.to_dict()["rows"]] == [
-        "none", "indicative", "conclusive", "",
-    ]  # fmt: skip
+    assert found.weakest.attack == "a"
+    assert found.notes == ()
+    assert [row["level"] for row in found.to_dict()["rows"]] == ["none", "some", "some", ""]
     json.dumps(found.to_dict())
+
+
+def test_where_nothing_could_be_stolen_no_attack_pays():
+    found = result((None, None, None))
+    assert not found.stealable
+    assert found.worst is None
+    assert found.weakest.attack == "a"
+    assert found.notes == ("nothing-to-steal",)
+    assert len(explain(found)) == 1
+    assert "theft kept" not in str(found)
+    assert found.to_dict()["stealable"] is False
+
+
+def test_evidence_of_a_seal_is_read_where_a_verdict_tells_it():
+    verdict = SimpleNamespace(seals={"splits": 12.0, "leaves": SimpleNamespace(bits=3.5)})
+    assert lab._bits_of_seal(verdict, "splits") == 12.0
+    assert lab._bits_of_seal(verdict, "leaves") == 3.5
+    assert lab._bits_of_seal(SimpleNamespace(), "splits") is None
+
+
+def test_an_endpoint_of_a_thief_who_has_as_many_rows_is_not_worth_stealing():
+    X, y = data()
+    made = marked()
+    found = tm.attack(
+        made.model, made.mark, X[:1200], y[:1200], attacks=["round-answers:2"],
+        evaluation=(X[1200:], y[1200:]),
+    )  # fmt: skip
+    assert found.rows[0].theft_kept is None
+    assert not found.stealable

@@ -51,7 +51,7 @@ def test_a_chain_runs_its_links_in_order(monkeypatch):
     [
         ("refti", "did you mean 'refit'"),
         ("fsat", "did you mean 'fast'"),
-        ("zzz", "use all, fast, or some of"),
+        ("zzz", "use all, fast, chains, or some of"),
         ("refit:much", "'much' is no strength"),
         ("refit:-1", "'-1' is no strength"),
         ("refit:nan", "'nan' is no strength"),

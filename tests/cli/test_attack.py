@@ -2,8 +2,10 @@ import json
 
 import pytest
 
-from tests.attacks.models import data, fitted
+import timbermark as tm
+from tests.attacks.models import data, fitted, fitted_ranker, numbers, ranks
 from tests.attacks.test_lab import marked
+from tests.attacks.test_numbers import marked as marked_numbers
 from timbermark.cli import main
 from timbermark.ownership.keys import OwnerKey
 
@@ -47,10 +49,13 @@ def test_a_table_and_the_files(house, tmp_path, capsys):
     out = tmp_path / "lab"
     more = ["--attacks", "round-answers:1,majority", "--attacks", "add-trees", "--out", str(out)]
     assert main(words(house, *more)) == 0
-    shown = capsys.readouterr().out
-    assert "theft kept" in shown
+    told = capsys.readouterr()
+    shown = told.out
+    # The thief has as many rows as the owner had.
+    assert "Nothing could be stolen" in told.err
+    assert "theft kept" not in shown
     assert "untouched" in shown
-    assert "skipped: TimberClassifier has no continued training" in shown
+    assert "skipped: timbermark's own models do not train on" in shown
     assert {p.name for p in out.iterdir()} == {
         "results.csv", "lab.json", "chart.png", "chart.svg",
     }  # fmt: skip
@@ -117,7 +122,10 @@ def test_the_page_of_attacks(house, tmp_path, capsys):
     more = ["--attacks", "round-answers:1", "--report", str(page)]
     assert main(words(house, *more)) == 0
     assert f"{page}: the page" in capsys.readouterr().out
-    assert "Evidence left and theft kept" in page.read_text("utf-8")
+    text = page.read_text("utf-8")
+    assert "Nothing could be stolen" in text
+    assert "Evidence left and accuracy" in text
+    assert "Evidence left and theft kept" not in text
     assert main(words(house, *more)) == 2
     assert "exists already" in capsys.readouterr().err
     assert main(words(house, "--report", str(house / "mark"))) == 2
@@ -147,3 +155,52 @@ def test_a_marking_is_attacked_at_once_and_its_page_shows_it(house, tmp_path, ca
     assert main([*embed, "--validation", str(house / "thief.csv")]) == 2
     assert "--report" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]
+
+
+def write_table(path, names, *parts):
+    lines = [",".join(names)]
+    lines += [",".join(map(repr, line)) for line in zip(*(p.tolist() for p in parts), strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_regressor_is_attacked(tmp_path, capsys):
+    X, y = numbers()
+    made = marked_numbers()
+    tm.save(made.model, tmp_path / "model.txt")
+    made.mark.save(tmp_path / "mark")
+    names = [*(f"Column_{j}" for j in range(6)), "price"]
+    write_table(tmp_path / "rows.csv", names, *X[1500:2000].T, y[1500:2000])
+    more = [
+        "attack", str(tmp_path / "model.txt"), "--mark", str(tmp_path / "mark"),
+        "--rows", str(tmp_path / "rows.csv"), "--label", "price",
+    ]  # fmt: skip
+    assert main([*more, "--attacks", "average-own:0.5,dodge-unsure:0.05", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["measure"] == "rmse"
+    assert facts["rows"][0]["label_bits"] is None
+    assert facts["rows"][1]["skipped"] == "no-sureness"
+    assert main([*more, "--group", "price"]) == 2
+    assert "--group is for rankers" in capsys.readouterr().err
+
+
+def test_a_ranker_is_attacked_with_groups(tmp_path, capsys):
+    X, grade, group = ranks()
+    made = tm.embed(
+        fitted_ranker("lightgbm"), X[:1500], grade[:1500], groups=group[:1500],
+        key=OwnerKey.generate(), owner="Ann", budget=tm.Budget(move=None, order=None, ndcg=None),
+    )  # fmt: skip
+    tm.save(made.model, tmp_path / "model.txt")
+    made.mark.save(tmp_path / "mark")
+    names = [*(f"Column_{j}" for j in range(6)), "grade", "query"]
+    part = slice(1500, 2000)
+    write_table(tmp_path / "rows.csv", names, *X[part].T, grade[part], group[part])
+    more = [
+        "attack", str(tmp_path / "model.txt"), "--mark", str(tmp_path / "mark"),
+        "--rows", str(tmp_path / "rows.csv"), "--label", "grade", "--attacks", "refit:0.5",
+    ]  # fmt: skip
+    assert main([*more, "--group", "query", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert facts["measure"] == "ndcg"
+    assert facts["attack_rows"] == 300
+    assert main(more) == 2
+    assert "--group" in capsys.readouterr().err

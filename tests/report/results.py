@@ -78,12 +78,13 @@ def numbers_result(ranks: bool) -> EmbedResult:
 def attack_result() -> AttackResult:
     rows = [
         AttackRow(f"attack-{i} {BAD}", family, strength, 150.0 * (1 - strength) - 5 * i,
-                  90.0 * (1 - strength), 0.95 - 0.2 * strength, 1.0 - strength * i / 9, 1.0)
+                  90.0 * (1 - strength), 0.95 - 0.2 * strength, 1.0 - strength * i / 9, 1.0,
+                  level="none" if strength > 0.5 else "conclusive")
         for i, family in enumerate(["tune", "cut", "blur", "mix", "copy", "mark", "flatten",
                                     "dodge", "chain", "tune", "cut"])
         for strength in (0.1, 0.5, 0.9)
     ]  # fmt: skip
     rows = [replace(row, score_bits=max(row.score_bits, 0.0)) for row in rows]
-    rows.append(AttackRow("left-out", "copy", 1.0, skipped="it takes a library that is not here"))
-    untouched = AttackRow("untouched", "none", 0.0, 190.0, 128.0, 0.97, 1.0)
-    return AttackResult(tuple(rows), untouched, 0.9, 400, 300, (f"A note on {BAD}.",))
+    rows.append(AttackRow("left-out", "copy", 1.0, skipped="no-grid"))
+    untouched = AttackRow("untouched", "none", 0.0, 190.0, 128.0, 0.97, 1.0, level="conclusive")
+    return AttackResult(tuple(rows), untouched, 0.9, 400, 300)

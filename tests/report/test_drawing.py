@@ -5,7 +5,7 @@ import re
 from matplotlib.figure import Figure
 
 from tests.report.results import attack_result, embed_result, numbers_result
-from timbermark.attacks.chart import draw_curves
+from timbermark.attacks.results import draw_curves
 from timbermark.report import describe
 from timbermark.report.drawing import draw_plot
 from timbermark.report.pages import Plot

@@ -162,7 +162,7 @@ def test_a_page_of_marking_states_cost_and_worth(made):
     assert "What it survives" not in text
     shown = " ".join(Reader(made[1]["with attacks"].read_text("utf-8")).texts)
     assert "What it survives" in shown
-    assert "skipped: it takes a library" in shown
+    assert "skipped: no column" in shown
 
 
 def test_the_same_result_gives_the_same_page(made):

@@ -1,7 +1,8 @@
-"""The attack lab: what a mark survives, on the owner's own model.
+"""The attack lab: what a mark survives, on the owner's own model, or what a mark would survive.
 
-The rows given are the thief's. A part of them is kept apart and only measures accuracies. Evidence
-is what `timbermark.verify` would find in the attacked model, by scores and by labels alone.
+The rows given are the thief's. A part of them is kept apart and only measures how good attacked
+models are. Evidence is what `timbermark.verify` finds in the attacked model, by scores and by
+labels alone, or by numbers.
 """
 
 from __future__ import annotations
@@ -9,30 +10,41 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+import timbermark
 from timbermark.attacks.own_models import other_model, own_model
 from timbermark.attacks.registry import Attack, find_attacks
-from timbermark.attacks.results import AttackResult, AttackRow, read_rows, write_rows
-from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, steal
+from timbermark.attacks.results import AttackResult, AttackRow, draw_chart, read_rows, write_rows
+from timbermark.attacks.stolen import (
+    MEASURES,
+    Answer,
+    Labelled,
+    NotOfferedError,
+    Stolen,
+    Thief,
+    measure_worth,
+    steal,
+)
 from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError, require_library
 from timbermark.files import atomic_write
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.classification import Classification
-from timbermark.marking.inputs import take_labels, take_pair, take_rows
+from timbermark.marking.embedding import embed
+from timbermark.marking.inputs import take_parts, take_rows
 from timbermark.marking.large_tables import Say, take_some
 from timbermark.marking.mixing import row_keys
+from timbermark.marking.models import open_model
+from timbermark.marking.tasks import task_of
+from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.suspects import Suspect
 from timbermark.partitions import is_in_parts
 from timbermark.trees.ensemble import digest
-from timbermark.verification.verifying import verify
 
 _EVALUATION_SHARE = 0.4
 FEWEST_ROWS = 100
@@ -42,7 +54,9 @@ _MOST_ROWS = 100_000
 _INDICATIVE = 20.0
 _CLEAR = 0.002
 """A stolen model that is better than the thief's own by less than this is not worth stealing, and
-the theft that is kept cannot be told."""
+the theft that is kept cannot be told: points of accuracy or NDCG."""
+_CLEAR_ERROR = 0.01
+"""The same for numbers, as a share of the stolen model's RMSE."""
 
 
 def attack(
@@ -51,19 +65,21 @@ def attack(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     attacks: str | Sequence[str] = "fast",
     evaluation: Any = None,
     out: str | Path | None = None,
     random_state: int = 0,
     verbose: int = 0,
 ) -> AttackResult:
-    """Attack a marked model as a thief with the rows ``X`` and labels ``y`` could.
+    """Attack a marked model as a thief with the rows ``X`` and true answers ``y`` could.
 
     ``model``: the marked model or its file; ``mark``: its secret mark. Rows may also be a table of
     Dask or Parquet files, where ``y`` names the label column: of those at most 100,000 are taken,
-    the ones with the lowest hashes of their numbers. ``attacks``: "fast", "all",
-    or a list of names; see `timbermark.attacks.registry.find_attacks`. ``evaluation``: (rows,
-    labels) that accuracies are measured on; without it 40 % of the rows are kept apart for that.
+    the ones with the lowest hashes of their numbers. ``groups``: the group (qid) of each row, for
+    rankers. ``attacks``: "fast", "all", "chains", or a list of names; see
+    `timbermark.attacks.registry.find_attacks`. ``evaluation``: (rows, labels), or (rows, grades,
+    groups), that qualities are measured on; without it 40 % of the rows are kept apart for that.
     ``out``: a folder for results.csv and the chart; what is there already is not run again.
 
     Raises InputError before any attack runs where the mark is not in the model, the rows or labels
@@ -85,56 +101,122 @@ def attack(
         raise InputError("That is not a mark.", hint="load one with timbermark.Mark.load(path).")
     stolen = steal(model)
     foreign = stolen.trees()
-    if y is None:
-        raise InputError("The thief's rows have no labels.", hint="give one label per row as y.")
     known = replace(foreign, classes=known_labels(foreign, mark))
     with step_bar(verbose) as say:
-        rows, label = take_labelled(known, X, y, "thief's rows", random_state, say)
-        tested = _take_evaluation(known, evaluation, random_state, say)
-        if len(rows) < FEWEST_ROWS:
+        rows = take_labelled(known, (X, y, groups), "thief's rows", random_state, say)
+        tested = None
+        if evaluation is not None:
+            given = take_parts(evaluation, "evaluation")
+            tested = take_labelled(known, given, "evaluation rows", random_state, say)
+        if len(rows.X) < FEWEST_ROWS:
             raise InputError(
-                f"{len(rows)} rows are too few to attack with.",
+                f"{len(rows.X)} rows are too few to attack with.",
                 hint=f"give {FEWEST_ROWS} at least.",
             )
         if tested is None:
-            order = np.argsort(row_keys(rows, random_state), kind="stable")
-            n = int(_EVALUATION_SHARE * len(rows))
-            tested = rows[order[:n]], label[order[:n]]
-            rows, label = rows[order[n:]], label[order[n:]]
+            tested, rows = divide_rows(rows, _EVALUATION_SHARE, random_state)
         say("asking the marked model")
-        bits = _measure(stolen, mark, tested, _is_counted(stolen))[0]
+        bits = _measure(stolen, mark, tested, known.classes).scores
         if bits < _INDICATIVE:
             raise InputError(
                 f"The mark is not in the model: it leaves {bits:.0f} bits of evidence there.",
                 hint="give the marked model, not the unmarked one, and its own mark.",
             )
-        thief = Thief(rows, label, random_state)
+        thief = Thief(rows.X, rows.target, random_state, groups=rows.groups)
         folder = None if out is None else _Folder.open(Path(out), stolen, mark, thief, tested)
         return run_attacks(stolen, mark, thief, tested, wanted, folder, say)
+
+
+def forecast(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    validation: Any,
+    attacks: str | Sequence[str] = "fast",
+    random_state: int = 0,
+    verbose: int = 0,
+    **choices: Any,
+) -> AttackResult:
+    """Mark a copy of ``model`` with a throwaway key, attack it, and keep nothing but the figures.
+
+    ``validation``: (rows, labels), or (rows, grades, groups), that the model was not trained on.
+    One half is the thief's, the other measures qualities. ``attacks``: as in
+    :func:`timbermark.attack`. All else, ``choices`` included, is as in :func:`timbermark.embed`.
+
+    Raises InputError, before anything runs, where validation rows or their labels are missing or
+    too few, or an attack is not known; and where no mark fits.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import TimberClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=20, random_state=0).fit(X[:1000], y[:1000])
+    >>> held = X[1000:], y[1000:]
+    >>> found = forecast(model, X[:1000], validation=held, attacks=["round-answers:2"])
+    >>> found.rows[0].level
+    'conclusive'
+    """
+    find_attacks(attacks)
+    foreign = open_model(model)
+    with step_bar(verbose) as say:
+        rows = take_validation(foreign, validation, say)
+    made = embed(
+        foreign, X, y, key=OwnerKey.generate(), owner="rehearsal", validation=validation,
+        random_state=random_state, verbose=verbose, **choices,
+    )  # fmt: skip
+    parts = divide_rows(rows, 0.5, random_state)
+    tested, thief = (_as_given(foreign, part) for part in parts)
+    return attack(
+        made.model, made.mark, thief[0], thief[1], groups=parts[1].groups, attacks=attacks,
+        evaluation=tested, random_state=random_state, verbose=verbose,
+    )  # fmt: skip
+
+
+def take_validation(model: Any, validation: Any, say: Say = lambda said: None) -> Labelled:
+    """Return validation rows and true answers. Raises InputError if attacks need more of them.
+
+    ``say``: told how many rows of a table in parts have been read.
+    """
+    foreign = open_model(model)
+    given = (None, None, None) if validation is None else take_parts(validation, "validation")
+    if given[0] is None or given[1] is None:
+        raise InputError(
+            "Attacks are measured on validation rows with labels.",
+            hint="give some that the model was not trained on.",
+        )
+    rows = take_labelled(foreign, given, "validation rows", 0, say)
+    if len(rows.X) < 2 * FEWEST_ROWS:
+        raise InputError(
+            f"{len(rows.X)} validation rows are too few for attacks.",
+            hint=f"give {2 * FEWEST_ROWS} at least: half of them are the thief's.",
+        )
+    return rows
 
 
 def run_attacks(
     stolen: Stolen,
     mark: Mark,
     thief: Thief,
-    tested: tuple[np.ndarray, np.ndarray],
+    tested: Labelled,
     wanted: Sequence[tuple[Attack, float]],
     folder: _Folder | None = None,
     say: Say = lambda said: None,
 ) -> AttackResult:
-    """Run attacks on a stolen model, marked or not, and measure each.
-
-    ``tested``: rows [n, d] and class numbers [n] that accuracies are measured on.
-    """
+    """Run attacks on a stolen model, marked or not, and measure each on ``tested``."""
     thief.once("kind", stolen.trees)
-    counted = _is_counted(stolen)
-    base = _measure(stolen, mark, tested, counted)
+    labels = known_labels(stolen.trees(), mark)
+    base = _measure(stolen, mark, tested, labels)
     say("training the thief's own models")
-    own = _own_accuracy(stolen, thief, tested)
+    made = [
+        measure_worth(m, tested) for m in (own_model(stolen, thief), other_model(stolen, thief))
+    ]
+    measure = MEASURES[stolen.task]
+    own = min(made) if measure == "rmse" else max(made)
+    clear = _CLEAR_ERROR * base.quality if measure == "rmse" else _CLEAR
+    lead = own - base.quality if measure == "rmse" else base.quality - own
 
-    def kept(accuracy: float) -> float | None:
-        gap = base[2] - own
-        return None if gap < _CLEAR else float((accuracy - own) / gap)
+    def kept(quality: float) -> float | None:
+        return None if lead < clear else float((quality - own) / (base.quality - own))
 
     known = {} if folder is None else {(r.attack, r.strength): r for r in folder.rows}
     found: list[AttackRow] = []
@@ -144,25 +226,16 @@ def run_attacks(
             say(f"attack {number} of {len(wanted)}: {one.name} {strength:g}")
             start = time.perf_counter()
             try:
-                left = one.run(stolen, thief, strength)
-                scores, labels, accuracy = _measure(left, mark, tested, counted)
-                row = AttackRow(
-                    one.name, one.family, strength, scores, labels, accuracy, kept(accuracy),
-                    round(time.perf_counter() - start, 2),
-                )  # fmt: skip
+                left = _measure(one.run(stolen, thief, strength), mark, tested, labels)
+                seconds = round(time.perf_counter() - start, 2)
+                row = left.row(one.name, one.family, strength, kept(left.quality), seconds)
             except NotOfferedError as reason:
-                row = AttackRow(one.name, one.family, strength, skipped=reason.message)
+                row = AttackRow(one.name, one.family, strength, skipped=reason.code)
             if folder is not None:
                 folder.add(row)
         found.append(row)
-    untouched = AttackRow("untouched", "none", 0.0, *base, kept(base[2]), 0.0)
-    notes = []
-    if kept(base[2]) is None:
-        notes.append(
-            f"The thief's own model has an accuracy of {own:.4f}, the stolen one {base[2]:.4f}: "
-            "there is nothing to steal, and theft kept is not shown."
-        )
-    result = AttackResult(tuple(found), untouched, own, len(thief.X), len(tested[0]), tuple(notes))
+    untouched = base.row("untouched", "none", 0.0, kept(base.quality), 0.0)
+    result = AttackResult(tuple(found), untouched, own, len(thief.X), len(tested.X), measure)
     if folder is not None:
         say("drawing the chart")
         folder.draw(result)
@@ -176,63 +249,119 @@ def known_labels(foreign: ForeignModel, mark: Mark) -> np.ndarray:
     return foreign.classes
 
 
-def _is_counted(stolen: Stolen) -> bool:
-    """Return whether labels are class numbers only, as in a booster that lost its labels."""
-    return stolen.trees().kind == "Booster"
+class _Left(NamedTuple):
+    """What is left after an attack: the evidence, its level, and how good the model is."""
+
+    scores: float
+    labels: float | None
+    level: str
+    quality: float
+    seals: tuple[float | None, float | None]
+
+    def row(
+        self, name: str, family: str, strength: float, kept: float | None, seconds: float
+    ) -> AttackRow:
+        """Return the row of an attack."""
+        return AttackRow(
+            name, family, strength, self.scores, self.labels, self.quality, kept, seconds,
+            self.level, *self.seals,
+        )  # fmt: skip
 
 
-def _measure(
-    model: Stolen, mark: Mark, tested: tuple[np.ndarray, np.ndarray], counted: bool
-) -> tuple[float, float, float]:
-    """Return the evidence by scores and by labels alone, and the accuracy."""
-    classes = model.classes
+class _Suspect:
+    """An attacked model as `timbermark.verify` asks a fitted one."""
 
-    def labels(X: np.ndarray) -> np.ndarray:
-        numbers = model.answer(X).argmax(axis=1)
-        return numbers if counted else np.asarray(classes[numbers])
-
-    by_scores = Suspect(
-        "attacked model", answer_scores=model.answer,
-        score_classes=None if counted else tuple(classes.tolist()), n_features=tested[0].shape[1],
-    )  # fmt: skip
-    by_labels = Suspect("attacked model", answer_labels=labels, answers_class_numbers=counted)
-    right = model.answer(tested[0]).argmax(axis=1) == tested[1]
-    return verify(by_scores, mark).bits, verify(by_labels, mark).bits, float(right.mean())
+    def __init__(self, model: Stolen, n_features: int, classes: np.ndarray) -> None:
+        self.n_features_in_ = n_features
+        if model.task == "classification":
+            self.classes_ = classes
+            self.predict_proba = model.answer
+            self.predict: Answer = lambda X: classes[model.answer(X).argmax(axis=1)]
+        else:
+            self.predict = lambda X: model.answer(X)[:, 0]
 
 
-def _own_accuracy(stolen: Stolen, thief: Thief, tested: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the accuracy of the best model that the thief can train without the stolen one."""
-    made = (own_model(stolen, thief), other_model(stolen, thief))
-    return max(float((m.answer(tested[0]).argmax(axis=1) == tested[1]).mean()) for m in made)
+def _measure(model: Stolen, mark: Mark, tested: Labelled, classes: np.ndarray) -> _Left:
+    """Return the evidence by scores and by labels alone, or by numbers, and the quality.
+
+    ``classes``: the labels by class number, which a booster's file does not hold.
+    """
+    suspect = _Suspect(model, tested.X.shape[1], classes)
+    verdict = timbermark.verify(suspect, mark)
+    labels = None
+    if model.task == "classification":
+        labels = timbermark.verify(lambda X: suspect.predict(X), mark).bits
+    seals = (_bits_of_seal(verdict, "splits"), _bits_of_seal(verdict, "leaves"))
+    return _Left(verdict.bits, labels, verdict.level, measure_worth(model, tested), seals)
+
+
+def _bits_of_seal(verdict: Any, seal: str) -> float | None:
+    """Return the evidence of one seal, None where the verdict does not tell it apart."""
+    told = getattr(verdict, "seals", None)
+    found = told.get(seal) if isinstance(told, Mapping) else None
+    found = getattr(found, "bits", found)
+    return float(found) if isinstance(found, int | float) else None
 
 
 def take_labelled(
-    foreign: ForeignModel, X: Any, y: Any, what: str, seed: int, say: Say
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and class numbers; of a table in parts some of them, by the hashes of numbers.
+    foreign: ForeignModel, given: tuple[Any, Any, Any], what: str, seed: int, say: Say
+) -> Labelled:
+    """Return rows, true answers and groups; of a table in parts some rows, by hashes of numbers.
 
-    ``say``: told how many rows of such a table have been read. Raises InputError if they do not fit
-    the model.
+    ``given``: rows, labels and groups, which may be None. ``say``: told how many rows of a table in
+    parts have been read. Rows of one group are together. Raises InputError if they do not fit the
+    model.
     """
+    X, y, groups = given
+    task = task_of(foreign)
+    if y is None:
+        raise InputError(f"The {what} have no labels.", hint="give one label per row, (X, y).")
+    if foreign.task == "ranking" and groups is None:
+        raise InputError(
+            f"The {what} have no groups, and the model is a ranker.",
+            hint="give the group (qid) of each row, in a table that fits in memory.",
+        )
     if is_in_parts(X):
-        task = Classification(foreign)
-        rows, label, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, say)
-        assert label is not None
-        return rows, label
+        rows, target, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, say)
+        assert target is not None
+        return Labelled(rows, target)
     rows = take_rows(foreign, X, what)
-    named = what.removesuffix(" rows") + " labels"
-    return rows, take_labels(y, len(rows), foreign.classes, named)
+    target = task.take_targets(y, len(rows), what.removesuffix(" rows"), groups)
+    if target.ndim == 1:
+        return Labelled(rows, target)
+    order = np.argsort(target[:, 1], kind="stable")
+    return Labelled(rows[order], target[order, 0], target[order, 1].astype(np.int64))
 
 
-def _take_evaluation(
-    foreign: ForeignModel, given: Any, seed: int, say: Say
-) -> tuple[np.ndarray, np.ndarray] | None:
-    if given is None:
-        return None
-    rows, labels = take_pair(given, "evaluation")
-    if labels is None:
-        raise InputError("The evaluation rows have no labels.", hint="evaluation=(X, y).")
-    return take_labelled(foreign, rows, labels, "evaluation rows", seed, say)
+def divide_rows(rows: Labelled, share: float, seed: int) -> tuple[Labelled, Labelled]:
+    """Return a ``share`` of the rows and the others, by hashes of rows, or of whole groups.
+
+    >>> X = np.arange(10.0)[:, None]
+    >>> one, two = divide_rows(Labelled(X, X[:, 0], np.repeat([0, 1], 5)), 0.5, seed=0)
+    >>> len(one.X), set(one.groups.tolist()) & set(two.groups.tolist())
+    (5, set())
+    """
+    if rows.groups is None:
+        order = np.argsort(row_keys(rows.X, seed), kind="stable")
+        n = int(share * len(order))
+        parts = order[:n], order[n:]
+    else:
+        names = np.unique(rows.groups)
+        order = np.argsort(row_keys(names[:, None].astype(np.float64), seed), kind="stable")
+        first = np.isin(rows.groups, names[order[: int(share * len(names))]])
+        parts = np.flatnonzero(first), np.flatnonzero(~first)
+    taken = [
+        Labelled(rows.X[p], rows.target[p], None if rows.groups is None else rows.groups[p])
+        for p in parts
+    ]
+    return taken[0], taken[1]
+
+
+def _as_given(foreign: ForeignModel, rows: Labelled) -> tuple[Any, ...]:
+    """Return rows and true answers as a user gives them."""
+    labels = foreign.task == "classification"
+    found = (rows.X, foreign.classes[rows.target] if labels else rows.target)
+    return found if rows.groups is None else (*found, rows.groups)
 
 
 class _Folder:
@@ -243,17 +372,13 @@ class _Folder:
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        stolen: Stolen,
-        mark: Mark,
-        thief: Thief,
-        tested: tuple[np.ndarray, np.ndarray],
+        cls, path: Path, stolen: Stolen, mark: Mark, thief: Thief, tested: Labelled
     ) -> _Folder:
         """Take up what is there. Raises InputError if it is of another model, mark or rows."""
         seen = hashlib.sha256()
-        for array in (thief.X, thief.label, *tested):
-            seen.update(np.ascontiguousarray(array).tobytes())
+        for array in (thief.X, thief.target, thief.groups, *tested):
+            if array is not None:
+                seen.update(np.ascontiguousarray(array).tobytes())
         facts = {
             "model": digest(stolen.trees().ensemble),
             "mark": mark.digest.hex(),
@@ -285,7 +410,5 @@ class _Folder:
 
     def draw(self, result: AttackResult) -> None:
         """Draw the chart, as PNG and SVG."""
-        from timbermark.attacks.chart import draw_chart
-
         for ending in ("png", "svg"):
             draw_chart(result, self.path / f"chart.{ending}")

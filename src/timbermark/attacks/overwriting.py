@@ -1,4 +1,4 @@
-"""Overwriting: marks of the thief's own, and edits of rows that could be triggers.
+"""Attacks with timbermark itself: marks of the thief's own, and edits undone that look like ours.
 
 The thief knows timbermark's source: how candidates are made, which ones are taken, how leaves are
 edited. Only the owner's rows and key are unknown.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from timbermark.attacks.own_models import own_model
+from timbermark.attacks.own_models import fit_quietly, new_like, own_model
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
@@ -20,15 +20,21 @@ from timbermark.marking.choosing import Candidates
 from timbermark.marking.classification import rank_labels
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
+from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import list_strengths
+from timbermark.trees.branches import find_parents, node_means, replace_oddest
+from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.statistics import find_children, inner_levels
 
-WIDE_BUDGET = Budget.only(changed=0.03, drift=0.03, move=0.02, rmse=0.003, order=0.002, ndcg=0.002)
+_WIDE_BUDGET = Budget.only(changed=0.03, drift=0.03, move=0.02, rmse=0.003, order=0.002, ndcg=0.002)
 """What a thief accepts: three times the owner's limits, without labels."""
 _POOL_PER_GUESS = 4
 _GUESSED_LEAD = 0.5
+_OWN_MODELS = 3
+_LEARNT_LEAVES = 60_000
 
 
 def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
@@ -41,9 +47,9 @@ def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
         strengths = list_strengths(len(stolen.classes), "auto", "auto", "auto", weak=True)
         try:
             with workers:
-                found = rehearse(prepared, WIDE_BUDGET, strengths, "mixed", workers)
-        except InputError as error:
-            raise NotOfferedError(f"the thief's own mark does not fit: {error.message}") from None
+                found = rehearse(prepared, _WIDE_BUDGET, strengths, "mixed", workers)
+        except InputError:
+            raise NotOfferedError("no-mark-fits") from None
         stolen = stolen.put(found.setting.edit.ensemble.value)
     return stolen
 
@@ -73,10 +79,31 @@ def relabel_outliers(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
     return _relabel(stolen, thief, int(guesses), lambda X: forest.score_samples(fill_missing(X)))
 
 
+def flatten_by_learning(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Give the ``share`` of leaves that a trained eye finds edited what it takes for their value.
+
+    Needs: file, rows, labels. The thief trains models of the same kind on parts of their rows,
+    marks them with timbermark, and learns from statistics of a leaf by how much it was edited. The
+    expected edit is taken back.
+    """
+    e = stolen.file().ensemble
+    eye = thief.once("eye", lambda: _learn_edits(stolen, thief))
+    leaf = np.flatnonzero(e.left < 0)
+    found = _leaf_features(e)
+    value = e.value.copy()
+    guess = np.zeros(e.value.shape)
+    for column in range(value.shape[1]):
+        guess[leaf, column] = eye.predict(found[column][leaf]) * _scale(e, column)
+    odd = np.abs(guess).sum(axis=1)
+    return stolen.put(replace_oddest(value, value - guess, odd, e.left < 0, share))
+
+
 def _relabel(
     stolen: Stolen, thief: Thief, guesses: int, rank: Callable[[np.ndarray], np.ndarray]
 ) -> Stolen:
     """Set the guesses that rank lowest to the answers of the thief's own model."""
+    if stolen.task != "classification":
+        raise NotOfferedError("labels-only")
     own = own_model(stolen, thief)
     pool = mix_rows(thief.X, _POOL_PER_GUESS * guesses, thief.rng("guesses")).X
     chosen = pool[np.argsort(rank(pool), kind="stable")[:guesses]]
@@ -103,5 +130,78 @@ def _prepare(stolen: Stolen, thief: Thief, seed: int) -> tuple[Prepared, Workers
     workers = Workers(count_threads(None))
     try:
         return prepare(stolen.trees(), thief.X, None, None, None, seed, workers), workers
-    except InputError as error:
-        raise NotOfferedError(f"timbermark needs more rows: {error.message}") from None
+    except InputError:
+        raise NotOfferedError("too-few-rows") from None
+
+
+def _learn_edits(stolen: Stolen, thief: Thief) -> object:
+    """Return a regressor from features of a leaf to its edit, in units of the model's leaves."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    foreign, rng = stolen.file(), thief.rng("own models")
+    features, edits = [], []
+    strengths = list_strengths(len(foreign.classes), "auto", "auto", "auto", weak=True)
+    for number in range(_OWN_MODELS):
+        part = rng.permutation(len(thief.X))[: int(0.9 * len(thief.X))]
+        part = np.sort(part)  # lists of a ranker stay together
+        target, groups = thief.target[part], None if thief.groups is None else thief.groups[part]
+        if foreign.task == "classification":
+            target = np.unique(target, return_inverse=True)[1]
+        learns = "regression" if foreign.task == "ranking" and groups is None else foreign.task
+        model = new_like(foreign, thief.seed + number, learns)
+        own = open_model(fit_quietly(model, thief.X[part], target, groups))
+        with Workers(count_threads(None)) as workers:
+            try:
+                ready = prepare(own, thief.X[part], None, None, None, thief.seed, workers)
+                marked = rehearse(ready, _WIDE_BUDGET, strengths, "mixed", workers).setting
+            except InputError:
+                continue
+        after = marked.edit.ensemble
+        leaf = np.flatnonzero(after.left < 0)
+        found = _leaf_features(after)
+        for column in range(after.value.shape[1]):
+            changed = (after.value - own.ensemble.value)[leaf, column] / _scale(after, column)
+            features.append(found[column][leaf])
+            edits.append(changed)
+    if not features:
+        raise NotOfferedError("no-mark-fits")
+    X, y = np.concatenate(features), np.concatenate(edits)
+    some = rng.permutation(len(X))[:_LEARNT_LEAVES]
+    return HistGradientBoostingRegressor(max_iter=100, random_state=thief.seed).fit(
+        X[some], y[some]
+    )
+
+
+def _leaf_features(e: Ensemble) -> list[np.ndarray]:
+    """Return for each column of leaf values float64 [N, f]: what the file says of every node."""
+    mass, mean = node_means(e)
+    parent = find_parents(e)
+    up = np.where(parent >= 0, parent, 0)
+    above = np.where(parent[up] >= 0, parent[up], up)
+    left, right = find_children(e)
+    sibling = np.where(left[up] == np.arange(e.n_nodes), right[up], left[up])
+    sibling = np.where(parent >= 0, sibling, 0)
+    tree = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))
+    depth = np.zeros(e.n_nodes)
+    for number, level in enumerate(inner_levels(e)):
+        depth[left[level]] = depth[right[level]] = number + 1
+    log_gain = np.log(np.maximum(e.gain, 1e-12))
+    found = []
+    for column in range(e.value.shape[1]):
+        scale = _scale(e, column)
+        m = mean[:, column] / scale
+        found.append(
+            np.column_stack(
+                [
+                    m, m[sibling], m[up], m[above], m - m[sibling], m - m[up], m[up] - m[above],
+                    np.log(mass), np.log(mass[sibling]), np.log(mass[up]),
+                    log_gain[up], log_gain[above], log_gain[sibling], e.count, e.hessian,
+                    e.left[sibling] < 0, depth, tree / e.n_trees,
+                ]
+            )
+        )  # fmt: skip
+    return found
+
+
+def _scale(e: Ensemble, column: int) -> float:
+    return float(np.abs(e.value[e.left < 0, column]).mean()) or 1.0

@@ -1,7 +1,12 @@
-"""Models that a thief trains on rows of their own, of the same kind as the stolen one or another.
+"""Models that a thief trains: on rows of their own, or as students of the stolen model.
 
 How large a model was can be read off its file: rounds, leaves, depth. The rest are the library's
-defaults, and the learning rate where the model still knows it.
+defaults, and the learning rate where the model still knows it. Answers of the stolen model can be
+mixed with those of the thief's own models.
+
+A student learns of the mark only from questions whose answer the mark changed. There are few of
+these, which is why no mark in a file survives a student that saw labels alone; see
+docs/robustness.md.
 """
 
 from __future__ import annotations
@@ -11,13 +16,89 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.stolen import Stolen, Thief, library_of
-from timbermark.libraries.contract import ForeignModel
+from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of
+from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.marking.alternatives import fill_missing
+from timbermark.marking.mixing import mix_rows
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import inner_levels
 
 _OTHER_TREES = 200
+_LEAST_SHARE = 0.02
+"""Classes below this probability are left out of a question's soft label."""
+
+
+def average_with_own(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Average answers with the thief's model of the same kind, which weighs ``share``.
+
+    Needs: answers (scores), rows, labels; the file only to train a model of its kind.
+    """
+    return _average(stolen, own_model(stolen, thief), share)
+
+
+def average_with_other(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Average answers with the thief's extremely randomized trees, which weigh ``share``.
+
+    Needs: answers (scores), rows, labels.
+    """
+    return _average(stolen, other_model(stolen, thief), share)
+
+
+def majority(stolen: Stolen, thief: Thief, strength: float) -> Stolen:
+    """Take the majority of three labels: the stolen model's and those of two models of the thief.
+
+    Needs: answers (labels), rows, labels. Where all three differ, the stolen model decides; its
+    vote counts ``strength`` times that of the others. Of numbers it is the median of three.
+    """
+    others = [own_model(stolen, thief), other_model(stolen, thief)]
+
+    def answer(X: np.ndarray) -> np.ndarray:
+        if stolen.task != "classification":
+            found = [model.answer(X) for model in (stolen, *others)]
+            return np.asarray(np.median(found, axis=0))
+        votes = strength * 1.01 * _votes(stolen.answer(X))
+        for other in others:
+            votes = votes + _votes(other.answer(X))
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
+
+    return stolen.served(answer)
+
+
+def distil_labels(stolen: Stolen, thief: Thief, questions: float) -> Stolen:
+    """Train a model of the same kind on the stolen one's labels of the thief's rows.
+
+    Needs: answers (labels), rows. ``questions`` per row of the thief's: those above 1 are mixtures
+    of rows.
+    """
+    if stolen.task != "classification":
+        raise NotOfferedError("labels-only")
+    X = _questions(thief, questions)
+    label = stolen.answer(X).argmax(axis=1)
+    return train_like(_kind(stolen, thief), X, label, thief.seed)
+
+
+def distil_scores(stolen: Stolen, thief: Thief, questions: float) -> Stolen:
+    """Train a model of the same kind on the stolen one's probabilities, or on its numbers.
+
+    Needs: answers (scores), rows. Each question is learnt with every likely label, weighted by its
+    probability.
+    """
+    X = _questions(thief, questions)
+    return _train_on_answers(stolen, thief, X, stolen.answer(X))
+
+
+def distil_with_labels(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Train on answers in which the true ones weigh a ``share``.
+
+    Needs: answers (scores), rows, labels.
+    """
+    truth = thief.target[:, None].astype(np.float64)
+    found = stolen.answer(thief.X)
+    if stolen.task == "classification":
+        truth = np.eye(len(stolen.classes))[thief.target]
+    elif stolen.task == "ranking":
+        truth = _rescale(truth, truth, found)
+    return _train_on_answers(stolen, thief, thief.X, (1.0 - share) * found + share * truth)
 
 
 def own_model(stolen: Stolen, thief: Thief) -> Stolen:
@@ -25,10 +106,15 @@ def own_model(stolen: Stolen, thief: Thief) -> Stolen:
 
     Needs: rows, labels.
     """
-    kind: Stolen = thief.once(
-        "own", lambda: train_like(stolen.trees(), thief.X, thief.label, thief.seed)
-    )
-    return kind
+
+    def train() -> Stolen:
+        made = train_like(
+            _kind(stolen, thief), thief.X, thief.target, thief.seed, groups=thief.groups
+        )
+        return _on_scale(made, stolen, thief)
+
+    own: Stolen = thief.once("own", train)
+    return own
 
 
 def other_model(stolen: Stolen, thief: Thief) -> Stolen:
@@ -36,13 +122,18 @@ def other_model(stolen: Stolen, thief: Thief) -> Stolen:
 
     Needs: rows, labels.
     """
-    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
     def train() -> Stolen:
-        forest = ExtraTreesClassifier(
+        numbers = stolen.task != "classification"
+        forest = (ExtraTreesRegressor if numbers else ExtraTreesClassifier)(
             _OTHER_TREES, min_samples_leaf=2, random_state=thief.seed, n_jobs=1
         )
-        return _fit(forest, fill_missing(thief.X), thief.label, None, stolen.classes, fill_missing)
+        X = fill_missing(thief.X)
+        if not numbers:
+            return _fit(forest, X, thief.target, None, stolen.classes, fill_missing)
+        made = _fit_numbers(forest, X, thief.target, None, stolen.task, fill_missing)
+        return _on_scale(made, stolen, thief)
 
     other: Stolen = thief.once("other", train)
     return other
@@ -51,20 +142,27 @@ def other_model(stolen: Stolen, thief: Thief) -> Stolen:
 def train_like(
     foreign: ForeignModel,
     X: np.ndarray,
-    label: np.ndarray,
+    target: np.ndarray,
     seed: int,
     weight: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
 ) -> Stolen:
     """Return a model of the same library, as large as a stolen one, trained on other rows.
 
-    ``label`` int64 [n]: class numbers of the stolen model; classes without a row have the
-    probability 0. ``weight`` float64 [n]: how much each row counts.
+    ``target``: class numbers of the stolen model, int64 [n], or numbers; classes without a row have
+    the probability 0. ``weight`` float64 [n]: how much each row counts. ``groups``: the lists of a
+    ranker; without them it is a regressor that is trained.
     """
-    return _fit(new_like(foreign, seed), X, label, weight, foreign.classes)
+    if foreign.task == "classification":
+        return _fit(new_like(foreign, seed), X, target, weight, foreign.classes)
+    learns: Task = "regression" if groups is None else foreign.task
+    return _fit_numbers(new_like(foreign, seed, learns), X, target, groups, foreign.task)
 
 
-def new_like(foreign: ForeignModel, seed: int) -> Any:
-    """Return an untrained classifier of a model's library that grows as large as the model is.
+def new_like(foreign: ForeignModel, seed: int, task: Task | None = None) -> Any:
+    """Return an untrained estimator of a model's library that grows as large as the model is.
+
+    ``task``: what it learns, if not what the model did.
 
     >>> from sklearn.datasets import load_iris
     >>> from timbermark import TimberClassifier
@@ -77,45 +175,61 @@ def new_like(foreign: ForeignModel, seed: int) -> Any:
     rounds, leaves, depth = n_rounds(e), max(_most_leaves(e), 2), max(len(inner_levels(e)), 1)
     rate = getattr(foreign.native, "learning_rate", None)
     known: dict[str, Any] = {"learning_rate": float(rate)} if isinstance(rate, int | float) else {}
+    task = task or foreign.task
+    kind = {"classification": "Classifier", "regression": "Regressor", "ranking": "Ranker"}[task]
+    # Numbers are learnt with the model's own loss, unless they are a ranker's scores.
+    own_loss = task == foreign.task != "classification"
     # The libraries differ in what they call the same thing, and only here does it matter.
     match library_of(foreign):
         case "xgboost":
-            from xgboost import XGBClassifier
+            import xgboost
 
-            return XGBClassifier(
+            if own_loss:
+                known["objective"] = foreign.extra.outline.objective
+            return getattr(xgboost, f"XGB{kind}")(
                 n_estimators=rounds, max_depth=depth, random_state=seed, n_jobs=1, **known
             )
         case "lightgbm":
-            from lightgbm import LGBMClassifier
+            import lightgbm
 
-            return LGBMClassifier(
+            if own_loss:
+                known["objective"] = foreign.extra.frame.objective
+            return getattr(lightgbm, f"LGBM{kind}")(
                 n_estimators=rounds, num_leaves=leaves, random_state=seed, n_jobs=1, verbose=-1,
                 deterministic=True, **known,
             )  # fmt: skip
         case "catboost":
-            from catboost import CatBoostClassifier
+            import catboost
 
-            return CatBoostClassifier(
+            loss = {}
+            if own_loss:
+                loss["loss_function"] = foreign.native.get_all_params()["loss_function"]
+            return getattr(catboost, f"CatBoost{kind}")(
                 iterations=rounds, depth=min(depth, 16), random_seed=seed, thread_count=1,
-                verbose=0, allow_writing_files=False,
+                verbose=0, allow_writing_files=False, **loss,
             )  # fmt: skip
-        case "histogram_boosting":
-            from sklearn.ensemble import HistGradientBoostingClassifier
+        case "histogram_boosting" | "gradient_boosting" as module:
+            from sklearn import ensemble
 
-            return HistGradientBoostingClassifier(
+            if own_loss:
+                known["loss"] = foreign.native.loss
+                known |= {
+                    name: getattr(foreign.native, name)
+                    for name in ("quantile", "alpha")
+                    if hasattr(foreign.native, name)
+                }
+            if module == "gradient_boosting":
+                return getattr(ensemble, f"GradientBoosting{kind}")(
+                    n_estimators=rounds, max_depth=depth, random_state=seed, **known
+                )
+            return getattr(ensemble, f"HistGradientBoosting{kind}")(
                 max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed,
                 **known,
             )  # fmt: skip
-        case "gradient_boosting":
-            from sklearn.ensemble import GradientBoostingClassifier
-
-            return GradientBoostingClassifier(
-                n_estimators=rounds, max_depth=depth, random_state=seed, **known
-            )
         case _:
-            from timbermark.estimator import TimberClassifier
+            from timbermark import estimator
 
-            return TimberClassifier(
+            return getattr(estimator, f"Timber{kind}")(
                 max_iter=rounds, max_leaf_nodes=leaves, random_state=seed, keep_state=False,
                 **known,
             )  # fmt: skip
@@ -125,6 +239,25 @@ def n_rounds(ensemble: Ensemble) -> int:
     """Return how many rounds of boosting an ensemble has."""
     per_round = 1 if (ensemble.tree_output < 0).any() else ensemble.n_outputs
     return max(ensemble.n_trees // per_round, 1)
+
+
+def fit_quietly(model: Any, X: Any, y: Any, groups: np.ndarray | None, **options: Any) -> Any:
+    """Fit an estimator of any library, with ``groups`` (ascending) as that library names them."""
+    library = type(model).__module__.partition(".")[0]
+    if groups is not None:
+        sizes = np.unique(groups, return_counts=True)[1]
+        named = {"xgboost": ("qid", groups), "lightgbm": ("group", sizes)}
+        name, given = named.get(library, ("group_id", groups))
+        options[name] = given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y, **options)
+
+
+def _kind(stolen: Stolen, thief: Thief) -> ForeignModel:
+    """Return the file that was stolen first, which tells how large the thief's models are."""
+    kind: ForeignModel = thief.once("kind", stolen.trees)
+    return kind
 
 
 def _most_leaves(e: Ensemble) -> int:
@@ -144,9 +277,7 @@ def _fit(
         share = np.zeros(len(classes))
         share[seen] = 1.0
         return Stolen(classes, lambda rows: np.tile(share, (len(rows), 1)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, place, sample_weight=weight)
+    fit_quietly(model, X, place, None, sample_weight=weight)
 
     def answer(rows: np.ndarray) -> np.ndarray:
         given = rows if prepare is None else prepare(rows)
@@ -157,3 +288,64 @@ def _fit(
         return found
 
     return Stolen(classes, answer)
+
+
+def _fit_numbers(
+    model: Any,
+    X: np.ndarray,
+    target: np.ndarray,
+    groups: np.ndarray | None,
+    task: Task,
+    prepare: Any = None,
+) -> Stolen:
+    fit_quietly(model, X, target, groups)
+
+    def answer(rows: np.ndarray) -> np.ndarray:
+        given = rows if prepare is None else prepare(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(model.predict(given), np.float64).reshape(-1, 1)
+
+    return Stolen(np.empty(0, np.int64), answer, task=task)
+
+
+def _on_scale(own: Stolen, stolen: Stolen, thief: Thief) -> Stolen:
+    """Return the thief's ranker with scores that can be mixed with the stolen model's."""
+    if stolen.task != "ranking":
+        return own
+    mine, theirs = own.answer(thief.X), stolen.answer(thief.X)
+    return own.served(lambda X: _rescale(own.answer(X), mine, theirs))
+
+
+def _rescale(found: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Return numbers moved and stretched as it takes ``mine`` to the mean and spread of others."""
+    stretch = float(theirs.std()) / (float(mine.std()) or 1.0)
+    return np.asarray(theirs.mean() + stretch * (found - mine.mean()))
+
+
+def _votes(scores: np.ndarray) -> np.ndarray:
+    votes = np.zeros(scores.shape)
+    votes[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
+    return votes
+
+
+def _average(stolen: Stolen, own: Stolen, share: float) -> Stolen:
+    def answer(X: np.ndarray) -> np.ndarray:
+        return (1.0 - share) * stolen.answer(X) + share * own.answer(X)
+
+    return stolen.served(answer)
+
+
+def _questions(thief: Thief, per_row: float) -> np.ndarray:
+    more = int((per_row - 1.0) * len(thief.X))
+    if more <= 0:
+        return thief.X
+    return np.concatenate([thief.X, mix_rows(thief.X, more, thief.rng("questions")).X])
+
+
+def _train_on_answers(stolen: Stolen, thief: Thief, X: np.ndarray, found: np.ndarray) -> Stolen:
+    kind = _kind(stolen, thief)
+    if stolen.task != "classification":
+        return train_like(kind, X, found[:, 0], thief.seed)
+    row, label = np.nonzero(found >= _LEAST_SHARE)
+    return train_like(kind, X[row], label, thief.seed, found[row, label])

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from timbermark.attacks import (
-    averaging,
-    blurring,
-    continuing,
     cutting,
-    distilling,
-    dodging,
-    flattening,
+    leaves,
     overwriting,
-    refitting,
+    own_models,
+    service,
+    thresholds,
+    tuning,
 )
 from timbermark.attacks.stolen import Stolen, Thief
 from timbermark.errors import InputError
@@ -41,68 +39,78 @@ class Attack:
     fast: tuple[float, ...] = ()
 
 
+_SETS = ("all", "fast", "chains")
 FILE, ANSWERS, ROWS, LABELS = "file", "answers", "rows", "labels"
 _ALL = (FILE, ROWS, LABELS)
 _ASKED = (ANSWERS, ROWS, LABELS)
 
 ATTACKS: tuple[Attack, ...] = (
     Attack("refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2, 0.0),
-           refitting.refit, (0.5, 0.2)),
-    Attack("library-refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2),
-           refitting.refit_by_library),
+           leaves.refit, (0.2,)),
+    Attack("library-refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2, 0.0),
+           leaves.refit_by_library),
     Attack("update-leaves", "tune", _ALL, "times the rows are added", (1.0, 5.0),
-           refitting.update_leaves, (1.0,)),
-    Attack("update-regrown", "tune", _ALL, "of the rows", (1.0,), refitting.update_regrown),
-    Attack("add-trees", "tune", _ALL, "more rounds", (0.1, 0.5), continuing.add_trees, (0.1,)),
-    Attack("boost-answers", "tune", _ASKED, "of 50 rounds", (0.2, 1.0), continuing.boost_answers),
+           tuning.update_leaves, (1.0,)),
+    Attack("update-regrown", "tune", _ALL, "of the rows", (1.0,), tuning.update_regrown),
+    Attack("add-trees", "tune", _ALL, "more rounds", (5.0, 20.0, 50.0), tuning.add_trees, (5.0,)),
+    Attack("boost-answers", "tune", _ASKED, "of 50 rounds", (0.2, 1.0), tuning.boost_answers),
     Attack("keep-first", "cut", (FILE,), "of the rounds", (0.75, 0.5, 0.25),
-           cutting.keep_first, (0.5, 0.25)),
+           cutting.keep_first, (0.5,)),
     Attack("drop-first", "cut", (FILE, ROWS), "of the rounds kept", (0.9, 0.75),
-           cutting.drop_first, (0.9,)),
+           cutting.drop_first),
     Attack("drop-weakest", "cut", (FILE, ROWS), "of the rounds kept", (0.75, 0.5, 0.25),
-           cutting.drop_weakest, (0.5,)),
+           cutting.drop_weakest),
     Attack("prune", "cut", (FILE,), "of the splits", (0.25, 0.5, 0.75), cutting.prune, (0.5,)),
     Attack("leaf-noise", "blur", (FILE,), "of the leaves' deviation", (0.1, 0.25, 0.5, 1.0),
-           blurring.add_leaf_noise, (0.5,)),
+           leaves.add_leaf_noise, (0.5,)),
     Attack("round-leaves", "blur", (FILE,), "bits", (16.0, 8.0, 6.0, 4.0),
-           blurring.round_leaves, (6.0,)),
-    Attack("move-thresholds", "blur", (FILE, ROWS), "of a deviation", (0.01, 0.03, 0.1),
-           blurring.move_thresholds, (0.03,)),
-    Attack("round-input", "blur", (ANSWERS, ROWS), "levels", (64.0, 16.0, 8.0),
-           blurring.round_input, (16.0,)),
+           leaves.round_leaves),
+    Attack("round-input", "blur", (ANSWERS, ROWS), "levels; 0: the columns' own grids",
+           (1024.0, 64.0, 16.0, 8.0, 0.0), service.round_input, (64.0,)),
     Attack("input-noise", "blur", (ANSWERS, ROWS), "of a deviation", (0.03, 0.1),
-           blurring.add_input_noise, (0.03,)),
+           service.add_input_noise, (0.03,)),
     Attack("input-vote", "blur", (ANSWERS, ROWS), "of a deviation", (0.03, 0.1, 0.2),
-           blurring.vote_on_noisy_input),
+           service.vote_on_noisy_input),
     Attack("round-answers", "blur", (ANSWERS,), "digits", (2.0, 1.0, 0.0),
-           blurring.round_answers, (1.0,)),
+           service.round_answers, (1.0,)),
+    Attack("snap-thresholds", "splits", (FILE, ROWS), "of the way to the middle", (1.0,),
+           thresholds.snap_thresholds, (1.0,)),
+    Attack("jitter-thresholds", "splits", (FILE, ROWS), "more gaps", (0.0, 1.0, 3.0),
+           thresholds.jitter_thresholds),
+    Attack("merge-thresholds", "splits", (FILE, ROWS), "of the rows in between",
+           (0.0, 0.005, 0.02), thresholds.merge_thresholds),
+    Attack("move-thresholds", "splits", (FILE, ROWS), "of a deviation", (0.01, 0.03, 0.1),
+           thresholds.move_thresholds),
     Attack("average-own", "mix", _ASKED, "of the thief's model", (0.3, 0.5, 0.7, 0.9),
-           averaging.average_with_own, (0.5, 0.9)),
+           own_models.average_with_own, (0.5, 0.9)),
     Attack("average-other", "mix", _ASKED, "of the thief's forest", (0.3, 0.5, 0.7, 0.9),
-           averaging.average_with_other, (0.5, 0.9)),
-    Attack("majority", "mix", _ASKED, "votes of the stolen model", (1.0,), averaging.majority,
-           (1.0,)),
+           own_models.average_with_other, (0.5,)),
+    Attack("majority", "mix", _ASKED, "votes of the stolen model", (1.0,), own_models.majority),
     Attack("distil-labels", "copy", (ANSWERS, ROWS), "questions per row", (1.0, 3.0),
-           distilling.distil_labels, (1.0,)),
+           own_models.distil_labels),
     Attack("distil-scores", "copy", (ANSWERS, ROWS), "questions per row", (1.0, 3.0),
-           distilling.distil_scores),
+           own_models.distil_scores),
     Attack("distil-with-labels", "copy", _ASKED, "weight of the true labels", (0.5,),
-           distilling.distil_with_labels),
+           own_models.distil_with_labels),
     Attack("mark-again", "mark", (FILE, ROWS), "marks", (1.0, 2.0, 3.0), overwriting.mark_again),
     Attack("relabel-unsure", "mark", _ALL, "guesses", (300.0, 1000.0, 3000.0),
            overwriting.relabel_unsure),
     Attack("relabel-outliers", "mark", _ALL, "guesses", (300.0, 1000.0),
            overwriting.relabel_outliers),
     Attack("flatten-file", "flatten", (FILE,), "of the leaves", (0.05, 0.1, 0.25, 0.5),
-           flattening.flatten_by_file, (0.1, 0.25)),
+           leaves.flatten_by_file),
     Attack("flatten-rows", "flatten", _ALL, "of the leaves", (0.02, 0.05, 0.1, 0.25, 0.5),
-           flattening.flatten_by_rows, (0.1,)),
+           leaves.flatten_by_rows, (0.25,)),
     Attack("flatten-learnt", "flatten", _ALL, "of the leaves", (0.1, 0.5, 1.0),
-           flattening.flatten_by_learning),
+           overwriting.flatten_by_learning),
     Attack("dodge-mixtures", "dodge", _ASKED, "of real rows", (0.01, 0.05, 0.2),
-           dodging.dodge_mixtures, (0.05,)),
+           service.dodge_mixtures, (0.05,)),
     Attack("dodge-unsure", "dodge", _ASKED, "of real rows", (0.05, 0.1, 0.2),
-           dodging.dodge_unsure, (0.05,)),
+           service.dodge_unsure, (0.05,)),
+    Attack("refuse-off-grid", "dodge", _ASKED, "values off their grid", (1.0,),
+           service.refuse_off_grid),
+    Attack("dodge-repeats", "dodge", _ASKED, "questions that differ in one value", (1.0,),
+           service.dodge_repeats),
 )  # fmt: skip
 """Every attack, in the order in which it is tried."""
 
@@ -110,9 +118,9 @@ ATTACKS: tuple[Attack, ...] = (
 def find_attacks(wanted: str | Sequence[str]) -> list[tuple[Attack, float]]:
     """Return attacks with their strengths, in the order in which they are tried.
 
-    ``wanted``: "all", "fast", or names of attacks. A name may end in a strength, as in "refit:0.5",
-    and names joined by "+" are a chain, as in "keep-first:0.5+average-own:0.5"; within a chain a
-    missing strength is the attack's second mildest.
+    ``wanted``: "all", "fast", "chains", or names of attacks. A name may end in a strength, as in
+    "refit:0.5", and names joined by "+" are a chain, as in "keep-first:0.5+average-own:0.5"; within
+    a chain a missing strength is the attack's second mildest.
 
     Raises InputError for a name that is not known.
 
@@ -124,10 +132,12 @@ def find_attacks(wanted: str | Sequence[str]) -> list[tuple[Attack, float]]:
             return [(a, s) for a in (*ATTACKS, *CHAINS) for s in a.strengths]
         if wanted == "fast":
             return [(a, s) for a in ATTACKS for s in a.fast]
+        if wanted == "chains":
+            return [(a, s) for a in CHAINS for s in a.strengths]
         wanted = [wanted]
     found: list[tuple[Attack, float]] = []
     for word in wanted:
-        if word in ("all", "fast"):
+        if word in _SETS:
             found += find_attacks(word)
         elif "+" in word:
             chain = make_chain(word)
@@ -165,11 +175,11 @@ def _find_one(word: str) -> tuple[Attack, float | None]:
     name, _, how = word.partition(":")
     known = {attack.name: attack for attack in ATTACKS}
     if name not in known:
-        near = difflib.get_close_matches(name, [*known, "all", "fast"], n=1)
+        near = difflib.get_close_matches(name, [*known, *_SETS], n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""
         raise InputError(
             f"There is no attack called '{name}'.",
-            hint=f"{meant}use all, fast, or some of {', '.join(known)}.",
+            hint=f"{meant}use {', '.join(_SETS)}, or some of {', '.join(known)}.",
         )
     if not how:
         return known[name], None
@@ -187,6 +197,8 @@ def _find_one(word: str) -> tuple[Attack, float | None]:
     return known[name], strength
 
 
+# What a mark in leaves does not survive, after or before what one in splits does not.
+_NEXT = ("refit:0.2", "add-trees:20", "dodge-unsure:0.05", "average-own:0.5")
 CHAINS: tuple[Attack, ...] = tuple(
     make_chain(words)
     for words in (
@@ -198,6 +210,18 @@ CHAINS: tuple[Attack, ...] = tuple(
         "mark-again:1+refit:0.9",
         "prune:0.25+refit:0.9",
         "average-own:0.5+round-answers:1",
+        # The library grows its trees before thresholds move; only the file is edited first.
+        *(f"{second}+{first}" if second.startswith("add-trees") else f"{first}+{second}"
+          for first in ("snap-thresholds:1", "jitter-thresholds:1", "merge-thresholds:0.005")
+          for second in _NEXT),
+        *(f"{second}+{first}" if second.startswith(("add-trees", "refit")) else f"{first}+{second}"
+          for first in ("round-input:64", "refuse-off-grid:1") for second in _NEXT),
+        "snap-thresholds:1+dodge-mixtures:0.05",
     )
-)
+)  # fmt: skip
 """Chains of two that belong to ``all``."""
+HARDEST = tuple(
+    f"snap-thresholds:1+{second}"
+    for second in ("refit:0.2", "dodge-unsure:0.05", "dodge-mixtures:0.05")
+)
+"""The chains that meet both seals where they are weakest; they are reported by themselves."""

@@ -6,26 +6,58 @@ import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from timbermark.editing.routing import Router, Routes
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.libraries.contract import ForeignModel
+from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.marking.models import close_model, open_model
+from timbermark.marking.number_costs import measure_quality
 from timbermark.marking.preparing import columns
 from timbermark.trees.ensemble import Ensemble
 
 Answer = Callable[[np.ndarray], np.ndarray]
+MEASURES: dict[Task, str] = {"classification": "accuracy", "regression": "rmse", "ranking": "ndcg"}
+"""What the worth of a model is measured by; of these, a lower RMSE is better."""
+REASONS = {
+    "no-file": "it needs one model file, and what is attacked is not one",
+    "thresholds-kept": "the library cannot be given these trees back with other thresholds",
+    "no-thresholds": "all splits are of categories, which have no threshold",
+    "no-grid": "no column of the thief's rows lies on a grid",
+    "labels-only": "it is an attack on labels, and the model answers with numbers",
+    "no-sureness": "numbers do not say how sure a model is of them",
+    "no-rank-boosting": "scores of a ranker are no start for training a regressor",
+    "no-refit": "only LightGBM and XGBoost refit leaves themselves",
+    "refit-refused": "the library does not refit this model",
+    "not-ours": "only timbermark's own models are updated in place",
+    "no-continued-training": "timbermark's own models do not train on; update-leaves and "
+    "boost-answers do the same",
+    "continuing-refused": "the library does not train this model on",
+    "missing-classes": "libraries train on only with rows of every class",
+    "one-class": "the thief's rows are all of one class",
+    "missing-values": "scikit-learn's GradientBoosting takes no missing values",
+    "no-mark-fits": "no mark of the thief's own fits within a limit three times the owner's",
+    "too-few-rows": "marking needs more rows than the thief has",
+}
+"""Why an attack was not run, by code."""
 _ROWS_AT_ONCE = 20_000
 _HELD = 2
-"""Of how many tables it is remembered where their rows end."""
+"""The number of tables whose routes are remembered."""
 
 
 class NotOfferedError(TimbermarkError):
-    """An attack that a library does not offer for this model; the message is the reason."""
+    """An attack that cannot be made on this model; ``code`` is one of `REASONS`.
+
+    >>> NotOfferedError("one-class").message
+    "the thief's rows are all of one class"
+    """
+
+    def __init__(self, code: str) -> None:
+        super().__init__(REASONS[code])
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,15 +65,17 @@ class Stolen:
     """A model in a thief's hands.
 
     ``answer``: rows float64 [n, d], as the model takes them, → probabilities float64 [n, K] in the
-    order of ``classes``. ``foreign``: its file, None where what answers is no longer one model,
-    such as the average of two. ``leaves``: leaf values that were put into it, [N, 1 or K]; the
-    library is given them only when an attack needs its own interface.
+    order of ``classes``, or numbers [n, 1] for the other tasks, which have no classes. ``foreign``:
+    its file, None where what answers is no longer one model, such as the average of two.
+    ``edited``: trees with other leaf values or thresholds that were put into it; the library is
+    given them only when an attack needs its own interface.
     """
 
     classes: np.ndarray
     answer: Answer
     foreign: ForeignModel | None = None
-    leaves: np.ndarray | None = None
+    edited: Ensemble | None = None
+    task: Task = "classification"
 
     def trees(self) -> ForeignModel:
         """Return the model with its trees as they are now; all else is as it was stolen.
@@ -49,26 +83,31 @@ class Stolen:
         Raises NotOfferedError where there is no file.
         """
         if self.foreign is None:
-            raise NotOfferedError("needs one model file, and what is attacked is not one.")
-        if self.leaves is None:
+            raise NotOfferedError("no-file")
+        if self.edited is None:
             return self.foreign
-        return replace(self.foreign, ensemble=replace(self.foreign.ensemble, value=self.leaves))
+        return replace(self.foreign, ensemble=self.edited)
 
     def file(self) -> ForeignModel:
         """Return the model as its library has it, statistics of splits included.
 
-        Raises NotOfferedError where there is no file.
+        Raises NotOfferedError where there is no file, or the library cannot hold the trees.
         """
         now = self.trees()
-        if self.leaves is None or self.foreign is None:
+        if self.edited is None or self.foreign is None:
             return now
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return open_model(close_model(self.foreign, now.ensemble))
+            try:
+                return open_model(close_model(self.foreign, now.ensemble))
+            except InputError:
+                if np.array_equal(self.edited.threshold, self.foreign.ensemble.threshold):
+                    raise
+                raise NotOfferedError("thresholds-kept") from None
 
     def served(self, answer: Answer) -> Stolen:
         """Return a service that answers in this model's place: no file is left to edit."""
-        return Stolen(self.classes, answer)
+        return Stolen(self.classes, answer, task=self.task)
 
     def put(self, value: np.ndarray) -> Stolen:
         """Return the model with other leaf values, [N, 1 or K] as in its ensemble."""
@@ -76,11 +115,16 @@ class Stolen:
         e = now.ensemble
         changed = (e.left[:, None] < 0) & (value != e.value)
         rounded = value.astype(now.leaf_dtype).astype(np.float64)
-        new = np.where(changed, rounded, e.value)
+        new = replace(e, value=np.where(changed, rounded, e.value))
         assert isinstance(self.answer, _TreeAnswers)  # what has a file answers with its trees
-        router = self.answer.router.around(replace(e, value=new))
-        answer = _TreeAnswers(now, router, self.answer.known)
-        return Stolen(self.classes, answer, self.foreign, new)
+        answer = _TreeAnswers(now, self.answer.router.around(new), self.answer.known)
+        return replace(self, answer=answer, edited=new)
+
+    def put_thresholds(self, threshold: np.ndarray) -> Stolen:
+        """Return the model with other thresholds, float64 [N] as in its ensemble."""
+        now = self.trees()
+        new = replace(now.ensemble, threshold=threshold)
+        return replace(self, answer=_TreeAnswers(now, Router(new), _Known()), edited=new)
 
 
 def steal(model: Any) -> Stolen:
@@ -96,22 +140,8 @@ def steal(model: Any) -> Stolen:
     (2, 3)
     """
     foreign = open_model(model)
-    refuse_numbers(foreign)
     answer = _TreeAnswers(foreign, Router(foreign.ensemble), _Known())
-    return Stolen(foreign.classes, answer, foreign)
-
-
-def refuse_numbers(foreign: ForeignModel) -> None:
-    """Raise InputError for a model that answers with numbers: the attacks here are on labels.
-
-    >>> from sklearn.ensemble import GradientBoostingClassifier
-    >>> refuse_numbers(open_model(GradientBoostingClassifier().fit([[0.0], [1.0]], [0, 1])))
-    """
-    if foreign.task != "classification":
-        raise InputError(
-            f"{foreign.kind} is a model of {foreign.task}; attacks are simulated on classifiers.",
-            hint="docs/marking.md has what marks of regressors survive.",
-        )
+    return Stolen(foreign.classes, answer, foreign, task=foreign.task)
 
 
 def library_of(foreign: ForeignModel) -> str:
@@ -155,28 +185,36 @@ class _TreeAnswers:
             rows = X if len(X) <= _ROWS_AT_ONCE else X[first : first + _ROWS_AT_ONCE]
             routes = self.known.route(self.foreign, self.router, rows)
             with Workers(count_threads(None)) as workers:
-                parts.append(self.foreign.confidence(self.router.margins(routes, workers)))
-        return np.concatenate(parts) if parts else np.empty((0, len(self.foreign.classes)))
+                parts.append(self.foreign.answers(self.router.margins(routes, workers)))
+        width = max(len(self.foreign.classes), 1)
+        return np.concatenate(parts) if parts else np.empty((0, width))
 
 
-def serve_trees(stolen: Stolen, ensemble: Ensemble) -> Stolen:
-    """Return a service of other trees than the library could be given back."""
-    foreign = stolen.trees()
-    return stolen.served(_TreeAnswers(foreign, Router(ensemble), _Known()))
+class Labelled(NamedTuple):
+    """Rows and their true answers.
+
+    ``X`` float64 [n, d] as the model takes them; ``target``: class numbers int64 [n], or numbers
+    float64 [n]; ``groups`` int64 [n], ascending: the lists that a ranker's rows belong to.
+    """
+
+    X: np.ndarray
+    target: np.ndarray
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thief:
-    """What a thief has beside the model: rows, their labels, and a seed for what is random.
+    """What a thief has beside the model: rows, true answers, and a seed for what is random.
 
-    ``X`` float64 [n, d] as the model takes them; ``label`` int64 [n]: class numbers. ``keep``: what
-    several attacks use and only one has to make, by name.
+    ``X``, ``target`` and ``groups`` are those of `Labelled`. ``keep``: what several attacks use and
+    only one has to make, by name.
     """
 
     X: np.ndarray
-    label: np.ndarray
+    target: np.ndarray
     seed: int = 0
     keep: dict[str, Any] = field(default_factory=dict)
+    groups: np.ndarray | None = None
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Return random numbers that depend on the seed and the purpose alone.
@@ -192,6 +230,20 @@ class Thief:
         if name not in self.keep:
             self.keep[name] = make()
         return self.keep[name]
+
+
+def measure_worth(model: Stolen, tested: Labelled) -> float:
+    """Return the accuracy of a classifier, the RMSE of a regressor, the NDCG of a ranker."""
+    found = model.answer(tested.X)
+    if model.task == "classification":
+        return float((found.argmax(axis=1) == tested.target).mean())
+    target = tested.target
+    if tested.groups is not None:
+        target = np.column_stack([target, tested.groups])
+    quality = measure_quality(found[:, 0], target, model.task == "ranking")
+    worth = quality.ndcg if model.task == "ranking" else quality.rmse
+    assert worth is not None  # there are targets
+    return worth
 
 
 @dataclass(frozen=True, slots=True, eq=False)

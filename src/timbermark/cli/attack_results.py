@@ -22,22 +22,21 @@ def take_attacks(given: list[str] | None) -> str | list[str]:
     """
     words = [word.strip() for text in given or ["fast"] for word in text.split(",")]
     words = [word for word in words if word]
-    return words[0] if len(words) == 1 and words[0] in ("all", "fast") else words
+    return words[0] if len(words) == 1 and words[0] in ("all", "fast", "chains") else words
 
 
 def show_found(found: AttackResult, as_json: bool) -> None:
     """Print what the lab found, and its notes."""
-    tell(found.notes)
+    from timbermark.attacks.results import explain, summarize
+
+    tell(explain(found))
     if as_json:
         show_json(found.to_dict())
         return
     show(str(found))
-    worst = found.worst
-    if worst is not None and worst.score_bits is not None:
-        show(
-            f"weakest where at least half of the theft is kept: {worst.attack} {worst.strength:g}, "
-            f"{worst.score_bits:.0f} bits"
-        )
+    summary = summarize(found)
+    if summary:
+        show(summary)
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
@@ -58,7 +57,7 @@ def check_attacks(given: list[str] | None, validation: Path | None) -> str | lis
 
 def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
     """Raise InputError if the validation rows are too few for attacks or have no labels."""
-    from timbermark.attacks.forecasting import take_validation
+    from timbermark.attacks.lab import take_validation
     from timbermark.boosting.progress import step_bar
 
     with step_bar(1) as say:
@@ -71,16 +70,16 @@ def try_attacks(
     """Return what a mark survives that was just made, by a thief who has the validation rows."""
     from timbermark.attacks.lab import attack
 
-    X, y, *_ = rows["validation"]
-    return attack(result.model, result.mark, X, y, attacks=wanted, random_state=seed, verbose=1)
+    X, y, groups = (*rows["validation"], None)[:3]
+    return attack(
+        result.model, result.mark, X, y, groups=groups, attacks=wanted, random_state=seed, verbose=1
+    )
 
 
 def forecast(
     model: ForeignModel, rows: dict[str, Any], choices: dict[str, Any], wanted: str | list[str]
 ) -> AttackResult:
     """Return what a rehearsed mark survives."""
-    from timbermark.attacks import forecasting
+    from timbermark.attacks import lab
 
-    # Groups are for rankers, which are not attacked.
-    given = {name: part for name, part in rows.items() if name != "groups"}
-    return forecasting.forecast(model, **given, **choices, attacks=wanted, verbose=1)
+    return lab.forecast(model, **rows, **choices, attacks=wanted, verbose=1)

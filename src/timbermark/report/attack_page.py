@@ -5,109 +5,121 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import timbermark
-from timbermark.attacks.chart import draw_curves
-from timbermark.attacks.results import worth
+from timbermark.attacks.results import MEASURE_NAMES, draw_curves, explain, show_quality, tabulate
 from timbermark.report.pages import Notes, Page, Plot, Section, Table, capitalized
 
 if TYPE_CHECKING:
-    from timbermark.attacks.results import AttackResult, AttackRow
+    from timbermark.attacks.results import AttackResult
 
 
 def describe(result: AttackResult) -> Page:
     """Return the page of what `timbermark attack` found."""
-    worst = result.worst
-    run = [row for row in result.rows if row.score_bits is not None]
+    run = result.run
     sections = [*survival_sections(result)]
     if result.notes:
-        sections.append(Section("Notes", (Notes(result.notes),)))
-    kept = sum(row.level == "conclusive" for row in run)
+        sections.append(Section("Notes", (Notes(explain(result)),)))
+    conclusive = sum(row.level == "conclusive" for row in run)
+    shown, said = result.weakest, "after the attack that leaves least, whatever it costs the thief"
+    if result.stealable:
+        shown, said = result.worst, "after the worst attack that keeps half of the theft's worth"
+    name = MEASURE_NAMES[result.measure]
     return Page(
         what="attacks on a marked model",
-        headline=_headline(worst),
+        headline=_headline(result),
         lead=(
             f"{result.n_attack} rows were used to attack with, {result.n_evaluation} others to "
-            f"measure on. The thief's own model, from those rows alone, has an accuracy of "
-            f"{result.own_accuracy:.4f}; the stolen one "
-            f"has {result.untouched.accuracy or 0.0:.4f}.",
+            f"measure on. The thief's own model, from those rows alone, has an {name} of "
+            f"{show_quality(result.own_quality)}; the stolen one has "
+            f"{show_quality(result.untouched.quality or 0.0)}.",
         ),
         figures=(
             (f"{result.untouched.score_bits or 0.0:.0f} bits", "in the stolen model as it is"),
-            ("–" if worst is None else f"{worst.score_bits or 0.0:.0f} bits", "after the worst "
-             "attack that keeps half of the theft's worth"),
-            (f"{kept} of {len(run)}", "attacks leave conclusive evidence"),
+            ("–" if shown is None else f"{shown.score_bits or 0.0:.0f} bits", said),
+            (f"{conclusive} of {len(run)}", "attacks leave conclusive evidence"),
         ),
         sections=tuple(sections),
         version=timbermark.__version__,
-    )  # fmt: skip
+    )
 
 
 def survival_sections(result: AttackResult) -> tuple[Section, Section]:
     """Return the chart and the table of attacks."""
     rows = (result.untouched, *result.rows)
-    low = tuple(i for i, row in enumerate(rows) if row.level == "none" and worth(row) >= 0.5)
+    low = tuple(
+        i
+        for i, row in enumerate(rows)
+        if row.level == "none" and (row.pays or not result.stealable)
+    )
+    marked = (
+        "attacks that leave no evidence and keep half of the theft's worth"
+        if result.stealable
+        else "attacks that leave no evidence; whether they pay is not defined"
+    )
+    head, *lines = tabulate(result)
     table = Table(
-        "Bits of evidence by scores and by labels after each attack; marked are attacks that leave "
-        "no evidence and keep half of the theft's worth",
-        ("attack", "level left", "strength", "scores", "labels", "accuracy", "theft kept"),
-        tuple(map(_line, rows)),
+        f"Bits of evidence after each attack; marked are {marked}",
+        head,
+        tuple(lines),
         texts=2,
         marked=low,
     )
     return (
-        Section("What it survives", (_chart(result),), (_explanation(),)),
+        Section("What it survives", (_chart(result),), (_explanation(result),)),
         Section("Attack by attack", (table,)),
     )
 
 
-def _headline(worst: AttackRow | None) -> str:
-    if worst is None:
+def _headline(result: AttackResult) -> str:
+    row = result.worst if result.stealable else result.weakest
+    if not result.stealable:
+        end = (
+            ""
+            if row is None
+            else f"; the attack that leaves least, {row.name}, leaves {row.score_bits or 0.0:.0f} "
+            "bits of evidence"
+        )
+        return f"Nothing could be stolen: the thief's own model is as good{end}"
+    if row is None:
         return "No attack keeps half of what the theft is worth."
-    bits = f"{worst.score_bits or 0.0:.0f} bits"
     return capitalized(
-        f"the worst attack that pays, {worst.attack} at {worst.strength:g}, leaves {bits} of "
+        f"the worst attack that pays, {row.name}, leaves {row.score_bits or 0.0:.0f} bits of "
         "evidence"
     )
 
 
-def _explanation() -> str:
+def _explanation(result: AttackResult) -> str:
+    evidence = (
+        "Evidence is what a suspect's answers prove: 64 bits convince anyone, 20 bits the owner."
+    )
+    if not result.stealable:
+        return (
+            "What a theft is worth is measured against what the thief could train alone. Here that "
+            f"is as good as the stolen model, and the chart shows the attacked models as they are. "
+            f"{evidence}"
+        )
     return (
         "A theft is worth 1 as long as the attacked model is as good as the stolen one, and 0 "
-        "where it is no better than what the thief could train alone. Evidence is what a suspect's "
-        "scores prove: 64 bits convince anyone, 20 bits the owner."
+        f"where it is no better than what the thief could train alone. {evidence}"
     )
 
 
 def _chart(result: AttackResult) -> Plot:
-    run = [row for row in result.rows if row.score_bits is not None]
-    paying = [row for row in run if worth(row) >= 0.5]
-    least = min((row.score_bits or 0.0 for row in paying), default=None)
-    said = (
-        f"Evidence left against the theft kept, one curve for each of {len(run)} attacks at their "
-        "strengths. "
-    )
-    said += (
-        "None of them keeps half of the theft's worth."
-        if least is None
-        else f"Of the {len(paying)} that keep half of the theft's worth, the worst leaves "
-        f"{least:.0f} bits."
-    )
-
     def draw(axes: Any) -> None:
         draw_curves(result, axes)
 
-    return Plot("Evidence left and theft kept", said, draw, wide=True)
-
-
-def _line(row: AttackRow) -> tuple[str, ...]:
-    if row.score_bits is None:
-        return (row.attack, f"skipped: {row.skipped}", f"{row.strength:g}", "", "", "", "")
-    strength = "" if row.family in ("none", "chain") else f"{row.strength:g}"
-    return (
-        row.attack,
-        row.level,
-        strength,
-        f"{row.score_bits:.0f}",
-        "" if row.label_bits is None else f"{row.label_bits:.0f}",
-        "" if row.accuracy is None else f"{row.accuracy:.4f}",
-        "–" if row.theft_kept is None else f"{row.theft_kept:.2f}",
+    name = MEASURE_NAMES[result.measure]
+    said = f"one curve for each of {len({row.attack for row in result.run})} attacks at their "
+    if not result.stealable:
+        said = f"Evidence left against the {name} of attacked models, {said}strengths. "
+        if result.weakest is not None:
+            said += f"The least that is left are {result.weakest.score_bits or 0.0:.0f} bits."
+        return Plot(f"Evidence left and {name}", said, draw, wide=True)
+    said = f"Evidence left against the theft kept, {said}strengths. "
+    paying = [row for row in result.run if row.pays]
+    said += (
+        "None of them keeps half of the theft's worth."
+        if result.worst is None
+        else f"Of the {len(paying)} results that keep half of the theft's worth, the worst leaves "
+        f"{result.worst.score_bits or 0.0:.0f} bits."
     )
+    return Plot("Evidence left and theft kept", said, draw, wide=True)
