@@ -17,7 +17,6 @@ import numpy as np
 from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.preparing import Prepared
-from timbermark.ownership.mark_checks import NO_ALTERNATIVES
 from timbermark.trees.branches import flatten_leaves, node_means
 from timbermark.trees.ensemble import Ensemble
 
@@ -31,13 +30,8 @@ _MISSING = -999.0
 
 
 def score_alternatives(prepared: Prepared, triggers: Candidates, workers: Workers) -> np.ndarray:
-    """Return the alternatives' scores of the labels of each trigger's alphabet, [k, R, q].
-
-    There are none for models that answer with numbers: pairs of rows cancel what a theft changes.
-    """
+    """Return the alternatives' scores of the labels of each trigger's alphabet, [k, R, q]."""
     foreign = prepared.foreign
-    if foreign.task != "classification":
-        return NO_ALTERNATIVES
     found = []
     for trees in _list_trees(foreign.ensemble):
         margins = prepared.router.around(trees).margins(triggers.routes, workers)

@@ -17,12 +17,12 @@ import numpy as np
 from timbermark.editing.routing import Router
 from timbermark.kernels.hashing import mix_cells
 from timbermark.kernels.workers import Workers
+from timbermark.marking.classification import Classification
 from timbermark.marking.defaults import SHORT_LEAD
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import SHARES
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.prices import find_room, mean_effort
-from timbermark.marking.tasks import Task
 from timbermark.partitions import Block, place_keys, run_pass
 
 _KEPT = 8_000
@@ -52,7 +52,7 @@ def find_best(prepared: Prepared, kind: str, q: int, workers: Workers, say: Say)
     taken = prepared.schema.try_columns(some)[0]
     room = find_room(prepared.router, prepared.mass, prepared.router.route(taken, workers), workers)
     asking = _Asking(
-        table.bare(), prepared.router, prepared.task, prepared.mass,
+        table.bare(), prepared.router, prepared.labels, prepared.mass,
         np.quantile(room, _MOST_ROOM, axis=0), some[:_SECONDS] if kind == "mixed" else None,
         q, prepared.seed + 2, _KEPT, np.inf,
     )  # fmt: skip
@@ -73,7 +73,7 @@ class _Asking:
 
     table: LargeTable
     router: Router
-    task: Task
+    task: Classification
     mass: tuple[np.ndarray, ...]
     most_room: np.ndarray
     seconds: np.ndarray | None
@@ -104,7 +104,7 @@ class _Asking:
             routes = self.router.route(seen, workers)
             margins = self.router.margins(routes, workers)
             room = find_room(self.router, self.mass, routes, workers)
-        alphabets = self.task.find_alphabets(seen, margins, self.q)
+        alphabets = self.task.find_alphabets(margins, self.q)
         room = np.minimum(room, self.most_room)
         price = mean_effort(self.task, margins, alphabets, room, SHORT_LEAD)
         usable &= takes & np.isfinite(price) & (price <= self.limit)

@@ -38,10 +38,8 @@ class Candidates:
     """Rows that could carry a symbol, cheapest first.
 
     ``X`` float64 [m, d] as the model takes them; ``routes`` and ``margins`` [m, K] under the
-    unmarked model; ``alphabets`` [m, q]: class numbers, the model's own answer first, or, for
-    numbers, how far the margin of each level is away at a lead of 1;
-    ``usable``: how many of the pool were; ``in_pairs``: a candidate is a pair of rows, one after
-    the other, so that there are 2m rows.
+    unmarked model; ``alphabets`` [m, q]: class numbers, the model's own answer first; ``usable``:
+    how many of the pool were.
     """
 
     X: np.ndarray
@@ -49,7 +47,6 @@ class Candidates:
     margins: np.ndarray
     alphabets: np.ndarray
     usable: int
-    in_pairs: bool = False
 
     def __len__(self) -> int:
         return len(self.alphabets)
@@ -59,13 +56,13 @@ class Candidates:
 
     def take(self, places: np.ndarray) -> Candidates:
         """Return some of the candidates, in the given order."""
-        rows = places
-        if self.in_pairs:
-            rows = np.column_stack([2 * places, 2 * places + 1]).ravel()
         return Candidates(
-            self.X[rows], self.routes.take(rows), self.margins[rows], self.alphabets[places],
-            self.usable, self.in_pairs,
-        )  # fmt: skip
+            self.X[places],
+            self.routes.take(places),
+            self.margins[places],
+            self.alphabets[places],
+            self.usable,
+        )
 
 
 def find_candidates(
@@ -85,7 +82,7 @@ def find_candidates(
 
     Raises InputError if there are fewer than ``least``.
     """
-    task, router = prepared.task, prepared.router
+    task, router = prepared.labels, prepared.router
     if prepared.large is None or prepared.large.candidates is None:
         pool, base = make_pool(prepared, kind, pool_size(prepared))
     else:
@@ -100,7 +97,7 @@ def find_candidates(
     if kind == "mixed":
         # If no tree separates a mixture from a row, the edit would change that row as well.
         free &= ~np.isin(_fingerprints(margins), _fingerprints(prepared.margins))
-    alphabets = task.find_alphabets(seen, margins, q)
+    alphabets = task.find_alphabets(margins, q)
     effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]
     near = near[np.isfinite(effort[near])]

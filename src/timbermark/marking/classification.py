@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
-from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.calibrated_answers import (
     deciding_margins,
     rank_scores,
@@ -28,7 +26,6 @@ from timbermark.marking.inputs import take_labels
 from timbermark.marking.margins import leads, wanted_margins
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.tallies import Counting
-from timbermark.ownership.statistics import evidence_bits
 
 _LEAST_WEIGHT = 0.05
 """The smallest weight of a row: probabilities should stay also where the answer is certain."""
@@ -47,7 +44,6 @@ class Classification:
     shares: tuple[float, ...] = ()
     counting = Counting("labels")
     set_shares = (SET_SHARE, HOPELESS_SHARE)
-    in_pairs = False
 
     @property
     def unit(self) -> float:
@@ -62,7 +58,7 @@ class Classification:
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return class numbers, int64 [n]."""
         if groups is not None:
-            raise InputError("groups are for rankers.", hint="leave them out.")
+            raise InputError("groups are for rankers.", hint="leave them out.", parameter="groups")
         return take_labels(given, n, self.foreign.classes, f"{what} labels")
 
     def order_rows(self, X: np.ndarray, target: np.ndarray | None, seed: int) -> np.ndarray:
@@ -74,9 +70,8 @@ class Classification:
         return order[::2], order[1::2]
 
     def calibrate(
-        self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
-        holding: np.ndarray, seed: int,
-    ) -> Classification:  # fmt: skip
+        self, margins: np.ndarray, target: np.ndarray | None, holding: np.ndarray
+    ) -> Classification:
         """Return the task with the mean scores of the classes; probabilities need no unit."""
         means = self.foreign.answers(holding).mean(axis=0)
         return replace(self, shares=tuple((means / means.sum()).tolist()))
@@ -98,9 +93,7 @@ class Classification:
         scores = self.foreign.answers(margins)
         return weight * (scores @ np.minimum(rarity, MOST_RARITY))[:, None]
 
-    def find_alphabets(
-        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
-    ) -> np.ndarray:
+    def find_alphabets(self, margins: np.ndarray, q: int) -> np.ndarray:
         """Return int64 [n, q]: the labels that the model prefers, its own answer first."""
         if self.foreign.scores is not None:
             return rank_scores(self.foreign, margins, q)
@@ -116,44 +109,13 @@ class Classification:
         return wanted_margins(margins, target, lead / self.foreign.margin_scale)
 
     def find_leads(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float,
-    ) -> np.ndarray:  # fmt: skip
+        self, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray
+    ) -> np.ndarray:
         """Return how far each trigger's label leads, in units of what probabilities are made of."""
         target = alphabets[np.arange(len(symbols)), symbols]
         if self.foreign.scores is not None:
             return score_leads(self.foreign, after, target)
         return leads(after, target) * self.foreign.margin_scale
-
-    def prove(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float,
-    ) -> float:  # fmt: skip
-        """Return the bits that the labels of an untouched copy prove."""
-        ahead = self.find_leads(before, after, alphabets, symbols, lead)
-        return evidence_bits(int((ahead > 0.0).sum()), len(symbols), alphabets.shape[1])
-
-    def forecast(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float, columns: np.ndarray,
-    ) -> float:  # fmt: skip
-        """Return 0: no forecast is needed, because the strongest mark that fits survives most."""
-        return 0.0
-
-    def describe_triggers(
-        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
-    ) -> Mapping[str, Any]:
-        """Return classes, alphabets of class numbers, and probabilities."""
-        confidence = self.foreign.confidence(margins.astype(np.float64))
-        if self.foreign.scores is not None:
-            # Calibrated scores have steps, so that only the deployed model gives exact answers.
-            asked = asked_model(self.foreign.native)
-            confidence = np.asarray(asked.predict_proba(rows), np.float64)
-        return {
-            "classes": self.foreign.classes.tolist(),
-            "alphabets": alphabets,
-            "reference": confidence,
-        }
 
 
 def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:

@@ -21,8 +21,8 @@ rare`)."""
 
 UNSEEN_SLACK = 1.5
 """The factor on bounds that are stated for rows made to resemble unseen ones. (`./dev bench
-fidelity --part rare`: without it, a mean change of a probability of 0.000053 on unseen rows was stated as
-0.000051 at most.)"""
+fidelity --part rare`: without it, a mean change of a probability of 0.000053 on unseen rows was
+stated as 0.000051 at most.)"""
 
 RARE_SHARE, FEW_ROWS = 0.1, 25
 """The largest share of rows with which the smaller of two classes is rare: then the rows with the
@@ -40,6 +40,10 @@ BUDGET_SHARE_TWO_CLASSES, BUDGET_SHARE = 0.5, 0.75
 """The share of a limit that a rehearsal may use. The real symbols may cost more than throwaway
 ones, and with two classes every change moves the same score. (`./dev bench fidelity`, pendigits,
 XGBoost: 0.6 % of labels by the rows that judge, 0.8 % of test rows.)"""
+
+LEAF_SHARE, SPLIT_SHARE = 0.5, 0.35
+"""The shares of a budget that a leaf seal beside a split seal, and a split seal, may use: the
+latter carries most of the evidence and costs next to nothing."""
 
 LARGE_TABLE_SHARE = 0.5
 """The part of that share which marks of large tables use: there many rows pay for few triggers.

@@ -1,53 +1,72 @@
-"""Embed: choose triggers, rehearse, derive the real symbols, set them, measure what it cost.
+"""Embed: from a model to a marked one.
 
-The symbols come out of a hash over everything else in the mark, so that nobody, the owner included,
-can choose them; see docs/mark-format.md. How strong the mark is was settled before, by rehearsals
-with throwaway symbols. Should the real ones not fit, they are drawn again for a weaker mark, and
-the mark counts the draws.
+The road: open the model and give every row its role (`preparing`), find boundaries for the split
+seal (`splits`), rehearse a leaf seal within what is left of the budget (`rehearsing`), make the
+mark, whose symbols come out of a hash over everything else in it, so that nobody, the owner
+included, can choose them; set both seals, judge the cost, close the model. `plan` walks the same
+road but for the last step. Should the real symbols not fit, they are drawn again for a weaker mark,
+and the mark counts the draws.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
+from timbermark.editing.leaves import Edit
+from timbermark.editing.routing import Router, Routes
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.alternatives import score_alternatives
+from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, merge, scan
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.cost import Cost
-from timbermark.marking.defaults import ENOUGH_BITS
-from timbermark.marking.measuring import warn
-from timbermark.marking.models import close_model, open_model
-from timbermark.marking.preparing import Prepared, prepare
-from timbermark.marking.rehearsing import (
-    Attempt,
-    Rehearsal,
-    judge_whole,
-    over_budget,
-    rehearse,
+from timbermark.marking.defaults import ENOUGH_BITS, LEAF_SHARE, SPLIT_SHARE
+from timbermark.marking.large_tables import LargeTable
+from timbermark.marking.leaves import Setting, reroute, set_leaves
+from timbermark.marking.measuring import (
+    judge_edit,
+    judge_table,
+    report_cost,
+    tally_table,
+    warn,
 )
+from timbermark.marking.models import close_model, open_model
+from timbermark.marking.preparing import MeasuredRows, Prepared, prepare
+from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting_symbols import Setting, set_symbols
+from timbermark.marking.splits import (
+    SplitLimits,
+    SplitTriggers,
+    find_splits,
+    set_thresholds,
+    split_strata,
+)
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.words import Note, library_notes, show_result
 from timbermark.ownership.columns import plain_rows
+from timbermark.ownership.evidence import Answers, total_bits, weigh
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.seals import SplitSeal
+from timbermark.partitions import Block, run_pass
 from timbermark.reportable import Reportable, write_page
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
+Say = Callable[[str], None]
+
 KINDS = ("mixed", "rows")
+SEALS = ("both", "splits", "leaves")
 _WEAKER, _AIM = 0.7, 0.93
 """If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
 attempt aims at the second number as a share of the budget."""
@@ -55,24 +74,112 @@ _MOST_DRAWS = 4
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
 the last digit of a margin decides."""
+_FEWEST_BOUNDARIES = 8
+"""Triggers below which a split seal is not worth a part of the mark."""
+_LIMITS = (SplitLimits(), SplitLimits(wide=64, wide_price=1e-3), SplitLimits(wide=0))
+"""Boundaries that are tried in turn, until they use at most their share of the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a user asks of a mark, checked: the arguments that `embed` and `plan` share."""
+
+    seals: str = "both"
+    budget: Budget = field(default_factory=Budget)
+    triggers: str = "mixed"
+    n_triggers: int | str = "auto"
+    alphabet: int | str = "auto"
+    lead: float | str = "auto"
+    weak: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.budget, Budget):
+            raise InputError(
+                "budget is not a Budget.",
+                hint="budget=timbermark.Budget(changed=0.02).",
+                parameter="budget",
+            )
+        if self.triggers not in KINDS:
+            raise InputError(
+                f"triggers={self.triggers!r} is not known.",
+                hint="use 'mixed' or 'rows'.",
+                parameter="triggers",
+            )
+        if self.seals not in SEALS:
+            raise InputError(
+                f"seals={self.seals!r} is not known.",
+                hint=f"use one of {', '.join(SEALS)}.",
+                parameter="seals",
+            )
+
+    def for_task(self, foreign: ForeignModel) -> Choices:
+        """Return the choices for one model. Raises InputError where they do not fit its task."""
+        check_budget(self.budget, foreign.task)
+        if foreign.task == "classification":
+            return self
+        if self.seals == "leaves":
+            raise InputError(
+                f"The {foreign.kind} answers with numbers, which only splits can carry.",
+                hint="leave seals='leaves' out.",
+                code="seals.numbers",
+                parameter="seals",
+            )
+        return replace(self, seals="splits")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A mark before its symbols: a prepared model, and triggers for one or two seals."""
+
+    prepared: Prepared
+    choices: Choices
+    splits: SplitTriggers | None
+    rehearsal: Rehearsal | None
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sealed:
+    """A mark, the ensemble that carries it, what it costs and what an untouched copy proves.
+
+    ``bits``: what its scores or numbers prove, ``label_bits`` what its labels alone do; ``seals``:
+    the bits of each seal. ``strength``: of the leaf seal, None without one; ``attempts``: the
+    rehearsals of the leaf seal, and draws of symbols.
+    """
+
+    mark: Mark
+    ensemble: Ensemble
+    cost: Cost
+    bits: float
+    label_bits: float | None
+    seals: Mapping[str, float]
+    n_set: int
+    strength: Strength | None
+    attempts: tuple[Attempt, ...]
+    use: Mapping[str, float]
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbedResult(Reportable):
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the labels or numbers of an untouched copy prove; ``attempts``: the rehearsals
-    and the draws of symbols, the last of which is the mark; ``notes``: what to tell the user,
-    warnings first.
+    ``bits``: what the scores or numbers of an untouched copy prove; ``label_bits``: what its labels
+    alone prove, None for numbers; ``seals``: the bits of each seal by scores or numbers. ``n_set``:
+    symbols of the leaf seal that are set; ``strength``: of the leaf seal, None without one;
+    ``notes``: what to tell the user, warnings first.
     """
 
     model: Any
     mark: Mark
     cost: Cost
     bits: float
-    strength: Strength
+    label_bits: float | None
+    seals: Mapping[str, float]
     n_set: int
+    strength: Strength | None
     attempts: tuple[Attempt, ...]
+    use: Mapping[str, float]
     notes: tuple[Note, ...] = ()
 
     def report(
@@ -88,11 +195,41 @@ class EmbedResult(Reportable):
         """
         write_page(self, path, force=force, attacks=attacks)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; nothing in it is secret."""
+        return describe(self.mark, self)
+
     def __str__(self) -> str:
-        return show_result(
-            f"{self.n_set} of {self.strength.k} triggers carry their symbol: "
-            f"{self.bits:.0f} bits of evidence", self.cost, self.notes,
-        )  # fmt: skip
+        return show_result(worth(self.mark, self.bits, self.label_bits), self.cost, self.notes)
+
+    def __repr__(self) -> str:
+        return f"EmbedResult({type(self.model).__name__}, {self.mark!r}, {self.bits:.0f} bits)"
+
+
+def worth(mark: Mark, bits: float, label_bits: float | None) -> str:
+    """Return what a mark is and what an untouched copy of it proves, in one line."""
+    parts = [f"{mark.n_splits} triggers in splits"] if mark.n_splits else []
+    parts += [f"{mark.n_leaves} in leaves"] if mark.n_leaves else []
+    by_labels = "" if label_bits is None else f", {label_bits:.0f} by labels alone"
+    return f"{' and '.join(parts)}: {bits:.0f} bits of evidence{by_labels}"
+
+
+def describe(mark: Mark, result: Any) -> dict[str, Any]:
+    """Return what `embed` and `plan` report alike, ready for JSON."""
+    strength = result.strength
+    return {
+        "seals": {name: round(bits, 1) for name, bits in result.seals.items()},
+        "triggers": {"splits": mark.n_splits, "leaves": mark.n_leaves},
+        "bits": round(result.bits, 1),
+        "label_bits": None if result.label_bits is None else round(result.label_bits, 1),
+        "alphabet": mark.q if mark.n_leaves else None,
+        "lead": None if strength is None else strength.lead,
+        "set": result.n_set,
+        "draws": mark.draws,
+        "budget_used": dict(result.use),
+        "cost": result.cost.to_dict(),
+        "notes": [note.to_dict() for note in result.notes],
+    }
 
 
 def embed(
@@ -102,6 +239,7 @@ def embed(
     *,
     key: OwnerKey,
     owner: str,
+    seals: str = "both",
     groups: Any = None,
     candidates: Any = None,
     validation: Any = None,
@@ -112,159 +250,427 @@ def embed(
     lead: float | str = "auto",
     weak: bool = False,
     random_state: int = 0,
-    verbose: int = 0,
+    progress: bool = False,
 ) -> EmbedResult:
     """Mark ``model``, a classifier, regressor or ranker; the model given is never touched.
 
-    ``X``: rows like those the model was trained on; they hold it in place. ``y``: their labels or
-    numbers, which only the cost is measured with; for rankers ``groups`` [n] says which rows are
-    ranked together (qid). Without training rows give ``X=None`` and ``candidates``.
-    ``candidates``: rows, or (rows, labels), that triggers are made from; ``X`` if not given.
-    ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and report
-    the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may cost.
-    ``triggers``: "mixed" makes each out of two rows, so that no real row is one; "rows" takes rows
-    as they are.
-    ``n_triggers``, ``alphabet``, ``lead``: how many triggers, how many answers each can give (2 or
-    4), and how far the label must be ahead or, for numbers, how far levels are apart in units of
-    the model's error; "auto" takes the strongest mark within the budget.
+    ``X``: the rows the model was trained on: thresholds move only between them, and they hold the
+    leaves in place. ``y``: their labels or numbers, which only the cost is measured with; for
+    rankers ``groups`` [n] says which rows are ranked together (qid). Without training rows give
+    ``X=None`` and ``candidates``.
+    ``seals``: where the mark goes: "splits" moves thresholds between training values, which changes
+    next to nothing and outlives refitted leaves; "leaves" changes leaf values; "both" is hardest to
+    remove. Numbers are carried by splits alone.
+    ``candidates``: rows, or (rows, labels), that triggers in leaves are made from; ``X`` if not
+    given. ``validation``: held-out rows, (rows, labels), or (rows, labels, groups), to judge and
+    report the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may
+    cost.
+    ``triggers``: "mixed" makes triggers in leaves out of two rows, so that no real row is one;
+    "rows" takes rows as they are. ``n_triggers``, ``alphabet``, ``lead``: how many of these, how
+    many answers each can give (2 or 4), and how far the label must be ahead; "auto" takes the
+    strongest that fits.
     Rows need not fit in memory: they may be a data frame or an array of Dask, labels likewise, or
     Parquet files (a pattern, a folder or a list of paths), where ``y`` names the label column; see
     docs/scale.md.
-    ``weak``: allow a mark that is worth less than 64 bits. ``verbose``: 1 shows progress on a
-    terminal. A mark has a random id, so that marking twice gives two marks.
+    ``weak``: allow a mark that is worth less than 64 bits. ``progress`` shows steps on a terminal.
+    A mark has a random id, so that marking twice gives two marks.
 
     Raises InputError, with nothing made, where no mark fits.
 
-    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.datasets import load_breast_cancer
     >>> from timbermark import OwnerKey, TimberClassifier, verify
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=30, random_state=0).fit(X[:1200], y[:1200])
-    >>> result = embed(model, X[:1200], y[:1200], key=OwnerKey.generate(), owner="Ann Ltd")
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=60, random_state=0).fit(X, y)
+    >>> result = embed(model, X, y, key=OwnerKey.generate(), owner="Ann Ltd")
     >>> verify(result.model, result.mark).level
     'conclusive'
     >>> verify(model, result.mark).level
     'none'
     """
     if not isinstance(key, OwnerKey):
-        raise InputError("A mark needs your owner key.", hint="key=timbermark.OwnerKey.load(path).")
-    if not isinstance(owner, str) or not owner.strip():
-        raise InputError("A mark needs the owner's name.", hint="owner='Your Company Ltd'.")
-    check_choices(budget, triggers)
-    with Workers(count_threads(None)) as workers, step_bar(verbose) as say:
-        say("reading the model and the rows")
-        foreign = open_model(model)
-        check_budget(budget or Budget(), foreign.task)
-        strengths = list_strengths(len(foreign.classes), n_triggers, alphabet, lead, weak)
-        prepared = prepare(
-            foreign, X, y, candidates, validation, random_state, workers, groups, say
+        raise InputError(
+            "A mark needs your owner key.",
+            hint="key=timbermark.OwnerKey.load(path).",
+            parameter="key",
         )
-        rehearsal = rehearse(prepared, budget or Budget(), strengths, triggers, workers, say)
-        return _embed(prepared, rehearsal, budget or Budget(), key, owner, weak, workers, say)
+    if not isinstance(owner, str) or not owner.strip():
+        raise InputError(
+            "A mark needs the owner's name.", hint="owner='Your Company Ltd'.", parameter="owner"
+        )
+    choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
+    with Workers(count_threads(None)) as workers, step_bar(int(progress)) as say:
+        draft = draft_mark(
+            model, X, y, groups, candidates, validation, choices, random_state, workers, say
+        )
+        sealed = draw_seals(draft, key, owner, workers, say)
+        say("writing the model")
+        foreign = draft.prepared.foreign
+        made = close_model(foreign, sealed.ensemble)
+        _check_answers(foreign, sealed.ensemble, made, sealed.mark, sealed.n_set)
+    return EmbedResult(
+        made, sealed.mark, sealed.cost, sealed.bits, sealed.label_bits, sealed.seals,
+        sealed.n_set, sealed.strength, sealed.attempts, sealed.use, sealed.notes,
+    )  # fmt: skip
 
 
-def check_choices(budget: Any, triggers: str) -> None:
-    """Raise InputError for choices that can be refused before any work."""
-    if budget is not None and not isinstance(budget, Budget):
-        raise InputError("budget is not a Budget.", hint="budget=timbermark.Budget(changed=0.02).")
-    if triggers not in KINDS:
-        raise InputError(f"triggers={triggers!r} is not known.", hint="use 'mixed' or 'rows'.")
-
-
-def _embed(
-    prepared: Prepared,
-    rehearsal: Rehearsal,
-    budget: Budget,
-    key: OwnerKey,
-    owner: str,
-    weak: bool,
+def draft_mark(
+    model: Any,
+    X: Any,
+    y: Any,
+    groups: Any,
+    candidates: Any,
+    validation: Any,
+    choices: Choices,
+    seed: int,
     workers: Workers,
-    say: Callable[[str], None],
-) -> EmbedResult:
-    strength, attempts = rehearsal.strength, list(rehearsal.attempts)
-    triggers = rehearsal.triggers
-    hold = Hold.begin(prepared, triggers, workers, say)
-    say("asking models without the mark")
-    alternatives = score_alternatives(prepared, triggers, workers)
+    say: Say,
+) -> Draft:
+    """Return a mark before its symbols. Raises InputError for bad input, and where none fits."""
+    say("reading the model and the rows")
+    foreign = open_model(model)
+    choices = choices.for_task(foreign)
+    strengths = None
+    if choices.seals != "splits":
+        strengths = list_strengths(
+            len(foreign.classes), choices.n_triggers, choices.alphabet, choices.lead,
+            choices.weak or choices.seals == "both",
+        )  # fmt: skip
+    prepared = prepare(
+        foreign, X, y, candidates, validation, seed, workers, groups, say, strengths is not None
+    )
+    notes: list[Note] = []
+    splits = None
+    if choices.seals != "leaves":
+        say("finding boundaries")
+        splits = _find_boundaries(prepared, choices.budget, workers, say)
+        if not prepared.training.known:
+            notes.append(Note("gaps_from_candidates"))
+        notes += library_notes(splits.notes)
+        if len(splits) < _FEWEST_BOUNDARIES:
+            if choices.seals == "splits":
+                raise _too_few_boundaries(foreign, len(splits))
+            notes.append(Note("no_splits", {"boundaries": len(splits)}))
+            splits = None
+    rehearsal = None
+    if strengths is not None:
+        share = 1.0 if splits is None else LEAF_SHARE
+        try:
+            rehearsal = rehearse(
+                prepared, choices.budget, strengths, choices.triggers, workers, say, share
+            )
+        except InputError as error:
+            if splits is None or choices.seals == "leaves":
+                raise
+            notes.append(Note("no_leaves", text=error.message))
+    return Draft(prepared, choices, splits, rehearsal, tuple(notes))
+
+
+def _find_boundaries(
+    prepared: Prepared, budget: Budget, workers: Workers, say: Say
+) -> SplitTriggers:
+    """Return the triggers of the split seal that use at most their share of the budget."""
+    training, foreign, schema = prepared.training, prepared.foreign, prepared.schema
+    gaps, n_rows = None, None
+    if training.table is not None:
+        gaps = run_pass(
+            training.table.parts, _Scanning(training.table.bare(), foreign.ensemble), say
+        )
+        n_rows = training.table.n_rows
+    rng = np.random.default_rng(prepared.seed + 9)
+    found: SplitTriggers | None = None
+    for limits in _LIMITS:
+        found = find_splits(
+            prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
+            prepared.seed, limits, gaps, n_rows, ~schema.named, movable=foreign.movable,
+        )  # fmt: skip
+        if not len(found):
+            break
+        symbols = rng.integers(0, 2, len(found))
+        moved = move_thresholds(prepared, found.boundaries, symbols, workers)
+        use = judge_edit(moved, budget, _unedited(moved), workers)
+        if max(use.values(), default=0.0) <= SPLIT_SHARE:
+            break
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scanning:
+    """The pass that finds the values around all thresholds."""
+
+    table: LargeTable
+    ensemble: Ensemble
+    title = "pass 2: values around thresholds"
+
+    def look(self, block: Block) -> Gaps:
+        taken, takes = self.table.schema.try_columns(self.table.rows(block))
+        return scan(Cuts.of(self.ensemble), taken[takes])
+
+    def merge(self, results: Any) -> Gaps:
+        return merge(results)
+
+
+def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
+    if not foreign.movable.any():
+        return InputError(
+            f"The {foreign.kind} splits no column of numbers, so that no threshold can move.",
+            hint="mark its leaves with seals='leaves'."
+            if foreign.task == "classification"
+            else "give a model that splits numbers.",
+            code="splits.none",
+            parameter="seals",
+        )
+    return InputError(
+        f"Only {n} boundaries between training values can carry a symbol.",
+        hint="give all training rows, and values that are not all alike"
+        + ("; or use seals='both'." if foreign.task == "classification" else "."),
+        code="splits.too-few",
+        parameter="seals",
+    )
+
+
+def move_thresholds(
+    prepared: Prepared, boundaries: Boundaries, symbols: np.ndarray, workers: Workers
+) -> Prepared:
+    """Return a prepared model whose thresholds are where symbols ask for, rows routed anew.
+
+    Answers before stay those of the unmarked model.
+    """
+    router = Router(set_thresholds(prepared.router.ensemble, boundaries, symbols))
+
+    def moved(routes: Routes, Z: np.ndarray) -> Routes:
+        inside = np.flatnonzero(_are_inside(Z, boundaries, router.ensemble.input_dtype == "f4"))
+        if not len(inside):
+            return routes
+        found = router.route(Z[inside], workers)
+        patched: dict[int, np.ndarray] = {}
+        for old, new in zip(routes.leaf, found.leaf, strict=True):
+            if id(old) not in patched:
+                leaf = old.copy()
+                leaf[:, inside] = new
+                patched[id(old)] = leaf
+        return Routes(tuple(patched[id(old)] for old in routes.leaf))
+
+    def measured(rows: MeasuredRows | None) -> Any:
+        return None if rows is None else replace(rows, routes=moved(rows.routes, rows.columns))
+
+    return replace(
+        prepared,
+        router=router,
+        unmarked=prepared.unmarked or prepared.router,
+        holding=moved(prepared.holding, prepared.columns),
+        judging=measured(prepared.judging),
+        reporting=measured(prepared.reporting),
+        labelled=measured(prepared.labelled),
+        judging_labels=measured(prepared.judging_labels),
+    )
+
+
+def _are_inside(Z: np.ndarray, boundaries: Boundaries, single: bool) -> np.ndarray:
+    """Return which rows [n, d] have a value inside a boundary, bool [n]."""
+    found = np.zeros(len(Z), np.bool_)
+    for feature in np.unique(boundaries.feature):
+        own = boundaries.feature == feature
+        order = np.argsort(boundaries.below[own])
+        below, above = boundaries.below[own][order], boundaries.above[own][order]
+        values = Z[:, feature]
+        if single:
+            with np.errstate(over="ignore"):
+                values = values.astype(np.float32).astype(np.float64)
+        # Boundaries of a column do not overlap, so that the last one that begins below decides.
+        place = np.searchsorted(below, values) - 1
+        found |= (place >= 0) & (values < above[np.maximum(place, 0)])
+        found |= np.isnan(values)
+    return found
+
+
+def _unedited(prepared: Prepared) -> Edit:
+    e = prepared.router.ensemble
+    return Edit(e, np.zeros((0, e.n_outputs)), np.zeros((0, e.n_outputs)), 0)
+
+
+def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: Say) -> Sealed:
+    """Make the mark, set its symbols and judge what that costs; draw again where it does not fit.
+
+    Raises InputError where no mark fits the budget, or too few symbols could be set.
+    """
+    prepared, choices, rehearsal = draft.prepared, draft.choices, draft.rehearsal
+    attempts = () if rehearsal is None else rehearsal.attempts
+    strength = None if rehearsal is None else rehearsal.strength
+    splits, hold, alternatives = draft.splits, None, None
+    if rehearsal is not None:
+        hold = Hold.begin(prepared, rehearsal.triggers, workers, say)
+        say("asking models without the mark")
+        alternatives = score_alternatives(prepared, rehearsal.triggers, workers)
+    use: Mapping[str, float] = {}
+    bits = 0.0
     for draws in range(1, _MOST_DRAWS + 1):
         say("setting the symbols")
-        mark = _make_mark(prepared, triggers, alternatives, key, owner, strength, draws)
-        setting = set_symbols(
-            hold.prepared, triggers, mark.symbols, strength.lead, workers, strength.hidden
-        )
-        attempt, needs_more, cost = judge_whole(
-            hold.prepared, budget, strength, setting, workers, say
-        )
-        attempts.append(attempt)
+        triggers = None if rehearsal is None else rehearsal.triggers
+        mark = _make_mark(prepared, splits, triggers, alternatives, key, owner, strength, draws)
+        held = prepared if hold is None else hold.prepared
+        if splits is not None:
+            held = move_thresholds(held, splits.boundaries, mark.split_symbols, workers)
+        setting: Setting | None = None
+        edit = _unedited(held)
+        if triggers is not None and strength is not None:
+            moved = reroute(held, triggers, workers) if splits is not None else triggers
+            setting = set_leaves(
+                held, moved, mark.leaf_symbols, strength.lead, workers, strength.hidden
+            )
+            edit = setting.edit
+        use, needs_more, cost = _judge_whole(held, choices.budget, edit, workers, say)
+        seals, bits, label_bits = _prove(held, edit, mark, triggers, splits, workers)
+        if strength is not None and setting is not None:
+            attempts += (Attempt(strength, setting.n_set, dict(use), edit.rounds, setting.bits),)
+        most = max(use.values(), default=0.0)
         # Asking a suspect for labels although it offers scores costs one bit.
-        enough = attempt.bits - np.log2(draws) >= ENOUGH_BITS + 1.0 or weak
-        if attempt.most_used <= 1.0 and enough:
-            notes = warn(prepared, budget, cost)
-            return _finish(prepared, setting, mark, strength, tuple(attempts), cost, notes, say)
-        more = hold.doubled(workers, say) if needs_more else None
+        if most <= 1.0 and (bits >= ENOUGH_BITS + 1.0 or choices.weak):
+            notes = [*warn(held, choices.budget, cost), *draft.notes]
+            notes += library_notes((*prepared.foreign.notes, *prepared.notes))
+            if bits < ENOUGH_BITS:
+                notes.append(Note("weak", {"bits": bits}))
+            if strength is not None and prepared.foreign.l2 is not None and not strength.hidden:
+                notes.append(Note("gains"))
+            n_set = 0 if setting is None else setting.n_set
+            return Sealed(
+                mark, edit.ensemble, cost, bits, label_bits, seals, n_set, strength, attempts,
+                use, tuple(notes),
+            )  # fmt: skip
+        more = hold.doubled(workers, say) if needs_more and hold is not None else None
         if more is not None:
             hold = more
-        elif attempt.most_used > 1.0:
-            weaker = max(_WEAKER, _AIM / attempt.most_used)
-            strength = replace(strength, lead=strength.lead * weaker)
-        else:
+        elif most > 1.0 and strength is not None:
+            strength = replace(strength, lead=strength.lead * max(_WEAKER, _AIM / most))
+        elif most > 1.0 and splits is not None:
+            splits = _cheaper(splits)
+        elif strength is not None:
             # Without limits on the gains of splits, the edit can set more symbols.
             strength = replace(strength, hidden=False)
-    if attempts[-1].most_used <= 1.0:
+        else:
+            break
+    if max(use.values(), default=0.0) <= 1.0:
         raise InputError(
-            f"Only {attempts[-1].n_set} of {strength.k} symbols could be set, "
-            f"{attempts[-1].bits:.0f} bits.",
-            hint="ask for more triggers, give more rows, or allow a weak mark.",
+            f"The symbols that could be set are worth {bits:.0f} bits.",
+            hint="ask for more triggers, give more rows, or allow a weak mark with weak=True.",
+            code="mark.weak",
+            parameter="weak",
         )
-    raise over_budget(attempts[len(rehearsal.attempts) :], budget)
+    raise over_budget(use, choices.budget)
+
+
+def _cheaper(splits: SplitTriggers) -> SplitTriggers:
+    """Return the cheaper two thirds of the boundaries."""
+    order = np.argsort(splits.boundaries.price, kind="stable")
+    return splits.take(np.sort(order[: -(-2 * len(order) // 3)]))
+
+
+def _judge_whole(
+    prepared: Prepared, budget: Budget, edit: Edit, workers: Workers, say: Say
+) -> tuple[dict[str, float], bool, Cost]:
+    """Judge an edit by the rows in memory and, where a table is large, by all of its rows.
+
+    Return how much of each limit it uses, whether it is only all rows together that find it too
+    dear, and its cost.
+    """
+    use = judge_edit(prepared, budget, edit, workers)
+    if prepared.large is None or max(use.values(), default=0.0) > 1.0:
+        return use, False, report_cost(prepared, edit, workers)
+    whole = tally_table(prepared, edit, say)
+    all_rows = judge_table(prepared, budget, whole)
+    joined = {
+        name: max(use.get(name, 0.0), all_rows.get(name, 0.0)) for name in {**use, **all_rows}
+    }
+    cost = report_cost(prepared, edit, workers, whole)
+    return joined, max(joined.values(), default=0.0) > 1.0, cost
+
+
+def _prove(
+    prepared: Prepared,
+    edit: Edit,
+    mark: Mark,
+    triggers: Candidates | None,
+    splits: SplitTriggers | None,
+    workers: Workers,
+) -> tuple[dict[str, float], float, float | None]:
+    """Return the bits of each seal, of both together, and of labels alone, of an untouched copy."""
+    rows = [triggers.X] if triggers is not None else []
+    rows += [splits.rows()] if splits is not None else []
+    router = prepared.router.around(edit.ensemble)
+    routes = router.route(prepared.schema.columns(np.concatenate(rows)), workers)
+    found = prepared.foreign.answers(router.margins(routes, workers))
+    price = float(np.log2(mark.draws))
+    if not mark.classes:
+        told = weigh(mark, Answers("numbers", found[:, 0]))
+        return _by_seal(told), total_bits([s.bits for s in told], 1) - price, None
+    n_seals = len(mark.seals)
+    scores = weigh(mark, Answers("scores", np.clip(found, 0.0, 1.0)))
+    labels = weigh(mark, Answers("labels", found.argmax(axis=1).astype(np.int32)))
+    bits, label_bits = (
+        total_bits([seal.bits for seal in told], n_seals) - price for told in (scores, labels)
+    )
+    return _by_seal(scores), bits, max(0.0, label_bits)
+
+
+def _by_seal(told: Any) -> dict[str, float]:
+    return {seal.seal: seal.bits for seal in told}
 
 
 def _make_mark(
     prepared: Prepared,
-    triggers: Candidates,
-    alternatives: np.ndarray,
+    splits: SplitTriggers | None,
+    triggers: Candidates | None,
+    alternatives: np.ndarray | None,
     key: OwnerKey,
     owner: str,
-    strength: Strength,
+    strength: Strength | None,
     draws: int,
 ) -> Mark:
-    foreign = prepared.foreign
+    foreign, schema = prepared.foreign, prepared.schema
     names = foreign.feature_names
-    rows = prepared.schema.decode(triggers.X)
-    margins = reference.margins(foreign.ensemble, prepared.schema.columns(triggers.X))
+    given: dict[str, Any] = {}
+    if triggers is not None and strength is not None:
+        rows = schema.decode(triggers.X)
+        given |= {
+            "triggers": rows,
+            "alphabets": triggers.alphabets,
+            "reference": _ask_unmarked(prepared, triggers.X, rows),
+            "alternatives": alternatives,
+        }
+    if splits is not None:
+        b = splits.boundaries
+        ends = splits.rows().reshape(len(splits), 3, -1)[:, ::2].reshape(2 * len(splits), -1)
+        known = _ask_unmarked(prepared, ends, schema.decode(ends))
+        given["splits"] = SplitSeal.make(
+            schema.decode(splits.base),
+            b.column,
+            np.column_stack([b.a, b.mid, b.b]),
+            known.reshape(len(splits), 2, -1),
+            np.column_stack(split_strata(splits)).astype(np.int32),
+        )
+    lead = {} if strength is None else {"lead": strength.lead}
     return Mark.make(
         key,
         owner=owner,
         model_digest=digest(foreign.ensemble),
-        triggers=rows,
-        **prepared.task.describe_triggers(rows, margins, triggers.alphabets, strength.lead),
-        alternatives=alternatives,
+        classes=foreign.classes.tolist() if foreign.task == "classification" else (),
+        answers="classes" if foreign.task == "classification" else "numbers",
         feature_names=None if names is None else list(names),
         draws=draws,
-        about={"library": foreign.library, "kind": foreign.kind, "lead": strength.lead},
+        about={"library": foreign.library, "kind": foreign.kind, **lead},
+        **given,
     )
 
 
-def _finish(
-    prepared: Prepared,
-    setting: Setting,
-    mark: Mark,
-    strength: Strength,
-    attempts: tuple[Attempt, ...],
-    cost: Cost,
-    alarms: tuple[Note, ...],
-    say: Callable[[str], None],
-) -> EmbedResult:
+def _ask_unmarked(prepared: Prepared, rows: np.ndarray, decoded: Any) -> np.ndarray:
+    """Return the unmarked model's probabilities or numbers of encoded rows, float64 [n, K or 1]."""
     foreign = prepared.foreign
-    say("writing the model")
-    made = close_model(foreign, setting.edit.ensemble)
-    _check_answers(foreign, setting.edit.ensemble, made, mark, setting.n_set)
-    notes = [*alarms, *library_notes((*foreign.notes, *prepared.notes))]
-    bits = attempts[-1].bits - float(np.log2(mark.draws))
-    if bits < ENOUGH_BITS:
-        notes.append(Note("weak", {"bits": bits}))
-    if foreign.l2 is not None and not strength.hidden:
-        notes.append(Note("gains"))
-    return EmbedResult(made, mark, cost, bits, strength, attempts[-1].n_set, attempts, tuple(notes))
+    if foreign.task == "classification" and foreign.scores is not None:
+        # Calibrated scores have steps, so that only the deployed model gives exact answers.
+        return np.asarray(asked_model(foreign.native).predict_proba(decoded), np.float64)
+    margins = reference.margins(foreign.ensemble, prepared.schema.columns(rows))
+    found = foreign.answers(margins.astype(np.float64))
+    return np.clip(found, 0.0, 1.0) if foreign.task == "classification" else found
 
 
 def _check_answers(
@@ -273,21 +679,23 @@ def _check_answers(
     """Raise StateError unless the finished model's margins are those of the edited trees."""
     numeric = all(isinstance(column, np.ndarray) for column in mark.columns)
     named = foreign.takes_frames or not numeric
-    triggers = plain_rows(mark.columns, foreign.feature_names if named else None)
+    asked = plain_rows(mark.columns, foreign.feature_names if named else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about names, which a matrix has none of
-        ours = reference.margins(ensemble, foreign.rows(triggers))
-        theirs = foreign.adapter.margins(made, triggers)
+        ours = reference.margins(ensemble, foreign.rows(asked))
+        theirs = foreign.adapter.margins(made, asked)
     if not np.array_equal(ours, theirs):
         raise StateError(
             f"{foreign.library} does not predict what timbermark does on the triggers.",
             hint="nothing was written; please report the model's parameters and versions.",
+            code="model.other-margins",
         )
-    if foreign.scores is not None:
-        scores = np.asarray(asked_model(made).predict_proba(triggers))
+    if foreign.scores is not None and mark.n_leaves:
+        scores = np.asarray(asked_model(made).predict_proba(asked))[: mark.n_leaves]
         carried = int((scores.argmax(axis=1) == mark.expected_numbers).sum())
         if carried < _CARRIED * n_set:
             raise StateError(
                 f"Only {carried} of {n_set} symbols come through the {foreign.kind}'s calibration.",
                 hint="nothing was written; please report the model's parameters and versions.",
+                code="model.calibration",
             )

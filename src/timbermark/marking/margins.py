@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timbermark.ownership.score_forms import nearest_margins
+from timbermark.ownership.evidence import nearest_margins
 
 
 def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.ndarray) -> np.ndarray:

@@ -36,6 +36,7 @@ from timbermark.marking.preparing import MeasuredRows, Prepared
 from timbermark.marking.tallies import Counting, Tally, add_up, group_ndcg, grouped
 from timbermark.marking.words import Note
 from timbermark.partitions import Block, run_pass
+from timbermark.trees.ensemble import Ensemble
 
 
 def judge_edit(
@@ -106,7 +107,8 @@ def tally_table(prepared: Prepared, edit: Edit, say: Say) -> Tally:
     large = prepared.large
     assert large is not None
     step = _Measuring(
-        large.cost.bare(), prepared.router, prepared.router.around(edit.ensemble),
+        large.cost.bare(), prepared.unmarked or prepared.router,
+        prepared.router.around(edit.ensemble),
         prepared.task.counting, large.cost.n_rows,
     )  # fmt: skip
     told: Tally = run_pass(large.cost.parts, step, say)
@@ -126,6 +128,11 @@ def answers_after(
     """Return the edited model's probabilities or numbers of measured rows, float64."""
     router = prepared.router.around(edit.ensemble)
     return prepared.foreign.answers(router.margins(rows.routes, workers))
+
+
+def same_thresholds(one: Ensemble, other: Ensemble) -> bool:
+    """Return whether two ensembles send every row the same way: their thresholds are the same."""
+    return one.threshold.tobytes() == other.threshold.tobytes()
 
 
 def _tally(prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers) -> Tally:
@@ -175,10 +182,11 @@ class _Measuring:
         seen, takes = schema.try_columns(rows)
         with Workers(1) as workers:
             routes = self.before.route(seen[takes], workers)
-            before, after = (
-                schema.foreign.answers(router.margins(routes, workers))
-                for router in (self.before, self.after)
-            )
+            before = schema.foreign.answers(self.before.margins(routes, workers))
+            moved = self.before.ensemble.threshold is not self.after.ensemble.threshold
+            if moved and not same_thresholds(self.before.ensemble, self.after.ensemble):
+                routes = self.after.route(seen[takes], workers)
+            after = schema.foreign.answers(self.after.margins(routes, workers))
         # Without groups the rows of a ranker are one list, which parts do not add up to.
         known = None if target is None or self.counting.kind == "ranks" else target[takes]
         return self.counting.tally(before, after, known, self.n_rows)

@@ -22,6 +22,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.classification import Classification
 from timbermark.marking.defaults import (
     CERTAIN_ROWS_KEPT,
     CERTAIN_WEIGHT,
@@ -62,7 +63,7 @@ class MeasuredRows:
     """
 
     code: str
-
+    columns: np.ndarray  # of the ensemble, float64 [n, d]
     routes: Routes
     margins: np.ndarray
     answers: np.ndarray
@@ -93,6 +94,21 @@ class LargeTables:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TrainingRows:
+    """Rows between which thresholds lie.
+
+    ``X`` float64 [n, D]: as the model takes them, encoded; ``Z`` [n, d]: as columns of the
+    ensemble. ``table``: the whole table where these are only some of its rows. ``known``: whether
+    the model was trained on them, and they are not just of their kind.
+    """
+
+    X: np.ndarray
+    Z: np.ndarray
+    table: LargeTable | None
+    known: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A model and the rows in their roles.
 
@@ -103,15 +119,18 @@ class Prepared:
     ones: training rows, where no validation rows were given, because then the rows that judge and
     report are made to resemble unseen ones. A model moves less on rows that it was trained on.
     ``few_of_class``: the class of two of which too few rows judge, and how many. ``large``: tables
-    that only passes see whole, None where all rows are here.
+    that only passes see whole, None where all rows are here. ``unmarked``: the router of the
+    unmarked model, where thresholds were moved.
     """
 
     foreign: ForeignModel
     task: Task
     schema: Schema
     router: Router
+    training: TrainingRows
     source: np.ndarray
     holding: Routes
+    columns: np.ndarray  # of the ensemble, for the holding rows, float64 [n, d]
     margins: np.ndarray  # of the holding rows, float64 [n, K]
     weight: np.ndarray
     mass: tuple[np.ndarray, ...]
@@ -124,6 +143,13 @@ class Prepared:
     large: LargeTables | None = None
     notes: tuple[str, ...] = ()
     few_of_class: tuple[Any, int] | None = None
+    unmarked: Router | None = None
+
+    @property
+    def labels(self) -> Classification:
+        """Return the task of a classifier, which alone has a leaf seal."""
+        assert isinstance(self.task, Classification)
+        return self.task
 
     def __repr__(self) -> str:
         return (
@@ -143,9 +169,13 @@ def prepare(
     workers: Workers,
     groups: Any = None,
     say: Say = lambda said: None,
+    leaves: bool = True,
 ) -> Prepared:
-    """Check all that was given and give every row its role. Raises InputError for bad input."""
-    foreign = open_model(model)
+    """Check all that was given and give every row its role. Raises InputError for bad input.
+
+    ``leaves``: whether there will be a leaf seal, for which rows must hold the model in place.
+    """
+    foreign = model if isinstance(model, ForeignModel) else open_model(model)
     task = task_of(foreign)
     router = Router(foreign.ensemble)
     n_trees = max(len(trees) for trees in router.trees)
@@ -174,14 +204,14 @@ def prepare(
     else:
         rest, measured_on = order, "validation"
         tested = (given.validation.rows, given.validation.target)
-    rest = rest[:most]
+    rest = rest[: most if leaves else 0]
     holding = rows[rest]
     n_real = len(holding)
-    if n_real < SURROGATES:
+    if leaves and n_real < SURROGATES:
         mixed = mix_rows(holding, SURROGATES - n_real, rng).X
         holding = np.concatenate([holding, mixed])
     # Mixtures that transformers refuse cannot hold the model.
-    taken, takes = given.schema.try_columns(holding)
+    taken, takes = given.schema.try_columns(holding) if leaves else _no_columns(foreign)
     n_real, seen = int(takes[:n_real].sum()), taken[takes]
     routes = router.route(seen, workers)
     margins = router.margins(routes, workers)
@@ -189,15 +219,20 @@ def prepare(
     importance[n_real:] = SURROGATE_WEIGHT if X is not None else 1.0
     unseen: tuple[Mix, Estimate] | None = None
     if measured_on == "training":
-        unseen = _resemble_unseen(foreign, router, given, order, (held, rest), seed, workers)
+        others = order[len(held) :][:most]
+        unseen = _resemble_unseen(foreign, router, given, order, (held, others), seed, workers)
     tested = _order_tested(task, *tested, seed, 2 * most_held)
     halves = _halves(given.schema, task, router, *tested, measured_on, unseen, workers)
     judging, reporting, labelled, judging_labels = halves
     judged = judging if judging_labels is None else judging_labels
-    task = task.calibrate(judged.margins, judged.target, seen[:n_real], margins[:n_real], seed)
-    weight = task.weigh_rows(margins) * importance[:, None]
-    if not task.in_pairs:
+    task = task.calibrate(
+        judged.margins, judged.target, margins[:n_real] if leaves else judged.margins
+    )
+    weight = np.zeros(margins.shape)
+    if isinstance(task, Classification) and leaves:
+        weight = task.weigh_rows(margins) * importance[:, None]
         weight = thin_certain_rows(weight, row_keys(holding[takes], seed + 5))
+    trained, fits = given.schema.try_columns(rows)
     few = _few_of_class(foreign, judging)
     if few is not None:
         judging = replace(judging, target=None)
@@ -206,8 +241,10 @@ def prepare(
         task=task,
         schema=given.schema,
         router=router,
+        training=TrainingRows(rows[fits], trained[fits], given.holding.passed, X is not None),
         source=rows[rest] if given.source is None else given.source.rows,
         holding=routes,
+        columns=seen,
         margins=margins,
         weight=weight,
         mass=weigh(router, routes, weight, workers),
@@ -221,6 +258,10 @@ def prepare(
         notes=given.notes,
         few_of_class=few,
     )
+
+
+def _no_columns(foreign: ForeignModel) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((0, foreign.ensemble.n_features)), np.zeros(0, np.bool_)
 
 
 def _few_of_class(foreign: ForeignModel, judging: MeasuredRows) -> tuple[Any, int] | None:
@@ -364,7 +405,7 @@ def _halves(
         known = None if target is None else target[takes]
         if estimate is not None:
             known = estimate(answers)
-        return MeasuredRows(code, routes, margins, answers, known)
+        return MeasuredRows(code, taken[takes], routes, margins, answers, known)
 
     halves = task.halve(np.arange(len(X)), target)
     targets = [None if target is None else target[half] for half in halves]

@@ -10,12 +10,12 @@ from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Router, Routes
 from timbermark.kernels.routing import add_leaf_values
 from timbermark.kernels.workers import Workers
+from timbermark.marking.classification import Classification
 from timbermark.marking.defaults import EXPECTED_LEAD
-from timbermark.marking.tasks import Task
 
 
 def mean_effort(
-    task: Task,
+    task: Classification,
     margins: np.ndarray,
     alphabets: np.ndarray,
     room: np.ndarray | None,

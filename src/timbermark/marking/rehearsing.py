@@ -7,7 +7,7 @@ used tells which one to try next, because the cost of a mark grows with lead · 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates, comparison_lead, find_candidates
-from timbermark.marking.cost import Cost
 from timbermark.marking.defaults import (
     LARGE_TABLE_SHARE,
     LEAD_GROWTH_AIM,
@@ -27,12 +26,10 @@ from timbermark.marking.defaults import (
     SPARE_CANDIDATES,
     TAKEN_SHARE,
 )
-from timbermark.marking.measuring import judge_edit, judge_table, report_cost, tally_table
-from timbermark.marking.pairing import find_pairs
+from timbermark.marking.leaves import Setting, set_leaves
+from timbermark.marking.measuring import judge_edit
 from timbermark.marking.preparing import Prepared
-from timbermark.marking.setting_symbols import Setting, set_symbols
-from timbermark.marking.strengths import Strength, split_ladders
-from timbermark.ownership.statistics import evidence_bits
+from timbermark.marking.strengths import Strength
 
 _OPTIMISM = 1.5
 """The estimate of the cost is rough: strengths estimated at up to this factor of the budget are
@@ -58,19 +55,12 @@ class Attempt:
     n_set: int
     use: dict[str, float]
     rounds: int
-    proof: float | None = None  # the bits of an untouched copy; None counts set symbols
+    bits: float  # what the labels of an untouched copy prove
 
     @property
     def most_used(self) -> float:
         """Return the largest share of a limit that is used up; above 1 is too much."""
         return max(self.use.values(), default=0.0)
-
-    @property
-    def bits(self) -> float:
-        """Return what the labels or numbers of an untouched copy prove."""
-        if self.proof is not None:
-            return self.proof
-        return evidence_bits(self.n_set, self.strength.k, self.strength.q)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,25 +80,18 @@ def rehearse(
     kind: str,
     workers: Workers,
     progress: Callable[[str], None] = lambda said: None,
+    share: float = 1.0,
 ) -> Rehearsal:
-    """Find the mark within the budget that survives most. Raises InputError if none fits.
+    """Find the strongest leaf seal within the budget. Raises InputError if none fits.
 
-    Of labels that is the first of the strengths that fits; of numbers the best forecast of those
-    that fit, one for each number of triggers.
+    ``share``: the part of the budget that it may use, where a split seal uses some as well.
     """
-    rehearsing = _Rehearsing(prepared, budget, strengths, kind, workers, progress)
-    found: list[Rehearsal] = []
-    *ladders, last = split_ladders(strengths, prepared.task.in_pairs)
-    for ladder in ladders:
-        found += rehearsing.descend(ladder, is_last=False)
-    if not found:
-        found = rehearsing.descend(last, is_last=True)
-    if not found:
-        raise over_budget(rehearsing.attempts, budget)
-    # Labels have one ladder and no forecast, and `max` takes the first of equal ones.
-    best = max(found, key=lambda one: one.setting.survives)
-    others = [attempt for attempt in rehearsing.attempts if attempt is not best.attempts[-1]]
-    return replace(best, attempts=(*others, best.attempts[-1]))
+    rehearsing = _Rehearsing(prepared, budget, strengths, kind, workers, progress, share)
+    found = rehearsing.descend(strengths)
+    if found is None:
+        raise nothing_fits(rehearsing.attempts, budget)
+    others = [attempt for attempt in rehearsing.attempts if attempt is not found.attempts[-1]]
+    return replace(found, attempts=(*others, found.attempts[-1]))
 
 
 class _Rehearsing:
@@ -116,36 +99,36 @@ class _Rehearsing:
 
     def __init__(
         self, prepared: Prepared, budget: Budget, strengths: Sequence[Strength], kind: str,
-        workers: Workers, progress: Callable[[str], None],
+        workers: Workers, progress: Callable[[str], None], share: float,
     ) -> None:  # fmt: skip
         self.prepared, self.budget, self.kind = prepared, budget, kind
         self.workers, self.progress = workers, progress
         self.most, self.fewest = (choose(s.k for s in strengths) for choose in (max, min))
-        # Triggers are not left out if their number was requested, or if ladders compare numbers.
-        self.may_shrink = self.most > self.fewest and not prepared.task.in_pairs
+        # Triggers are not left out if their number was requested.
+        self.may_shrink = self.most > self.fewest
         self.pools: dict[tuple[int, float], Candidates] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
-        self.share = prepared.task.budget_share
+        self.share, self.whole = share * prepared.labels.budget_share, share
         if prepared.large is not None:
             self.share *= LARGE_TABLE_SHARE
         self.affordable = np.inf  # the expense that the budget allows, by the last attempt over it
 
-    def descend(self, ladder: Sequence[Strength], is_last: bool) -> list[Rehearsal]:
-        """Return the first strength of a ladder that fits, with its triggers, or nothing.
+    def descend(self, ladder: Sequence[Strength]) -> Rehearsal | None:
+        """Return the first strength of a ladder that fits, with its triggers; None if none does.
 
-        ``is_last``: a mark that uses nearly all of the budget is better than none.
+        A mark that uses nearly all of the budget is better than none.
         """
         left = list(ladder)
         self._skip_expensive(left)
-        fallback: list[Rehearsal] = []
+        fallback: Rehearsal | None = None
         while left:
             strength = left.pop(0)
-            outcome = self._try_strength(strength, is_end=is_last and not left)
+            outcome = self._try_strength(strength, is_end=not left)
             if outcome.found is not None:
-                return [self._lengthen(outcome.found, ladder[0].lead)]
-            if is_last and outcome.nearly is not None:
-                fallback = [outcome.nearly]
+                return self._lengthen(outcome.found, ladder[0].lead)
+            if outcome.nearly is not None:
+                fallback = outcome.nearly
             if outcome.over is not None:
                 over = min(self.attempts[-1].most_used / self.share, _LONGEST_STEP)
                 self.affordable = _OPTIMISM * outcome.over.expense / over
@@ -162,8 +145,8 @@ class _Rehearsing:
         next candidates where not. ``is_end``: nothing weaker is left to try, so that the whole
         budget may be used, and a choice of triggers that costs a little more is not the last one.
         """
-        allowed = 1.0 if is_end else self.share
-        enough, hopeless = self.prepared.task.set_shares
+        allowed = self.whole if is_end else self.share
+        enough, hopeless = self.prepared.labels.set_shares
         found = self._candidates(strength)
         usable = np.ones(len(found), np.bool_)  # at a shorter lead all may be taken
         weakest = not strength.hidden
@@ -175,7 +158,7 @@ class _Rehearsing:
             rehearsal = self._try(strength, found.take(places))
             attempt = rehearsal.attempts[-1]
             proves = attempt.bits >= min(SAFE_BITS, strength.bits)
-            if attempt.most_used <= 1.0 and proves:
+            if attempt.most_used <= self.whole and proves:
                 nearly = rehearsal
             fits = attempt.most_used <= allowed
             if attempt.most_used > allowed * (_RETRIED if is_end else 1.0):
@@ -220,29 +203,23 @@ class _Rehearsing:
             left.pop(0)
 
     def _pool_of(self, strength: Strength) -> tuple[int, float]:
-        in_pairs = self.prepared.task.in_pairs
-        return strength.q, 0.0 if in_pairs else comparison_lead(strength.lead)
+        return strength.q, comparison_lead(strength.lead)
 
     def _candidates(self, strength: Strength) -> Candidates:
         """Return the cheapest candidates for the alphabets and the lead of a strength."""
         key = self._pool_of(strength)
         if key not in self.pools:
             sought = int(np.ceil(SPARE_CANDIDATES * self.most))
-            given = (
+            self.pools[key] = find_candidates(
                 self.prepared, self.kind, sought, self.fewest, strength.q, self.workers,
-                self.progress,
+                self.progress, lead=key[1],
             )  # fmt: skip
-            self.pools[key] = (
-                find_pairs(*given)
-                if self.prepared.task.in_pairs
-                else find_candidates(*given, lead=key[1])
-            )
         return self.pools[key]
 
     def _try(self, strength: Strength, triggers: Candidates) -> Rehearsal:
         self.progress(f"rehearsing {strength.k} triggers")
         symbols = self.rng.integers(0, strength.q, strength.k)
-        setting = set_symbols(
+        setting = set_leaves(
             self.prepared, triggers, symbols, strength.lead, self.workers, strength.hidden
         )
         attempt = judge(self.prepared, self.budget, strength, setting, self.workers)
@@ -267,58 +244,44 @@ class _Outcome:
 def judge(
     prepared: Prepared, budget: Budget, strength: Strength, setting: Setting, workers: Workers
 ) -> Attempt:
-    """Measure how much of the budget an edit uses, on the rows in memory that judge."""
+    """Measure how much of the budget a leaf seal uses, on the rows in memory that judge."""
     use = judge_edit(prepared, budget, setting.edit, workers)
     return Attempt(strength, setting.n_set, use, setting.edit.rounds, setting.bits)
 
 
-def judge_whole(
-    prepared: Prepared,
-    budget: Budget,
-    strength: Strength,
-    setting: Setting,
-    workers: Workers,
-    say: Callable[[str], None],
-) -> tuple[Attempt, bool, Cost]:
-    """Judge an edit by the rows in memory and, where a table is large, by all of its rows.
-
-    Return the attempt, whether it is only all rows together that find it too dear, and its cost.
-    """
-    attempt = judge(prepared, budget, strength, setting, workers)
-    if prepared.large is None or attempt.most_used > 1.0:
-        return attempt, False, report_cost(prepared, setting.edit, workers)
-    whole = tally_table(prepared, setting.edit, say)
-    use = judge_table(prepared, budget, whole)
-    use = {
-        name: max(attempt.use.get(name, 0.0), use.get(name, 0.0)) for name in {**attempt.use, **use}
-    }
-    judged = replace(attempt, use=use)
-    cost = report_cost(prepared, setting.edit, workers, whole)
-    return judged, judged.most_used > 1.0, cost
-
-
-def over_budget(attempts: Sequence[Attempt], budget: Budget) -> InputError:
-    """Return the error for a model that cannot carry a mark within the budget."""
+def nothing_fits(attempts: Sequence[Attempt], budget: Budget) -> InputError:
+    """Return the error for a model that cannot carry a leaf seal within the budget."""
     if not attempts:
         return InputError(
-            "There are too few usable rows for a mark.", hint="give more rows, or fewer triggers."
+            "There are too few usable rows for a mark.",
+            hint="give more rows, or fewer triggers.",
+            code="mark.too-few-rows",
         )
     least = min(attempts, key=lambda attempt: attempt.most_used)
     if least.most_used <= 1.0:
         return InputError(
             f"Only {least.n_set} of {least.strength.k} symbols could be set.",
             hint="ask for fewer triggers, or give more rows.",
+            code="mark.too-few-set",
+            parameter="n_triggers",
         )
-    name = max(least.use, key=lambda limit: least.use[limit])
-    limit = getattr(budget, name)
+    return over_budget(least.use, budget)
+
+
+def over_budget(use: Mapping[str, float], budget: Budget) -> InputError:
+    """Return the error for a mark that uses more than the budget."""
+    name = max(use, key=lambda limit: use[limit])
+    most, limit = use[name], getattr(budget, name)
     if limit == 0.0:
         return InputError(
             f"No mark fits a budget of 0 for {name}.",
             hint=f"allow more; the default is {getattr(Budget(), name):g}.",
+            code="budget.zero",
+            parameter=name,
         )
     return InputError(
-        f"The weakest mark would use {least.most_used:.1f} times the budget for {name} "
-        f"({limit:g}).",
-        hint=f"allow {limit * least.most_used * 1.1:.2g} for it, ask for fewer triggers, or give "
-        "more rows.",
+        f"The weakest mark would use {most:.1f} times the budget for {name} ({limit:g}).",
+        hint=f"allow {limit * most * 1.1:.2g} for it, ask for fewer triggers, or give more rows.",
+        code="budget.exceeded",
+        parameter=name,
     )

@@ -87,7 +87,7 @@ def hold_by_sample(
     assert prepared.large is not None
     assert prepared.large.holding is not None
     table = prepared.large.holding
-    router, task = prepared.router, prepared.task
+    router, task = prepared.router, prepared.labels
     pressure = _pressures(prepared, triggers, workers)
     pressed = add_leaves(router, pressure, prepared.holding, workers)
     usual = float(pressed.sum(axis=1).mean())
@@ -104,12 +104,13 @@ def hold_by_sample(
     rows, density = found.rows[:size], found.density[:size]
     stands_for = 1.0 / np.minimum(1.0, density * last)
     seen, takes = prepared.schema.try_columns(rows)
-    routes = router.route(seen[takes], workers)
+    columns = seen[takes]
+    routes = router.route(columns, workers)
     margins = router.margins(routes, workers)
     stands_for = stands_for[takes] * (prepared.holding.n_rows / stands_for[takes].sum())
     weight = task.weigh_rows(margins) * stands_for[:, None]
     return replace(
-        prepared, holding=routes, margins=margins, weight=weight,
+        prepared, holding=routes, columns=columns, margins=margins, weight=weight,
         mass=weigh(router, routes, weight, workers),
     )  # fmt: skip
 

@@ -107,6 +107,18 @@ class SplitTriggers:
     def __len__(self) -> int:
         return len(self.base)
 
+    def take(self, places: np.ndarray) -> SplitTriggers:
+        """Return some of the triggers, in the given order."""
+        return SplitTriggers(
+            self.boundaries.take(places),
+            self.base[places],
+            self.reference[places],
+            self.labels_differ[places],
+            self.row[places],
+            self.candidates,
+            self.notes,
+        )
+
     def rows(self) -> np.ndarray:
         """Return the rows that are asked, float64 [3k, D]: a, middle, b of each trigger in turn."""
         return trigger_rows(self.base, self.boundaries)
@@ -146,6 +158,7 @@ def find_splits(
     n_rows: int | None = None,
     usable: np.ndarray | None = None,
     margins: np.ndarray | None = None,
+    movable: np.ndarray | None = None,
 ) -> SplitTriggers:
     """Return the triggers of the split seal, the cheapest boundaries with visible jumps.
 
@@ -153,7 +166,7 @@ def find_splits(
     [n, d]: the same as columns of the ensemble, which ``to_columns`` makes of them. ``answers``:
     margins → probabilities or numbers. Where X is a part of a larger table, ``gaps`` are those of
     all ``n_rows`` rows. ``usable`` bool [D]: columns of numbers. ``margins`` float64 [n, K]: of the
-    rows, if they are known.
+    rows, if they are known. ``movable`` bool [N]: the splits whose thresholds can move.
 
     There may be any number of triggers, none included.
     """
@@ -176,6 +189,8 @@ def find_splits(
     free, wide = find_boundaries(
         e, cuts, columns, gaps, n_rows, limits.least_rows, None if sources.plain else transform
     )
+    if movable is not None:
+        free, wide = (_keep_movable(e, movable, kind) for kind in (free, wide))
     found = len(free), len(wide)
     pool = _Pool.of(router, X, Z, answers, seed, workers, margins)
     wide = wide.take(
@@ -559,3 +574,37 @@ def _choose_rows(
                 left[kind] -= 1.0
     found = np.flatnonzero(rows >= 0)
     return found, rows[found]
+
+
+def _keep_movable(e: Ensemble, movable: np.ndarray, b: Boundaries) -> Boundaries:
+    """Return the boundaries in which every threshold can move."""
+    nodes = numeric_splits(e)
+    first, last = node_ranges(e, nodes, b)
+    stuck = np.concatenate([[0], np.cumsum(~movable[nodes])])
+    return b.take(np.flatnonzero(stuck[last] == stuck[first]))
+
+
+def split_strata(triggers: SplitTriggers) -> tuple[np.ndarray, ...]:
+    """Return divisions of k triggers by what is known before symbols are, int64 [k] each.
+
+    By quarters of how sure the unmarked model is at a and b, by quarters of how wide boundaries are
+    against the range of their column in the base rows, and by whether training rows are inside:
+    attacks hit these differently.
+    """
+    rows, known, b = triggers.base, triggers.reference, triggers.boundaries
+    if not len(rows):
+        return (np.zeros(0, np.int64),) * 3
+    filled = np.where(np.isnan(rows), np.inf, rows), np.where(np.isnan(rows), -np.inf, rows)
+    span = np.maximum(filled[1].max(axis=0) - filled[0].min(axis=0), 1e-300)
+    relative = (b.b - b.a) / span[b.column]
+    sure = relative
+    if known.shape[2] > 1:
+        top = np.sort(known, axis=2)
+        sure = (top[..., -1] - top[..., -2]).min(axis=1)
+    return _quarter(sure), _quarter(relative), b.wide.astype(np.int64)
+
+
+def _quarter(values: np.ndarray) -> np.ndarray:
+    """Return the number of the quarter that each value is in, from 0 to 3."""
+    rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    return np.asarray(4 * rank // len(rank))

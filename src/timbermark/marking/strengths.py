@@ -62,16 +62,6 @@ _LADDER_OF_FOUR = (
     Strength(224, 2, 0.6), Strength(192, 2, 0.45), Strength(144, 2, 0.35), Strength(96, 2, 0.35),
     Strength(48, 4, 0.35), Strength(48, 4, 0.2), *_LADDER_OF_TWO[-10:],
 )  # fmt: skip
-# Numbers: the lead is the distance of levels in units of the difference between models there. The
-# best number of triggers depends on the model: a ladder for each number is tried, and the best
-# forecast decides. At the same cost a quarter of the triggers can keep ten times as much evidence
-# (`./dev bench models`: diamonds, LightGBM, averaged: 64 pairs 18 bits, 224 pairs 2).
-_NUMBER_LEADS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08)
-_LADDERS_OF_NUMBERS = (
-    *(Strength(k, 4, lead) for k in (192, 128, 72) for lead in _NUMBER_LEADS),
-    Strength(96, 4, 0.12, False), Strength(72, 4, 0.12, False), Strength(64, 4, 0.06, False),
-    Strength(56, 4, 0.03, False),
-)  # fmt: skip
 
 
 def list_strengths(
@@ -83,8 +73,6 @@ def list_strengths(
 ) -> tuple[Strength, ...]:
     """Return the strengths to try, the strongest first; what is not "auto" is held to its value.
 
-    ``n_classes``: 0 for a model that answers with numbers.
-
     Raises InputError for values that make no mark, and for marks that are worth less than 64 bits
     unless they may be ``weak``.
 
@@ -95,10 +83,6 @@ def list_strengths(
     ladder: Sequence[Strength] = (
         _LADDER_OF_FOUR if n_classes >= 4 and alphabet != 2 else _LADDER_OF_TWO
     )
-    if n_classes == 0:
-        # Two levels carry half as many bits, so that twice as many triggers are needed.
-        two = [replace(rung, k=2 * rung.k, q=2) for rung in _LADDERS_OF_NUMBERS]
-        ladder = two if alphabet == 2 else _LADDERS_OF_NUMBERS
     tried = [
         replace(
             rung,
@@ -118,20 +102,6 @@ def list_strengths(
             hint="ask for 96 or more, or allow a weak mark.",
         )
     return tuple(dict.fromkeys(strong))
-
-
-def split_ladders(strengths: Sequence[Strength], in_pairs: bool) -> list[list[Strength]]:
-    """Return the ladders to try: one in all, or for pairs one for each number of triggers.
-
-    >>> numbers = list_strengths(0, "auto", "auto", "auto")
-    >>> [len(ladder) for ladder in split_ladders(numbers, in_pairs=True)]
-    [10, 10, 10, 4]
-    """
-    ladders: dict[int, list[Strength]] = {}
-    for strength in strengths:
-        apart = strength.k if in_pairs and strength.hidden else 0
-        ladders.setdefault(apart, []).append(strength)
-    return list(ladders.values())
 
 
 def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: float | str) -> None:

@@ -1,19 +1,27 @@
 """What marking must know of the answers that a model gives: labels, or numbers.
 
-Everything else, how rows are chosen, how leaves are edited, how strengths are rehearsed, is the
-same for every task. `Classification` and `Numbers` are the two that there are; which one a model
-has is decided once, by `task_of`.
+Rows are chosen, compared and counted alike for every task. `Classification` and `Numbers` are the
+two that there are; which one a model has is decided once, by `task_of`. Labels can be marked in
+leaves and in splits, numbers in splits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking.inputs import take_groups, take_numbers
+from timbermark.marking.mixing import row_keys
 from timbermark.marking.tallies import Counting
+
+_UNKNOWN_ERROR = 0.2
+"""Without targets, the error is taken as this share of the answers' standard deviation."""
+_LEAST_ERROR = 0.01
+"""The smallest error, as a share of the same deviation, for models that overfit their rows."""
 
 
 class Task(Protocol):
@@ -22,28 +30,6 @@ class Task(Protocol):
     @property
     def counting(self) -> Counting:
         """Return how answers before and after an edit are compared."""
-
-    @property
-    def unit(self) -> float:
-        """Return the size of a change of the margin that matters."""
-
-    @property
-    def budget_share(self) -> float:
-        """Return the share of the budget that a rehearsal may use.
-
-        The real symbols may cost more, and unseen rows may move more than those that judge.
-        """
-
-    @property
-    def set_shares(self) -> tuple[float, float]:
-        """Return the shares of set symbols that are enough, and below which a mark is hopeless.
-
-        Below the latter no other triggers are tried at the same strength.
-        """
-
-    @property
-    def in_pairs(self) -> bool:
-        """Return whether a trigger is a pair of rows; the rows of a pair follow each other."""
 
     def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
         """Return the true answers of n rows, as `Counting.tally` takes them.
@@ -58,63 +44,79 @@ class Task(Protocol):
         """Return two halves of rows in order; what belongs together stays so."""
 
     def calibrate(
-        self, margins: np.ndarray, target: np.ndarray | None, columns: np.ndarray,
-        holding: np.ndarray, seed: int,
-    ) -> Task:  # fmt: skip
+        self, margins: np.ndarray, target: np.ndarray | None, holding: np.ndarray
+    ) -> Task:
         """Return the task with its units.
 
-        ``margins`` and ``target``: of rows that judge; ``columns`` [n, d] and ``holding`` [n, K]:
-        the given rows that hold the model as columns of the ensemble, and their margins.
+        ``margins`` and ``target``: of rows that judge; ``holding`` [n, K]: margins of given rows.
         """
 
-    def weigh_rows(self, margins: np.ndarray) -> np.ndarray:
-        """Return float64 [n, K]: how much it matters that each margin stays."""
 
-    def find_alphabets(
-        self, columns: np.ndarray, margins: np.ndarray, q: int, room: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return [n, q]: the alphabets of n rows, or of n pairs of rows.
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The `Task` of regressors and rankers.
 
-        ``columns``: the rows as columns of the ensemble; ``room`` [n]: how easily the difference
-        within each pair changes.
-        """
+    ``error``: the model's root mean squared error, in answers; ``known_error``: whether targets
+    told; ``centre``: the mean answer.
+    """
 
-    def wanted_margins(self, margins: np.ndarray, target: np.ndarray, lead: float) -> np.ndarray:
-        """Return the margins [k, K] with which rows answer as ``target`` [k] of their alphabets."""
+    foreign: ForeignModel
+    error: float = 1.0
+    known_error: bool = False
+    centre: float = 0.0
 
-    def find_leads(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float,
-    ) -> np.ndarray:  # fmt: skip
-        """Return float64 [k]: above 0 where a row answers as it should, about ``lead`` at best."""
+    @property
+    def ranks(self) -> bool:
+        """Return whether the answers are scores of a ranker, which only order rows."""
+        return self.foreign.task == "ranking"
 
-    def prove(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float,
-    ) -> float:  # fmt: skip
-        """Return the bits that the answers of an untouched copy prove, from margins [k, K]."""
+    @property
+    def counting(self) -> Counting:
+        """Return how numbers are compared: in units of the error, lists by their order."""
+        kind = "ranks" if self.ranks else "numbers"
+        return Counting(kind, self.error, self.known_error, self.centre)
 
-    def forecast(
-        self, before: np.ndarray, after: np.ndarray, alphabets: np.ndarray, symbols: np.ndarray,
-        lead: float, columns: np.ndarray,
-    ) -> float:  # fmt: skip
-        """Return the bits that attacked copies would prove; 0 where strengths are not compared."""
+    def take_targets(self, given: Any, n: int, what: str, groups: Any = None) -> np.ndarray:
+        """Return targets, float64 [n], or targets and group numbers, float64 [n, 2]."""
+        numbers = take_numbers(given, n, f"{what} targets")
+        if groups is None:
+            return numbers
+        if not self.ranks:
+            raise InputError("groups are for rankers.", hint="leave them out.", parameter="groups")
+        return np.column_stack([numbers, take_groups(groups, n, f"{what} groups")])
 
-    def describe_triggers(
-        self, rows: Any, margins: np.ndarray, alphabets: np.ndarray, lead: float
-    ) -> Mapping[str, Any]:
-        """Return what a mark holds of its triggers beside the rows: arguments of `Mark.make`.
+    def order_rows(self, X: np.ndarray, target: np.ndarray | None, seed: int) -> np.ndarray:
+        """Return an order that depends on the rows alone and keeps groups together."""
+        keys = row_keys(X, seed)
+        if target is None or target.ndim == 1:
+            return np.argsort(keys, kind="stable")
+        return np.lexsort((keys, row_keys(target[:, 1:], seed)))
 
-        ``rows``: the triggers as the model is asked.
-        """
+    def halve(self, order: np.ndarray, target: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return every other row or group, and the others."""
+        if target is None or target.ndim == 1:
+            return order[::2], order[1::2]
+        group = target[order, 1]
+        second = np.cumsum(np.append(False, group[1:] != group[:-1])) % 2 == 1
+        return order[~second], order[second]
+
+    def calibrate(
+        self, margins: np.ndarray, target: np.ndarray | None, holding: np.ndarray
+    ) -> Numbers:
+        """Return the task with the model's error and its mean answer."""
+        answers = self.foreign.answers(margins)
+        spread = float(np.std(answers)) or 1.0
+        error, known = _UNKNOWN_ERROR * spread, False
+        if target is not None and not self.ranks:
+            error, known = float(np.sqrt(np.mean((target - answers[:, 0]) ** 2))), True
+        error = max(error, _LEAST_ERROR * spread)
+        return replace(self, error=error, known_error=known, centre=float(answers.mean()))
 
 
 def task_of(foreign: ForeignModel) -> Task:
     """Return the task of a model, before any units are known."""
-    if foreign.task == "classification":
-        from timbermark.marking.classification import Classification
+    if foreign.task != "classification":
+        return Numbers(foreign)
+    from timbermark.marking.classification import Classification
 
-        return Classification(foreign)
-    from timbermark.marking.regression import Numbers
-
-    return Numbers(foreign)
+    return Classification(foreign)

@@ -99,7 +99,13 @@ def say(note: Note) -> str:
             f"The limit of {n['limit']:g} on {LIMIT_WORDS[note.name]} is finer than what "
             f"{n['rows']:.0f} rows can show, {n['finest']:.2g}: it was judged by an estimate."
         )
+    if note.code == "no_leaves":
+        return f"The mark is in splits alone, because the leaves cannot carry one. {note.text}"
     sentences = {
+        "no_splits": "The mark is in leaves alone: only {boundaries:.0f} boundaries between "
+        "training values can carry a symbol.",
+        "gaps_from_candidates": "Training rows were not given: thresholds were moved between the "
+        "candidates' values, so that a few training rows may be answered otherwise.",
         "weak": "This mark is worth {bits:.0f} bits: it can convince you, but nobody else.",
         "gains": "The model is so small that some of its splits now gain much less than before; "
         "whoever has the file and many like it may see that it was edited.",

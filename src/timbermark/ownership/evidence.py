@@ -264,6 +264,16 @@ def label_gains(q: int) -> tuple[Reals, Reals]:
     return gain, loss
 
 
+def label_bits(matched: int, counted: int, q: int) -> float:
+    """Return the evidence of labels of which so many match their symbols, in bits.
+
+    >>> label_bits(34, 34, 4) > 64, label_bits(0, 0, 4), label_bits(0, 96, 4) < 0
+    (True, 0.0, True)
+    """
+    gain, loss = label_gains(q)
+    return mean_bits(matched * gain + (counted - matched) * loss)
+
+
 def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
     assert mark.leaves is not None
     leaves, order = mark.leaves, mark.order("leaves")

@@ -1,8 +1,8 @@
-"""The edit that makes triggers answer with their symbols, and which of them then do."""
+"""The leaf seal: the edit that makes triggers answer with their symbols, and which then do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,35 +11,37 @@ from timbermark.kernels.workers import Workers
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.defaults import ARRIVED_SHARE
 from timbermark.marking.mixing import row_keys
-from timbermark.marking.pairing import pair_room
 from timbermark.marking.preparing import Prepared
+from timbermark.ownership.evidence import label_bits
 
-_PAIR_ROUNDS = 30
-"""Rounds of an edit of pairs, whose rows share most leaves, so that differences change slowly."""
+_KEPT_TREES, _FEWEST_TREES = 1, 8
+"""Trees of each output that an edit leaves alone, the first ones, where there are enough others: in
+the first round the library's formula puts every leaf on a grid that the file shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """An edit, how far each trigger's answer leads after it, and what an untouched copy proves.
-
-    ``survives``: what attacked copies would prove, in bits; 0 where nothing is forecast.
-    """
+    """An edit, and how far each trigger's answer leads after it."""
 
     edit: Edit
-    lead: np.ndarray  # float64 [k], see `Task.find_leads`
-    bits: float
-    survives: float = 0.0
+    lead: np.ndarray  # float64 [k], see `Classification.find_leads`
+    q: int
 
     @property
     def n_set(self) -> int:
         """Return the number of triggers that answer with their symbol."""
         return int((self.lead > 0.0).sum())
 
+    @property
+    def bits(self) -> float:
+        """Return what the labels of an untouched copy prove."""
+        return label_bits(self.n_set, len(self.lead), self.q)
+
     def __repr__(self) -> str:
         return f"Setting({self.n_set} of {len(self.lead)} set in {self.edit.rounds} rounds)"
 
 
-def set_symbols(
+def set_leaves(
     prepared: Prepared,
     triggers: Candidates,
     symbols: np.ndarray,
@@ -50,10 +52,9 @@ def set_symbols(
     """Edit the model so that every trigger answers with its symbol, by a margin of ``lead``.
 
     ``symbols`` [k]: which answer of its alphabet each trigger carries; ``lead`` in units of what
-    probabilities are made from or, for numbers, of the model's error; ``hidden``: splits keep their
-    gains where the file shows them.
+    probabilities are made from; ``hidden``: splits keep their gains where the file shows them.
     """
-    foreign, task = prepared.foreign, prepared.task
+    foreign, task = prepared.foreign, prepared.labels
     target = triggers.alphabets[np.arange(len(triggers)), symbols]
     wanted = task.wanted_margins(triggers.margins, target, lead)
     weight = prepared.weight
@@ -61,17 +62,20 @@ def set_symbols(
     if alike.any():
         # No tree separates these rows from a trigger, so that they must not hold it back.
         weight = np.where(alike[:, None], 0.0, weight)
+    n_trees = min(len(trees) for trees in prepared.router.trees)
     edit = edit_leaves(
         prepared.router, prepared.holding, weight, triggers.routes, wanted - triggers.margins,
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
-        unit=task.unit,
-        max_rounds=_PAIR_ROUNDS if task.in_pairs else ROUNDS,
-        slack=np.inf if task.in_pairs else ARRIVED_SHARE * lead * task.unit,
-        room=pair_room(prepared, triggers.routes).repeat(2)[:, None] if task.in_pairs else None,
+        unit=task.unit, max_rounds=ROUNDS, slack=ARRIVED_SHARE * lead * task.unit,
+        kept_trees=_KEPT_TREES if foreign.l2 is not None and n_trees >= _FEWEST_TREES else 0,
     )  # fmt: skip
-    before, after = triggers.margins, triggers.margins + edit.shift
-    told = before, after, triggers.alphabets, symbols, lead
-    columns = prepared.schema.columns(triggers.X)
+    after = triggers.margins + edit.shift
     return Setting(
-        edit, task.find_leads(*told), task.prove(*told), task.forecast(*told, columns=columns)
+        edit, task.find_leads(after, triggers.alphabets, symbols), triggers.alphabets.shape[1]
     )
+
+
+def reroute(prepared: Prepared, triggers: Candidates, workers: Workers) -> Candidates:
+    """Return triggers as they go through the trees of a model whose thresholds were moved."""
+    routes = prepared.router.route(prepared.schema.columns(triggers.X), workers)
+    return replace(triggers, routes=routes, margins=prepared.router.margins(routes, workers))
