@@ -141,3 +141,15 @@ def test_labels_tell_only_where_they_differ():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="do not fit together"):
         split_gains(np.zeros((2, 2, 3)), np.zeros((2, 2, 3)), [0, 1], "scores")
+
+
+@pytest.mark.parametrize("jump", [1e-300, 1.1e-148, 1e-20, 1.0, 1e200, 1e308])
+@pytest.mark.parametrize("size", [0.0, 1e-200, 1317.0, 1e308])
+def test_numbers_of_any_size_are_judged_without_overflow(jump, size):
+    answers = np.array([[0.0, size, -size], [0.0, 0.0, size], [size, -size, size]])
+    reference = np.array([[[0.0], [jump]], [[jump], [0.0]], [[-jump], [jump]]])
+    values = [
+        2.0 ** split_evidence(answers, reference, symbols, "numbers")
+        for symbols in itertools.product([0, 1], repeat=3)
+    ]
+    assert np.mean(values) == pytest.approx(1.0, rel=1e-9)

@@ -40,6 +40,8 @@ STEP_WIDTHS = (0.3, 0.1, 0.03)
 SPLIT_SCORE_FLOOR = 1e-6
 _LEAST_WEIGHT = 1e-3
 """No single trigger says more against or for a symbol than this, in any form."""
+_FARTHEST = 1e6
+"""No change of a suspect's counts as more than this many times the owner's."""
 _LOG_2 = math.log(2.0)
 
 
@@ -190,19 +192,23 @@ def _number_forms(said: Reals, known: Reals, kind: AnswerKind) -> Reals:
     middle = said[:, 1]
     if kind == "numbers":
         first, last = ends[:, 0], ends[:, 1]
-        change = known[:, 1] - known[:, 0]
-        distances = [(np.abs(middle - first).sum(axis=1), np.abs(middle - last).sum(axis=1))]
+        with np.errstate(over="ignore"):
+            change = known[:, 1] - known[:, 0]
+            distances = [(np.abs(middle - first).sum(axis=1), np.abs(middle - last).sum(axis=1))]
     else:
         plain = [(np.abs(middle - ends[:, i])).sum(axis=1) for i in (0, 1)]
         middle, first, last = (_logs(y) for y in (middle, ends[:, 0], ends[:, 1]))
         change = _logs(known[:, 1]) - _logs(known[:, 0])
         logs = [np.abs(middle - end).sum(axis=1) for end in (first, last)]
         distances = [(logs[0], logs[1]), (plain[0], plain[1])]
-    size = (change**2).sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    # Answers of any size: what overflows says nothing, or counts as the farthest.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        size = (change**2).sum(axis=1)
         begun = ((middle - first) * change).sum(axis=1) / size
         ended = ((last - middle) * change).sum(axis=1) / size
-    begun, ended = (np.where(np.isfinite(r), r, np.nan) for r in (begun, ended))
+    begun, ended = (
+        np.clip(np.where(np.isfinite(r), r, np.nan), -_FARTHEST, _FARTHEST) for r in (begun, ended)
+    )
     distances.append((np.maximum(begun, 0.0), np.maximum(ended, 0.0)))
     forms = [_forms_of_u([_ratio(*pair) for pair in distances])]
     for share in STEP_SHARES:
@@ -225,9 +231,10 @@ def _logs(scores: Reals) -> Reals:
 
 def _ratio(first: Reals, second: Reals) -> Reals:
     """Return first / (first + second), ½ where both are 0."""
-    total = first + second
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0.0, first / total, np.where(np.isnan(total), np.nan, 0.5))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        total = first + second
+        ratio = np.where(total > 0.0, first / total, np.where(np.isnan(total), np.nan, 0.5))
+    return np.where(np.isinf(total), 0.5, ratio)
 
 
 def _forms_of_u(ratios: Sequence[Reals]) -> Reals:
