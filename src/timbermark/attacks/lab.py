@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,7 +162,7 @@ def forecast(
         rows = take_validation(foreign, validation, say)
     made = embed(
         foreign, X, y, key=OwnerKey.generate(), owner="rehearsal", validation=validation,
-        random_state=random_state, verbose=verbose, **choices,
+        random_state=random_state, progress=verbose > 0, **choices,
     )  # fmt: skip
     parts = divide_rows(rows, 0.5, random_state)
     tested, thief = (_as_given(foreign, part) for part in parts)
@@ -295,12 +295,10 @@ def _measure(model: Stolen, mark: Mark, tested: Labelled, classes: np.ndarray) -
     return _Left(verdict.bits, labels, verdict.level, measure_worth(model, tested), seals)
 
 
-def _bits_of_seal(verdict: Any, seal: str) -> float | None:
-    """Return the evidence of one seal, None where the verdict does not tell it apart."""
-    told = getattr(verdict, "seals", None)
-    found = told.get(seal) if isinstance(told, Mapping) else None
-    found = getattr(found, "bits", found)
-    return float(found) if isinstance(found, int | float) else None
+def _bits_of_seal(verdict: Verdict, seal: str) -> float | None:
+    """Return the evidence of one seal, None where the mark does not have it."""
+    found = verdict.seal(seal)
+    return None if found is None else found.bits
 
 
 def take_labelled(

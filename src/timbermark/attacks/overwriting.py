@@ -18,13 +18,15 @@ from timbermark.marking.alternatives import fill_missing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.classification import rank_labels
+from timbermark.marking.embedding import Choices, draft_mark, draw_seals
+from timbermark.marking.leaves import set_leaves
 from timbermark.marking.margins import leads
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
-from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import list_strengths
+from timbermark.ownership.keys import OwnerKey
 from timbermark.trees.branches import find_parents, node_means, replace_oddest
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
@@ -40,18 +42,27 @@ _LEARNT_LEAVES = 60_000
 def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
     """Mark the stolen model with timbermark, ``times`` times, each with other triggers.
 
-    Needs: file, rows. The thief's rows hold the model in place of the training rows.
+    Needs: file, rows. The thief's rows stand for the training rows, and both seals are set.
     """
+    choices = Choices(budget=_WIDE_BUDGET, weak=True)
     for number in range(round(times)):
-        prepared, workers = _prepare(stolen, thief, thief.seed + 1 + number)
-        strengths = list_strengths(len(stolen.classes), "auto", "auto", "auto", weak=True)
+        seed = thief.seed + 1 + number
         try:
-            with workers:
-                found = rehearse(prepared, _WIDE_BUDGET, strengths, "mixed", workers)
+            with Workers(count_threads(None)) as workers:
+                draft = draft_mark(
+                    stolen.trees(), thief.X, None, None, None, None, choices, seed, workers, _quiet
+                )
+                key = OwnerKey(bytes([seed % 256]) * 32)
+                sealed = draw_seals(draft, key, "Thief", workers, _quiet)
         except InputError:
             raise NotOfferedError("no-mark-fits") from None
-        stolen = stolen.put(found.setting.edit.ensemble.value)
+        made = sealed.ensemble
+        stolen = stolen.put_thresholds(made.threshold).put(made.value)
     return stolen
+
+
+def _quiet(said: str) -> None:
+    """Say nothing."""
 
 
 def relabel_unsure(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
@@ -121,7 +132,7 @@ def _relabel(
             np.flatnonzero(other)
         )
         symbols = np.zeros(len(found), np.int64)
-        setting = set_symbols(prepared, found, symbols, _GUESSED_LEAD, workers)
+        setting = set_leaves(prepared, found, symbols, _GUESSED_LEAD, workers)
     return stolen.put(setting.edit.ensemble.value)
 
 
@@ -139,6 +150,8 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     foreign, rng = stolen.file(), thief.rng("own models")
+    if foreign.task != "classification":
+        raise NotOfferedError("labels-only")
     features, edits = [], []
     strengths = list_strengths(len(foreign.classes), "auto", "auto", "auto", weak=True)
     for number in range(_OWN_MODELS):

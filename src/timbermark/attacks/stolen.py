@@ -15,8 +15,8 @@ from timbermark.errors import InputError, TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.marking.models import close_model, open_model
-from timbermark.marking.number_costs import measure_quality
 from timbermark.marking.preparing import columns
+from timbermark.marking.tallies import group_ndcg, grouped
 from timbermark.trees.ensemble import Ensemble
 
 Answer = Callable[[np.ndarray], np.ndarray]
@@ -237,13 +237,11 @@ def measure_worth(model: Stolen, tested: Labelled) -> float:
     found = model.answer(tested.X)
     if model.task == "classification":
         return float((found.argmax(axis=1) == tested.target).mean())
-    target = tested.target
-    if tested.groups is not None:
-        target = np.column_stack([target, tested.groups])
-    quality = measure_quality(found[:, 0], target, model.task == "ranking")
-    worth = quality.ndcg if model.task == "ranking" else quality.rmse
-    assert worth is not None  # there are targets
-    return worth
+    if model.task == "regression":
+        return float(np.sqrt(np.mean((found[:, 0] - tested.target) ** 2)))
+    groups = np.zeros(len(found)) if tested.groups is None else tested.groups
+    lists = grouped(np.column_stack([tested.target, groups]))
+    return float(np.mean(group_ndcg(found[:, 0], lists)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -65,7 +65,7 @@ def plan(
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
-        found = planning.plan(opened, **rows, **chosen, verbose=1)
+        found = planning.plan(opened, **rows, **chosen, progress=True)
         tell(map(str, found.notes))
         survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
     if as_json:
@@ -74,11 +74,6 @@ def plan(
         return
     show(str(found))
     show(strength_line(found, chosen["budget"]))
-    if found.matches_needed is not None:
-        show(
-            f"{found.matches_needed} of {found.strength.k} triggers must survive an attack for 64 "
-            f"bits from {found.cost.answers}"
-        )
     if survived is not None:
         show("")
         show_found(survived, as_json=False)
@@ -130,7 +125,9 @@ def embed(
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
-        result = embedding.embed(opened, **rows, **chosen, key=owner_key, owner=owner, verbose=1)
+        result = embedding.embed(
+            opened, **rows, **chosen, key=owner_key, owner=owner, progress=True
+        )
         kept = write_both(result, out, mark, protection, force)
         survived = (
             None if wanted is None else try_attacks(result, rows, wanted, chosen["random_state"])
@@ -170,22 +167,23 @@ def _check_rows(train: Path | None, candidates: Path | None) -> None:
 
 
 def _check_owner(owner: str) -> None:
-    from timbermark.ownership.mark_checks import check_words
+    from timbermark.ownership.encoding import check_name
 
-    # The other words are sound, so that the owner's name alone is judged.
-    check_words(owner, "0" * 64, "classes", "2030-12-31T23:59:59Z")
+    check_name(owner, "owner")
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     """Return the opened model. Raises InputError for choices that it does not allow."""
-    from timbermark.marking.budget import check_budget
+    from timbermark.marking.embedding import Choices as Asked
     from timbermark.marking.models import open_model
     from timbermark.marking.strengths import list_strengths
 
     opened = open_model(path)
-    check_budget(choices["budget"], opened.task)
-    names = ("n_triggers", "alphabet", "lead", "weak")
-    list_strengths(len(opened.classes), *(choices[name] for name in names))
+    asked = {name: value for name, value in choices.items() if name != "random_state"}
+    fitting = Asked(**asked).for_task(opened)
+    if fitting.seals != "splits":
+        names = ("n_triggers", "alphabet", "lead", "weak")
+        list_strengths(len(opened.classes), *(choices[name] for name in names))
     return opened
 
 

@@ -46,6 +46,14 @@ class Kind(StrEnum):
     rows = "rows"
 
 
+class SealKind(StrEnum):
+    """Where a mark goes."""
+
+    both = "both"
+    splits = "splits"
+    leaves = "leaves"
+
+
 def _limit(*names: str, **about: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Limits on the cost", **about)
 
@@ -115,6 +123,9 @@ def _declare(
     max_ndcg_loss: Annotated[
         str, _number_limit(help="Rankers: NDCG lost, or off.")
     ] = DEFAULT_LIMITS["ndcg"],
+    seals: Annotated[
+        SealKind, _strength("--seals", help="Where the mark goes: both, splits or leaves.")
+    ] = SealKind.both,
     triggers: Annotated[
         Kind, _strength("--triggers", help="mixed: each of two rows; rows: as they are.")
     ] = Kind.mixed,
@@ -138,18 +149,15 @@ class Choices:
 
         Raises InputError for limits and kinds that are none.
         """
-        from timbermark.marking.embedding import check_choices
-
         given = self.given
         limits = {
             limit: None if given[option] == "off" else _number(given[option], float)
             for option, limit in _OPTIONS.items()
         }
-        budget, triggers = Budget(**limits), given["triggers"].value
-        check_choices(budget, triggers)
         return {
-            "budget": budget,
-            "triggers": triggers,
+            "seals": given["seals"].value,
+            "budget": Budget(**limits),
+            "triggers": given["triggers"].value,
             "n_triggers": _number(given["n_triggers"], int),
             "alphabet": _number(given["alphabet"], int),
             "weak": given["weak"],

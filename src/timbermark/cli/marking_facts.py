@@ -16,25 +16,24 @@ if TYPE_CHECKING:
 
 def strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
     """Return how strong a mark is, how much of the limits it uses, and what was not judged."""
+    parts = [f"{name} {bits:.0f} bits" for name, bits in made.seals.items()]
     strength = made.strength
-    used = [
-        f"{name} {share:.0%}"
-        for name, share in sorted(made.attempts[-1].use.items(), key=lambda item: -item[1])
-    ]
-    skipped = not_judged(made, budget)
-    labels = made.cost.answers == "labels"
-    what = ("triggers", "labels") if labels else ("pairs of rows", "levels")
-    line = f"strength: {strength.k} {what[0]}, {strength.q} {what[1]} each, lead {strength.lead:g}"
+    if strength is not None:
+        parts.append(f"{strength.q} labels each in leaves, lead {strength.lead:.2g}")
+    used = sorted(made.use.items(), key=lambda item: -item[1])
+    lines = [f"strength: {', '.join(parts)}"]
     if used:
-        line += f"\nused of the limits: {', '.join(used)}"
+        said = ", ".join(f"{name} {share:.0%}" for name, share in used)
+        lines.append(f"used of the limits: {said}")
+    skipped = not_judged(made, budget)
     if skipped:
-        line += f"\nnot judged: {', '.join(skipped)} (needs labelled rows: --label)"
-    return line
+        lines.append(f"not judged: {', '.join(skipped)} (needs labelled rows: --label)")
+    return "\n".join(lines)
 
 
 def not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
     """Return the limits that are set but had no labels to be judged by."""
-    used = made.attempts[-1].use
+    used = made.use
     return [
         name
         for name in NEED_TARGETS[made.cost.task]
@@ -55,29 +54,15 @@ def _attempt_facts(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     ]
 
 
-def _common_facts(made: EmbedResult | Plan) -> dict[str, Any]:
-    return {
-        "bits": made.bits,
-        "triggers": made.strength.k,
-        "set": made.n_set,
-        "alphabet": made.strength.q,
-        "lead": made.strength.lead,
-        "attempts": _attempt_facts(made.attempts),
-        "cost": made.cost.to_dict(),
-        "notes": [note.to_dict() for note in made.notes],
-    }
-
-
 def plan_facts(found: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
-    more = {"usable": found.usable, "matches_needed": found.matches_needed}
-    return _common_facts(found) | more
+    return found.to_dict() | {"attempts": _attempt_facts(found.attempts)}
 
 
 def embed_facts(result: EmbedResult) -> dict[str, Any]:
     """Return a marking as plain values, nothing of which is secret."""
-    return _common_facts(result) | {
-        "draws": result.mark.draws,
+    return result.to_dict() | {
+        "attempts": _attempt_facts(result.attempts),
         "owner": result.mark.owner,
         "mark_id": result.mark.mark_id.hex(),
         "mark_digest": result.mark.digest.hex(),

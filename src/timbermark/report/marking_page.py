@@ -11,7 +11,7 @@ from timbermark.marking.distributions import (
     ScoreDistributions,
 )
 from timbermark.marking.words import LIMIT_WORDS, cost_lines, rows_sentence
-from timbermark.ownership.statistics import level
+from timbermark.ownership.evidence import level
 from timbermark.report.pages import (
     Commands,
     Notes,
@@ -57,9 +57,9 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
             *_quality_sentence(cost),
         ),
         figures=(
-            (f"{result.bits:.0f} bits", f"of evidence in the {cost.answers} of an untouched copy"),
+            (f"{result.bits:.0f} bits", f"of evidence in the {_scores(cost)} of an untouched copy"),
             (chance_of(result.bits), "chance of coincidence, at most"),
-            (f"{result.n_set} of {result.strength.k}", "triggers carry their symbol"),
+            (str(result.mark.n_triggers), "secret questions, known to the owner alone"),
             _changed_figure(cost),
         ),
         sections=tuple(sections),
@@ -75,6 +75,10 @@ def _quality_sentence(cost: Cost) -> tuple[str, ...]:
     return ()
 
 
+def _scores(cost: Cost) -> str:
+    return "scores" if cost.answers == "labels" else "numbers"
+
+
 def _changed_figure(cost: Cost) -> tuple[str, str]:
     if cost.answers == "labels":
         return f"{cost.changed} of {cost.n_rows}", "labels changed on rows that are no triggers"
@@ -82,7 +86,7 @@ def _changed_figure(cost: Cost) -> tuple[str, str]:
 
 
 def _cost_section(result: EmbedResult) -> Section:
-    used = result.attempts[-1].use
+    used = result.use
     parts = [
         Table(
             "Each figure before and after, on the same rows; no larger than the bound with 99 % "
@@ -210,16 +214,23 @@ def _number_plots(found: NumberDistributions) -> tuple[Plot, ...]:
 
 def _worth_section(result: EmbedResult) -> Section:
     strength, mark = result.strength, result.mark
-    labels = result.cost.answers == "labels"
-    what = "labels" if labels else "levels"
     convinces = {
         "conclusive": "anyone", "indicative": "its owner, and nobody else", "none": "nobody"
     }[level(result.bits)]  # fmt: skip
+    rows = []
+    if mark.n_splits:
+        said = f"{mark.n_splits} triggers, {result.seals['splits']:.0f} bits"
+        rows.append(("in splits", f"{said}: where thresholds lie between training values"))
+    if mark.n_leaves and strength is not None:
+        said = f"{mark.n_leaves} triggers, {result.seals['leaves']:.0f} bits"
+        rows.append(("in leaves", f"{said}: labels of rows that are nobody's"))
+        rows.append(("answers each of these can give", f"{mark.q} labels, one drawn by lot"))
+        rows.append(("symbols set in leaves", f"{result.n_set} of {mark.n_leaves}"))
+        rows.append(("lead", f"{strength.lead:.2g}"))
+    if result.label_bits is not None:
+        rows.append(("by labels alone", f"{result.label_bits:.0f} bits"))
     shown = facts(
-        ("triggers", f"{strength.k} {'rows' if labels else 'pairs of rows'}, known to the owner"),
-        ("answers each can give", f"{strength.q} {what}, of which one was drawn by lot"),
-        ("symbols set", f"{result.n_set} of {strength.k}"),
-        ("lead", f"{strength.lead:g}"),
+        *rows,
         ("draws of symbols", str(mark.draws)),
         ("owner", mark.owner),
         ("mark", mark.mark_id.hex()),
