@@ -158,10 +158,8 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
         part = rng.permutation(len(thief.X))[: int(0.9 * len(thief.X))]
         part = np.sort(part)  # lists of a ranker stay together
         target, groups = thief.target[part], None if thief.groups is None else thief.groups[part]
-        if foreign.task == "classification":
-            target = np.unique(target, return_inverse=True)[1]
-        learns = "regression" if foreign.task == "ranking" and groups is None else foreign.task
-        model = new_like(foreign, thief.seed + number, learns)
+        target = np.unique(target, return_inverse=True)[1]
+        model = new_like(foreign, thief.seed + number, foreign.task)
         own = open_model(fit_quietly(model, thief.X[part], target, groups))
         with Workers(count_threads(None)) as workers:
             try:

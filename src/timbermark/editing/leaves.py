@@ -88,8 +88,8 @@ def edit_leaves(
     margin that matters. ``leaf_dtype``: what new leaf values are rounded to. ``room`` float64
     [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone;
     ``slack``: how much a trigger that has arrived may lack, at most. ``kept_trees``: the number of
-    trees of each output, the first ones, whose leaves stay as they are. The result does not depend on
-    the order of rows or the number of threads; with nothing wanted it is the same ensemble.
+    trees of each output, the first ones, whose leaves stay as they are. The result does not depend
+    on the order of rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2, unit)
