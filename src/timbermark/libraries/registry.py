@@ -32,9 +32,7 @@ _SUPPORTED = (
     "classifiers, regressors and rankers of xgboost, lightgbm and catboost, boosters of the first "
     "two, HistGradientBoosting and GradientBoosting of scikit-learn"
 )
-_FILES = (
-    "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm or JSON, or skops for scikit-learn"
-)
+_FILES = "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm, or skops for scikit-learn"
 _WRAPPERS = (
     *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
     *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),

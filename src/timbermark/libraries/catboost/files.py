@@ -1,4 +1,4 @@
-"""CatBoost's own files, binary (.cbm) and JSON (.json): recognised, loaded with care, saved."""
+"""CatBoost's own binary files (.cbm): recognised, loaded with care, saved."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.catboost.cbm import MAGIC, pack, unpack
-from timbermark.libraries.catboost.json_file import KEYS, clean_json, rewrite_exactly
 from timbermark.libraries.catboost.losses import estimator_of, find_task
 from timbermark.libraries.catboost.models import (
     open_contents,
     serialize,
 )
-from timbermark.libraries.catboost.soundness import MEAN_TYPES, check_contents, ctr_key
+from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.contract import ForeignModel, PathLike
 
-_JSON_HEAD = re.compile(rb'\s*\{\s*"(?:' + "|".join(KEYS).encode() + rb')"\s*:')
+# The other format of CatBoost's, which is told apart in order to say how to convert it.
+_JSON_HEAD = re.compile(
+    rb'\s*\{\s*"(?:ctr_data|features_info|model_info|oblivious_trees|scale_and_bias|trees)"\s*:'
+)
 _HINT = "write it again with CatBoost's save_model."
 
 
@@ -59,28 +59,28 @@ def open_file(path: PathLike) -> ForeignModel:
         contents = unpack(data, name)
         check_contents(contents, name)
         # Written anew, so that it holds no offset but ours.
-        return _open_checked(catboost, pack(contents), "cbm", name)
-    if not is_file(data[:256]):
-        raise FileFormatError(f"{name} is not a file of CatBoost.", _HINT)
-    return _open_checked(catboost, clean_json(data, name), "json", name)
+        return _open_checked(catboost, pack(contents), name)
+    if is_file(data[:256]):
+        raise FileFormatError(
+            f"{name} is CatBoost's JSON, which rounds leaf values and is not read.",
+            hint="convert it with CatBoost:\n"
+            f"    model = catboost.CatBoost().load_model({name!r}, format='json')\n"
+            f"    model.save_model({os.fspath(Path(name).with_suffix('.cbm'))!r})",
+        )
+    raise FileFormatError(f"{name} is not a file of CatBoost.", _HINT)
 
 
 def save(model: Any, path: PathLike) -> None:
-    """Write CatBoost's own file: JSON if ``path`` ends in .json, else binary.
+    """Write CatBoost's own binary file.
 
-    Numbers in a JSON file stand in such digits that CatBoost reads back what was written.
-
-    Raises InputError if JSON cannot hold the model; OSError if the system refuses.
+    Raises InputError if ``path`` ends in .json; OSError if the system refuses.
     """
-    if Path(path).suffix.lower() != ".json":
-        Path(path).write_bytes(serialize(model))
-        return
-    _refuse_lossy(model)
-    with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / "model.json"
-        model.save_model(str(written), format="json")
-        data = written.read_bytes()
-    Path(path).write_bytes(rewrite_exactly(data))
+    if Path(path).suffix.lower() == ".json":
+        raise InputError(
+            "CatBoost's JSON rounds leaf values, so that it is not written.",
+            hint="save the model as .cbm.",
+        )
+    Path(path).write_bytes(serialize(model))
 
 
 def _import_catboost(purpose: str) -> Any:
@@ -91,17 +91,17 @@ def _import_catboost(purpose: str) -> Any:
     return catboost
 
 
-def _open_checked(catboost: Any, data: bytes, form: str, name: str) -> ForeignModel:
+def _open_checked(catboost: Any, data: bytes, name: str) -> ForeignModel:
     with tempfile.TemporaryDirectory() as folder:
-        checked = Path(folder) / f"model.{form}"
+        checked = Path(folder) / "model.cbm"
         checked.write_bytes(data)
         try:
             # Only from a file does CatBoost take over the parameters of training.
-            model = catboost.CatBoost().load_model(str(checked), format=form)
+            model = catboost.CatBoost().load_model(str(checked))
             contents = unpack(serialize(model), name)
             check_contents(contents, name)
             estimator = getattr(catboost, estimator_of(find_task(contents)))
-            model = estimator().load_model(str(checked), format=form)
+            model = estimator().load_model(str(checked))
             return open_contents(model, model, contents)
         except FileFormatError:
             raise
@@ -110,19 +110,3 @@ def _open_checked(catboost: Any, data: bytes, form: str, name: str) -> ForeignMo
         except Exception as error:  # whatever CatBoost says, the file is the reason
             reason = " ".join(str(error).split()) or type(error).__name__
             raise FileFormatError(f"CatBoost cannot load {name}: {reason[:200]}", _HINT) from None
-
-
-def _refuse_lossy(model: Any) -> None:
-    """Raise if CatBoost's JSON form leaves out what the model needs."""
-    contents = unpack(serialize(model))
-    trees = contents.trees
-    bases = [feature["Ctr"]["Base"] for feature in trees["CtrFeatures"]]
-    means = any(base["CtrType"] in MEAN_TYPES for base in bases)
-    keys = {ctr_key(base) for base in bases}
-    # JSON does not say which of several ways to make classes of the target a statistic is of.
-    mixed = len({key[:2] for key in keys}) < len(keys)
-    infinite = any(np.isinf(each["Borders"]).any() for each in trees["FloatFeatures"])
-    if means or mixed or infinite:
-        raise InputError(
-            "CatBoost's JSON form cannot hold this model exactly.", hint="save it as .cbm instead."
-        )
