@@ -18,7 +18,7 @@ from timbermark.libraries import catboost as library
 from timbermark.libraries.catboost import cbm
 from timbermark.libraries.catboost.models import revive, serialize
 from timbermark.libraries.catboost.soundness import check_contents
-from timbermark.libraries.probing import probe_rows
+from timbermark.libraries.closing import probe_rows
 from timbermark.trees import reference
 
 catboost = pytest.importorskip("catboost")

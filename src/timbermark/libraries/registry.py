@@ -14,8 +14,8 @@ from typing import IO, Any, NoReturn, cast
 
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import atomic_write
+from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
-from timbermark.libraries.probing import check_margins
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram_boosting", "gradient_boosting")

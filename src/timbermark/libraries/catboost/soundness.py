@@ -14,8 +14,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError
-from timbermark.libraries.catboost.cbm import BUCKET, Contents
-from timbermark.libraries.catboost.flatbuffer import Record
+from timbermark.libraries.catboost.cbm import BUCKET, Contents, Record
 
 # What CatBoost numbers in sixteen bits, and what a symmetric tree can be deep.
 _MOST_COLUMNS = 1 << 24
