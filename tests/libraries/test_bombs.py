@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from timbermark.libraries.catboost import cbm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 MOST = 10**9
@@ -76,20 +77,20 @@ def make_catboost(data, folder):
     model = catboost.CatBoostClassifier(
         iterations=2, depth=2, verbose=0, allow_writing_files=False
     ).fit(*data)
-    model.save_model(str(folder / "c.json"), format="json")
-    text = (folder / "c.json").read_text()
-    (folder / "c.json").unlink()
-    for key in ("flat_feature_index", "feature_index"):
-        document = json.loads(text)
-        document["features_info"]["float_features"][0][key] = MOST
-        (folder / f"catboost {key}.json").write_text(json.dumps(document))
-    document = json.loads(text)
-    tree = document["oblivious_trees"][0]
-    tree["splits"] = tree["splits"][:1] * 30
-    (folder / "catboost depth.json").write_text(json.dumps(document))
     model.save_model(str(folder / "c.cbm"))
     whole = (folder / "c.cbm").read_bytes()
     (folder / "c.cbm").write_bytes(whole[:4] + b"\xff\xff\xff\x7f" + whole[8:])
+    contents = cbm.unpack(whole)
+    trees = contents.trees
+    first, *others = trees["FloatFeatures"]
+    changes = {
+        key: {"FloatFeatures": [{**first, key: MOST}, *others]} for key in ("FlatIndex", "Index")
+    }
+    splits = np.resize(trees["TreeSplits"], 30)
+    changes["depth"] = {"TreeSplits": splits, "TreeSizes": [30], "TreeStartOffsets": [0]}
+    for name, change in changes.items():
+        damaged = cbm.Contents({**trees, **change}, contents.info, contents.tables)
+        (folder / f"catboost {name}.cbm").write_bytes(cbm.pack(damaged))
 
 
 def make_archives(data, folder):

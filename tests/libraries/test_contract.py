@@ -16,7 +16,7 @@ from tests.libraries.leaf_changes import other_leaves
 from timbermark import libraries
 from timbermark.errors import InputError, StateError
 from timbermark.libraries.catboost.cbm import unpack
-from timbermark.libraries.probing import probe_rows
+from timbermark.libraries.closing import probe_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import ARRAY_TYPES, equal, scalars
 

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError, TimbermarkError
 from timbermark.libraries import lightgbm as library
+from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.lightgbm import models
-from timbermark.libraries.lightgbm.blocks import starts
-from timbermark.libraries.lightgbm.order import follows_gains, keep_best_first
-from timbermark.libraries.lightgbm.statistics import edit_trees, find_steps
-from timbermark.libraries.lightgbm.text import parse_text, print_text
+from timbermark.libraries.lightgbm.editing import (
+    edit_trees,
+    find_steps,
+    follows_gains,
+    keep_best_first,
+)
+from timbermark.libraries.lightgbm.text import parse_text, print_text, starts
 from timbermark.libraries.lightgbm.trees import MOST_DEPTH
-from timbermark.libraries.probing import probe_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_ZERO
 

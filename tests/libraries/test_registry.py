@@ -82,7 +82,7 @@ MODELS = {
     "xgboost.Booster": (xgboost_booster, "xgboost", [".json", ".ubj"]),
     "LGBMClassifier": (lightgbm_wrapper, "lightgbm", [".txt"]),
     "lightgbm.Booster": (lightgbm_booster, "lightgbm", [".txt"]),
-    "CatBoostClassifier": (catboost, "catboost", [".cbm", ".json"]),
+    "CatBoostClassifier": (catboost, "catboost", [".cbm"]),
 }
 FILES = [(name, ending) for name, (_, _, endings) in MODELS.items() for ending in endings]
 

@@ -14,9 +14,9 @@ from tests.libraries import xgboost_models as models
 from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.libraries import xgboost as library
-from timbermark.libraries.probing import probe_rows
+from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.xgboost import document, ubjson
-from timbermark.libraries.xgboost.order import follows_gains
+from timbermark.libraries.xgboost.editing import follows_gains
 from timbermark.trees import reference
 
 xgb = pytest.importorskip("xgboost")

@@ -11,8 +11,8 @@ import numpy as np
 from timbermark.attacks.own_models import n_rounds
 from timbermark.attacks.stolen import LeafValues, Stolen, Thief, library_of, steal
 from timbermark.libraries.contract import ForeignModel
-from timbermark.libraries.leaf_edits import first_trees
 from timbermark.trees.branches import node_means
+from timbermark.trees.joining import first_trees
 from timbermark.trees.statistics import find_children, inner_levels
 
 

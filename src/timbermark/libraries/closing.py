@@ -1,13 +1,204 @@
-"""Closing a model around other leaf values and thresholds, checked before and after."""
+"""Closing a model around other leaf values and thresholds, checked before and after.
+
+`check_edit` says what may change, `probe_rows` makes rows that ask a tree model awkward questions,
+and `check_margins` compares its margins with ours on them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, NoReturn
 
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Flags, Reals
+from timbermark.errors import InputError, StateError
 from timbermark.libraries.contract import ForeignModel
-from timbermark.libraries.leaf_edits import changed_thresholds, check_edit
-from timbermark.libraries.probing import check_margins, probe_rows
-from timbermark.trees.ensemble import Ensemble
+from timbermark.trees import reference
+from timbermark.trees.ensemble import Ensemble, FloatType
+
+_EDITABLE = ("value", "threshold")
+_MOST_ROWS = 512
+_MOST_SINGLE = float(np.finfo(np.float32).max)
+_SINGLE_ROWS = 5  # how many of them are also asked one by one
+
+
+def check_edit(foreign: ForeignModel, ensemble: Ensemble) -> None:
+    """Raise InputError unless an ensemble differs in leaf values and movable thresholds only.
+
+    Both must be finite and exact in the type that the library holds them in. Where the library
+    shares thresholds, equal ones of a column must stay equal.
+    """
+    old = foreign.ensemble
+    for name in (field.name for field in fields(Ensemble) if field.name not in _EDITABLE):
+        if not _same(getattr(old, name), getattr(ensemble, name)):
+            _refuse(f"{name} of the ensemble is not that of the {foreign.kind}.")
+    for name in _EDITABLE:
+        shape, expected = getattr(ensemble, name).shape, getattr(old, name).shape
+        if shape != expected:
+            _refuse(f"{name} of the ensemble has the shape {shape}, not {expected}.")
+    values = ensemble.value[ensemble.left < 0]
+    _check_numbers("leaf value", values, foreign.leaf_dtype, foreign.library)
+    moved = changed_thresholds(old, ensemble)
+    if not moved.any():
+        return
+    stuck = np.flatnonzero(moved & ~foreign.movable)
+    if len(stuck):
+        raise InputError(
+            f"Node {stuck[0]} of the {foreign.kind} has no threshold that can be moved.",
+            hint="move thresholds where the opened model's movable says so; leaves, splits by "
+            "category and splits of missing values stay as they are.",
+        )
+    _check_numbers("threshold", ensemble.threshold[moved], foreign.threshold_dtype, foreign.library)
+    if foreign.shared_thresholds:
+        _check_shared(foreign, ensemble)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InputError(
+        message,
+        hint="change nothing but leaf values and thresholds of the ensemble that was opened.",
+    )
+
+
+def _check_numbers(what: str, numbers: Reals, dtype: FloatType, library: str) -> None:
+    if not np.isfinite(numbers).all():
+        raise InputError(f"A {what} is not finite.", hint=f"check the new {what}s.")
+    with np.errstate(over="ignore"):
+        held = numbers.astype(dtype).astype(np.float64)
+    if not np.array_equal(held, numbers):
+        raise InputError(
+            f"A {what} is not exact in {library}'s {np.dtype(dtype).name}.",
+            hint=f"round the {what}s with astype({dtype!r}) first.",
+        )
+
+
+def _check_shared(foreign: ForeignModel, ensemble: Ensemble) -> None:
+    """Raise InputError if splits with one threshold, which all trees share, got different ones."""
+    old = foreign.ensemble
+    nodes = np.flatnonzero(foreign.movable)
+    order = nodes[np.lexsort((old.threshold[nodes], old.feature[nodes]))]
+    here, there = order[:-1], order[1:]
+    together = (old.feature[here] == old.feature[there]) & (
+        old.threshold[here] == old.threshold[there]
+    )
+    bits = ensemble.threshold.view(np.int64)
+    apart = np.flatnonzero(together & (bits[here] != bits[there]))
+    if len(apart):
+        node = here[apart[0]]
+        raise InputError(
+            f"Splits of column {old.feature[node]} at {old.threshold[node]:.9g} got different "
+            f"thresholds, but {foreign.library} has one border for all of them.",
+            hint="move all splits of a column that have one threshold to the same new one.",
+        )
+
+
+def changed_thresholds(old: Ensemble, new: Ensemble) -> Flags:
+    """Return which nodes have another threshold, bool [N].
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> one = constant_ensemble(n_features=1, value=1.0)
+    >>> changed_thresholds(one, one)
+    array([False])
+    """
+    differ: Flags = old.threshold.view(np.int64) != new.threshold.view(np.int64)
+    return differ
+
+
+def changed_leaves(old: Ensemble, new: Ensemble) -> AnyArray:
+    """Return which nodes are leaves with another value, bool [N].
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> one, two = (constant_ensemble(n_features=1, value=v) for v in (1.0, 2.0))
+    >>> changed_leaves(one, one), changed_leaves(one, two)
+    (array([False]), array([ True]))
+    """
+    differ: AnyArray = (old.value.view(np.int64) != new.value.view(np.int64)).any(axis=1)
+    return differ & (new.left < 0)
+
+
+def _same(old: object, new: object) -> bool:
+    if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
+        return old.shape == new.shape and old.tobytes() == new.tobytes()
+    return old == new
+
+
+def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> Reals:
+    """Return rows on, just below and just above the ensemble's thresholds, some missing, [n, d].
+
+    Values of category features are categories that occur in its sets, and some that do not.
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> probe_rows(constant_ensemble(n_features=2, value=1.0), n_rows=3).shape
+    (3, 2)
+    """
+    n_rows = min(n_rows, _MOST_ROWS)
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n_rows, ensemble.n_features))
+    inner = ensemble.left >= 0
+    by_category = inner & (ensemble.category_set >= 0)
+    for feature in np.unique(ensemble.feature[inner]):
+        here = inner & (ensemble.feature == feature)
+        if (here & by_category).any():
+            sets = np.unique(ensemble.category_set[here & by_category])
+            known = np.concatenate(
+                [
+                    ensemble.category_values[
+                        ensemble.category_offsets[s] : ensemble.category_offsets[s + 1]
+                    ]
+                    for s in sets
+                ]
+            )
+            values = np.append(np.unique(known), [0, known.max(initial=0) + 1]).astype(np.float64)
+        else:
+            at = np.unique(ensemble.threshold[here])
+            at = at[np.isfinite(at)]
+            if len(at) == 0:
+                continue
+            # A threshold beyond float32 is asked as an infinity.
+            with np.errstate(over="ignore"):
+                single = at.astype(np.float32)
+                below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
+                above = np.nextafter(single, np.float32(np.inf)).astype(np.float64)
+            values = np.concatenate([at, below, above, [at.min() - 1.0, at.max() + 1.0]])
+            if ensemble.input_dtype == "f4":  # such libraries take no infinity
+                values = np.clip(values, -_MOST_SINGLE, _MOST_SINGLE)
+        rows[:, feature] = rng.choice(values, n_rows)
+    rows[rng.random(rows.shape) < 0.05] = np.nan
+    return rows
+
+
+def check_margins(
+    foreign: ForeignModel, ensemble: Ensemble, model: Any, probes: Reals | None = None
+) -> None:
+    """Raise StateError unless a model's margins are those of an ensemble, bit for bit.
+
+    ``model`` is of the foreign model's library. It is asked for many rows at once and for single
+    ones, which some libraries predict in another way. ``probes``: rows [n, d] to ask about, by
+    default those of the ensemble. The models inside a deployed one are checked one by one when
+    they are closed.
+    """
+    if foreign.inside:
+        return
+    adapter = foreign.adapter
+    X = adapter.native_rows(foreign, probe_rows(ensemble) if probes is None else probes)
+    ours = reference.margins(ensemble, adapter.rows(foreign, X)).astype(np.float64)
+    check_equal(ours, adapter.margins(model, X), adapter.name)
+    for i in range(_SINGLE_ROWS):
+        check_equal(ours[i : i + 1], adapter.margins(model, X[i : i + 1]), adapter.name)
+
+
+def check_equal(ours: Reals, theirs: Reals, library: str) -> None:
+    """Raise StateError unless two sets of margins are equal bit for bit."""
+    hint = "nothing was written; please report the model's parameters and versions."
+    if ours.shape != theirs.shape:
+        raise StateError(f"{library} gives margins of the shape {theirs.shape}.", hint)
+    differ = int((ours != theirs).any(axis=1).sum())
+    if differ:
+        raise StateError(
+            f"{library} does not predict what timbermark does on {differ} of {len(ours)} rows.",
+            hint,
+        )
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:

@@ -97,9 +97,11 @@ class ForeignModel:
         """
         e = self.ensemble
         found: Flags = (e.left >= 0) & (e.category_set < 0) & np.isfinite(e.threshold)
+        whole = [column for column, fixed in self.fixed_thresholds.items() if fixed is None]
+        found &= ~np.isin(e.feature, whole)
         for column, fixed in self.fixed_thresholds.items():
-            here = e.feature == column
-            found &= ~here if fixed is None else ~(here & np.isin(e.threshold, list(fixed)))
+            if fixed is not None:
+                found &= ~((e.feature == column) & np.isin(e.threshold, list(fixed)))
         return found
 
     def rows(self, X: Any) -> Reals:

@@ -19,8 +19,8 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
+from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
-from timbermark.libraries.probing import check_margins
 from timbermark.libraries.scikit_learn import (
     GRADIENT_KINDS,
     GRADIENT_TYPES,

@@ -14,8 +14,8 @@ from typing import IO, Any, NoReturn, cast
 
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import atomic_write
+from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
-from timbermark.libraries.probing import check_margins
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram_boosting", "gradient_boosting")
@@ -32,9 +32,7 @@ _SUPPORTED = (
     "classifiers, regressors and rankers of xgboost, lightgbm and catboost, boosters of the first "
     "two, HistGradientBoosting and GradientBoosting of scikit-learn"
 )
-_FILES = (
-    "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm or JSON, or skops for scikit-learn"
-)
+_FILES = "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm, or skops for scikit-learn"
 _WRAPPERS = (
     *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
     *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),

@@ -12,8 +12,8 @@ import numpy as np
 
 from timbermark import libraries
 from timbermark.errors import InputError
+from timbermark.libraries.closing import check_edit
 from timbermark.libraries.contract import ForeignModel, plain_columns
-from timbermark.libraries.leaf_edits import check_edit
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble

@@ -14,8 +14,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError
-from timbermark.libraries.catboost.cbm import BUCKET, Contents
-from timbermark.libraries.catboost.flatbuffer import Record
+from timbermark.libraries.catboost.cbm import BUCKET, Contents, Record
 
 # What CatBoost numbers in sixteen bits, and what a symmetric tree can be deep.
 _MOST_COLUMNS = 1 << 24
@@ -24,13 +23,13 @@ _MOST_NESTING = 200
 _LABEL_KEYS = (b"class_params", b"multiclass_params")
 _NO_LEAF = 0xFFFFFFFF
 _NO_HASH = 0xFFFFFFFFFFFFFFFF
-MEAN_TYPES = (2, 3)
+_MEAN_TYPES = (2, 3)
 _COUNTER_TYPES, _MOST_TYPE = (4, 5), 5
 
 _HINT = "it was damaged, or changed by another program; get it again from where it came."
 
 
-class UnsoundError(ValueError):
+class _UnsoundError(ValueError):
     """What is wrong, without the file's name."""
 
 
@@ -40,17 +39,17 @@ def check_contents(contents: Contents, name: str = "The model") -> None:
     Raises FileFormatError, which calls the file ``name``, for the first that does not.
     """
     try:
-        check_trees(contents.trees)
+        _check_trees(contents.trees)
         _check_ctrs(contents.trees, contents.tables or ())
         for key, value in contents.info.items():
             _require(_nesting(value) <= _MOST_NESTING, f"its {key!r} is nested too deeply")
             if key in _LABEL_KEYS:
                 _check_labels(value, contents.trees["ApproxDimension"])
-    except UnsoundError as error:
+    except _UnsoundError as error:
         raise FileFormatError(f"{name} is not a sound CatBoost model: {error}.", _HINT) from None
 
 
-def count_splits(trees: Record) -> int:
+def _count_splits(trees: Record) -> int:
     """Return how many splits the features of a model offer; trees name them by number."""
     lists = [feature["Borders"] for feature in trees["FloatFeatures"]]
     lists += [feature["Values"] for feature in trees["OneHotFeatures"]]
@@ -58,14 +57,14 @@ def count_splits(trees: Record) -> int:
     return sum(len(each) for each in lists)
 
 
-def ctr_key(base: Record) -> tuple[Any, ...]:
+def _ctr_key(base: Record) -> tuple[Any, ...]:
     """Return what tells one statistic of categories from another."""
     parts = base["FeatureCombination"]
     combination = tuple(parts[name].tobytes() for name in parts)
     return (combination, base["CtrType"], base["TargetBorderClassifierIdx"])
 
 
-def check_trees(trees: Record) -> None:
+def _check_trees(trees: Record) -> None:
     """Check features and trees; raises ValueError that says what is wrong."""
     dimension = trees["ApproxDimension"]
     _require(1 <= dimension <= _MOST_COLUMNS, f"it has {dimension} outputs")
@@ -73,7 +72,7 @@ def check_trees(trees: Record) -> None:
     _require(bias in (0, dimension), f"it has {dimension} outputs but {bias} starting points")
     _check_features(trees)
     splits = trees["TreeSplits"]
-    n_splits = count_splits(trees)
+    n_splits = _count_splits(trees)
     symmetric = len(trees["NonSymmetricStepNodes"]) == 0
     # A leaf of a nested tree has split 0, even if there are none.
     most = max(n_splits, 0 if symmetric else 1)
@@ -100,7 +99,7 @@ def check_trees(trees: Record) -> None:
 
 def _require(sound: bool | np.bool_, message: str) -> None:
     if not sound:
-        raise UnsoundError(message)
+        raise _UnsoundError(message)
 
 
 def _within(numbers: AnyArray, low: int, stop: int) -> bool:
@@ -121,7 +120,7 @@ def _check_labels(text: bytes, dimension: int) -> None:
         labels = list(options.get("class_to_label", []))
         known = max(options.get("classes_count", 0), len(options.get("class_names", [])))
     except (ValueError, AttributeError, TypeError):
-        raise UnsoundError("what it says of its classes cannot be read") from None
+        raise _UnsoundError("what it says of its classes cannot be read") from None
     known = known or len(labels)
     whole = all(isinstance(label, int) and 0 <= label < known for label in labels)
     rising = whole and all(a < b for a, b in pairwise(labels))
@@ -191,7 +190,7 @@ def _check_ctrs(trees: Record, tables: tuple[Record, ...]) -> None:
     for table in tables:
         _check_base(table["ModelCtrBase"])
         _check_table(table)
-        by_key[ctr_key(table["ModelCtrBase"])] = table
+        by_key[_ctr_key(table["ModelCtrBase"])] = table
     _require(len(by_key) == len(tables), "two of its category statistics are the same")
     for feature in trees["CtrFeatures"]:
         ctr = feature["Ctr"]
@@ -207,9 +206,9 @@ def _check_ctrs(trees: Record, tables: tuple[Record, ...]) -> None:
         for split in parts["OneHotSplits"]:
             found = split["value"] in values.get(int(split["index"]), ())
             _require(found, "a category statistic is of a category that does not exist")
-        key = ctr_key(ctr["Base"])
+        key = _ctr_key(ctr["Base"])
         _require(key in by_key, "the table of a category statistic is missing")
-        if ctr["Base"]["CtrType"] not in (*MEAN_TYPES, *_COUNTER_TYPES):
+        if ctr["Base"]["CtrType"] not in (*_MEAN_TYPES, *_COUNTER_TYPES):
             inside = 0 <= ctr["TargetBorderIdx"] < by_key[key]["TargetClassesCount"]
             _require(inside, f"a category statistic is of class {ctr['TargetBorderIdx']}")
 
@@ -233,8 +232,8 @@ def _check_table(table: Record) -> None:
     buckets = np.frombuffer(raw.tobytes(), BUCKET)
     filled = buckets["hash"] != _NO_HASH
     _require(not filled.all(), "a category statistic has no empty bucket")
-    if kind in MEAN_TYPES or kind in _COUNTER_TYPES:
-        width = 8 if kind in MEAN_TYPES else 4
+    if kind in _MEAN_TYPES or kind in _COUNTER_TYPES:
+        width = 8 if kind in _MEAN_TYPES else 4
     else:
         fewest = 2 if kind == 0 else 1
         sound = fewest <= classes <= _MOST_COLUMNS

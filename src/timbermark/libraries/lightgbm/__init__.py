@@ -1,7 +1,7 @@
 """LightGBM: `Booster`, `LGBMClassifier` and text model files.
 
 `text` takes the library's text apart and prints it again, `trees` turns its arrays into an
-ensemble, `statistics` and `order` let the rest of a tree follow its leaves, `models` does the rest.
+ensemble, `editing` puts other leaf values and thresholds into it, `models` does the rest.
 Nothing that was not checked here ever reaches the library, which ends the process on a file with a
 wrong length in it.
 """

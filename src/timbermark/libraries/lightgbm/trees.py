@@ -11,8 +11,15 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.lightgbm.blocks import BY_CATEGORY, Blocks, damaged, starts
-from timbermark.libraries.lightgbm.text import RANKING, REGRESSION, Frame
+from timbermark.libraries.lightgbm.text import (
+    BY_CATEGORY,
+    RANKING,
+    REGRESSION,
+    Blocks,
+    Frame,
+    damaged,
+    starts,
+)
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
 from timbermark.trees.statistics import inner_levels, sum_leaves

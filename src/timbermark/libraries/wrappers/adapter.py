@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.libraries import skops_files
+from timbermark.libraries.categories import find_texts
 from timbermark.libraries.closing import close as close_inside
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
-from timbermark.libraries.joining import join, split
 from timbermark.libraries.scikit_learn import (
     GRADIENT_TYPES,
     HISTOGRAM_TYPES,
     name,
     without_scorer,
 )
-from timbermark.libraries.wrappers.contract import Peeled, WrapperKind
-from timbermark.libraries.wrappers.encoders import encoder_texts
+from timbermark.libraries.wrappers.kinds import KINDS, Peeled, WrapperKind
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.joining import join, split
 
 _TREES = ("Tree", "TreePredictor")
-KINDS = ("pipelines", "searches", "frozen", "calibration", "label_maps", "targets")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +73,7 @@ class WrapperAdapter:
 
     def holds(self, path: PathLike) -> bool:
         """Return whether a skops archive holds a deployed model around others."""
-        return any(skops_files.kind_of(path) in kind.KINDS for kind in _kinds())
+        return any(skops_files.kind_of(path) in kind.names for kind in KINDS)
 
     def open(self, model: Any) -> ForeignModel:
         """Return the boosted models inside as one ensemble, with a copy of the whole.
@@ -149,8 +147,8 @@ class WrapperAdapter:
                 raise InputError("it holds a spline of another size than it says")
             return self.open(model)
 
-        kinds = tuple(name for kind in _kinds() for name in kind.KINDS)
-        trusted = {*GRADIENT_TYPES, *HISTOGRAM_TYPES}.union(*(kind.TRUSTED for kind in _kinds()))
+        kinds = tuple(name for kind in KINDS for name in kind.names)
+        trusted = {*GRADIENT_TYPES, *HISTOGRAM_TYPES}.union(*(kind.trusted for kind in KINDS))
         return skops_files.open_file(path, kinds, sorted(trusted), open_checked)
 
     def rows(self, foreign: ForeignModel, X: Any) -> Reals:
@@ -226,13 +224,8 @@ class WrapperAdapter:
         return Peeled(models=(model,), rows=lambda X: (X,))
 
 
-def _kinds() -> list[WrapperKind]:
-    package = "timbermark.libraries.wrappers"
-    return [cast(WrapperKind, importlib.import_module(f"{package}.{kind}")) for kind in KINDS]
-
-
 def _kind_of(model: object) -> WrapperKind | None:
-    return next((kind for kind in _kinds() if kind.is_kind(model)), None)
+    return next((kind for kind in KINDS if kind.matches(model)), None)
 
 
 def _name(model: Any) -> str:
@@ -343,7 +336,67 @@ def _known_texts(
         return first.known_texts
     names = _feature_names(model)
     width = getattr(asked_model(model), "n_features_in_", 0) if names is None else len(names)
-    return encoder_texts(peeled.steps, int(width))
+    return _encoder_texts(peeled.steps, int(width))
+
+
+def _encoder_texts(steps: Sequence[Any], n_columns: int) -> dict[int, frozenset[str] | None]:
+    """Return the categories of each column that an encoder takes as texts, by place.
+
+    ``steps``: the fitted transformers that rows of ``n_columns`` columns pass, in their order.
+    Columns are followed through pipelines, column transformers and imputers, no further.
+    """
+    found: dict[int, frozenset[str] | None] = {}
+    _follow(list(steps), list(range(n_columns)), found)
+    return found
+
+
+def _follow(steps: list[Any], places: list[int], found: dict[int, frozenset[str] | None]) -> None:
+    """Add what encoders know of columns; ``places``: of the columns that the first step takes."""
+    while steps:
+        step = steps.pop(0)
+        if step is None or isinstance(step, str):
+            if step == "drop":
+                return
+        elif hasattr(step, "steps"):
+            steps = [inner for _, inner in step.steps] + steps
+        elif hasattr(step, "transformers_"):
+            for _, inner, columns in step.transformers_:
+                chosen = _choose(step, columns, len(places))
+                _follow([inner], [places[place] for place in chosen], found)
+            return
+        elif _fits(getattr(step, "categories_", None), places):
+            for place, texts in find_texts(
+                dict(zip(places, step.categories_, strict=True))
+            ).items():
+                found[place] = (found.get(place) or frozenset()) | (texts or frozenset())
+            return
+        elif not _fits(getattr(step, "statistics_", None), places) or step.add_indicator:
+            return
+
+
+def _fits(values: Any, places: list[int]) -> bool:
+    return isinstance(values, list | np.ndarray) and len(values) == len(places)
+
+
+def _choose(transformer: Any, columns: Any, width: int) -> list[int]:
+    """Return which columns of a table a part of a column transformer takes, none if unclear."""
+    names = list(getattr(transformer, "feature_names_in_", ()))
+    if isinstance(columns, str):
+        columns = [columns]
+    elif isinstance(columns, int | np.integer):
+        columns = [int(columns)]
+    elif isinstance(columns, slice):
+        if isinstance(columns.start, str) or isinstance(columns.stop, str):
+            return []
+        columns = list(range(width))[columns]
+    chosen = np.asarray(list(columns), dtype=object)
+    if all(isinstance(column, bool | np.bool_) for column in chosen):
+        return np.flatnonzero(chosen.astype(bool)).tolist() if len(chosen) == width else []
+    found = [
+        names.index(column) if isinstance(column, str) and column in names else column
+        for column in chosen.tolist()
+    ]
+    return found if all(isinstance(c, int) and -width <= c < width for c in found) else []
 
 
 def _ask(question: Callable[[], Any], kind: str) -> Any:

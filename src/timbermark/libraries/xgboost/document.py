@@ -10,7 +10,9 @@ import json
 import math
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,10 @@ from timbermark.dtypes import AnyArray, Offsets
 from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.contract import Task
 from timbermark.libraries.xgboost import ubjson
-from timbermark.libraries.xgboost.category_names import category_texts, most_categories
-from timbermark.libraries.xgboost.parts import (
-    HINT,
-    numbers,
-    part,
-    require,
-    whole_number,
-)
 from timbermark.trees.ensemble import Objective
 
+HINT = "get the model again from where it came, or save it again with XGBoost."
+MOST_ROUNDS = 1 << 30
 TWO_CLASSES = ("binary:logistic", "binary:logitraw")
 MANY_CLASSES = ("multi:softprob", "multi:softmax")
 NUMBERS: dict[str, Objective] = {
@@ -40,7 +36,6 @@ NUMBERS: dict[str, Objective] = {
     **dict.fromkeys(("rank:pairwise", "rank:ndcg", "rank:map"), "identity"),
 }
 """Objectives of regression and ranking, and what their margins become."""
-
 _JSON_START = re.compile(rb'\s*\{\s*"')
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _UBJ_HEAD = b"{" + ubjson.encode_key("learner")
@@ -48,6 +43,56 @@ _FEATURE_TYPES = {"int", "float", "i", "q", "c"}
 _MODEL_PARTS = {"cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees"}
 _NEWER_MODEL_PARTS = {"cats", "iteration_indptr", "weight_drop"}
 _MOST_FEATURES = 1 << 24  # rows are dense, in XGBoost as well as here
+
+
+def numbers(given: Any, name: str, *, whole: bool = False) -> AnyArray:
+    """Return a list or array of the document as an array, int64 [n] if ``whole``, else float [n].
+
+    Raises FileFormatError if it holds anything but numbers, or fractions where ``whole``.
+
+    >>> numbers([1, 2], "tree_info", whole=True)
+    array([1, 2])
+    """
+    try:
+        array = np.asarray(given)
+    except (ValueError, OverflowError):
+        array = np.empty((1, 1))
+    if array.size == 0:
+        return np.empty(0, np.int64 if whole else np.float64)
+    require(array.ndim == 1 and array.dtype.kind in ("biu" if whole else "iuf"), name)
+    if not whole:
+        return array if array.dtype.kind == "f" else array.astype(np.float64)
+    require(array.dtype != np.uint64, name)
+    return array.astype(np.int64)
+
+
+def require(right: bool | np.bool_, name: str, value: Any = None) -> None:
+    """Raise FileFormatError, which names a part of the document, unless that part is right."""
+    if not right:
+        shown = "" if value is None else f"={value!r:.80}"
+        raise FileFormatError(f"The model's {name}{shown} is damaged or not known.", HINT)
+
+
+def part(content: Mapping[str, Any], name: str, kind: type) -> Any:
+    """Return a part of the document. Raises FileFormatError if it is missing or of another kind."""
+    if name not in content:
+        raise FileFormatError(f"The model has no {name!r}.", HINT)
+    require(isinstance(content[name], kind), name)
+    return content[name]
+
+
+def whole_number(params: Mapping[str, Any], name: str, low: int, high: int = MOST_ROUNDS) -> int:
+    """Return one of XGBoost's parameters, which are all texts.
+
+    Raises FileFormatError if it is missing, no whole number, or not from ``low`` to ``high``.
+
+    >>> whole_number({"num_class": "3"}, "num_class", 2)
+    3
+    """
+    text = part(params, name, str)
+    require(re.fullmatch(r"[0-9]{1,10}", text) is not None, name, text)
+    require(low <= int(text) <= high, name, text)
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,3 +367,57 @@ def _like(given: Any, weight: AnyArray) -> Any:
     """Return weights in the form that the document had them in: typed in UBJ, a list in JSON."""
     single = weight.astype(np.float32)
     return single if isinstance(given, np.ndarray) else [float(w) for w in single]
+
+
+def most_categories(cats: Any, n_features: int) -> int:
+    """Return how many categories any feature has at most, of those with names.
+
+    Raises FileFormatError if the names are damaged.
+    """
+    if cats is None:
+        return 0
+    require(isinstance(cats, dict), "cats")
+    columns = part(cats, "enc", list)
+    start = numbers(part(cats, "feature_segments", object), "feature_segments", whole=True)
+    order = numbers(part(cats, "sorted_idx", object), "sorted_idx", whole=True)
+    sizes = [_category_count(column) for column in columns]
+    require(len(columns) in (0, n_features), "number of category lists", len(columns))
+    bounds = np.cumsum([0, *sizes])
+    require(np.array_equal(start, bounds) or (not columns and not len(start)), "feature_segments")
+    require(len(order) in (0, bounds[-1]), "sorted_idx")
+    if len(order):
+        # Each feature's part must be a permutation: XGBoost looks names up through it.
+        feature = np.repeat(np.arange(len(sizes)), sizes)
+        straight = np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
+        require(np.array_equal(order[np.lexsort((order, feature))], straight), "sorted_idx")
+    return max(sizes, default=0)
+
+
+def category_texts(cats: Any) -> dict[int, list[str]]:
+    """Return the names of the categories of each feature that has texts for them."""
+    found = {}
+    for place, column in enumerate([] if cats is None else cats["enc"]):
+        if "offsets" not in column or len(column["offsets"]) < 2:
+            continue
+        octets = bytes(int(value) & 0xFF for value in column["values"])
+        ends = [int(offset) for offset in column["offsets"]]
+        try:
+            found[place] = [octets[a:b].decode() for a, b in pairwise(ends)]
+        except UnicodeDecodeError:
+            require(False, "category names")
+    return found
+
+
+def _category_count(column: Any) -> int:
+    require(isinstance(column, dict), "cats")
+    values = numbers(part(column, "values", object), "category values", whole=True)
+    if "offsets" not in column:
+        require(isinstance(part(column, "type", int), int), "category type")
+        return len(values)
+    offsets = numbers(column["offsets"], "category offsets", whole=True)
+    if not len(offsets):
+        require(not len(values), "category offsets")
+        return 0
+    require(offsets[0] == 0 and (np.diff(offsets) >= 0).all(), "category offsets")
+    require(offsets[-1] <= len(values), "category offsets")
+    return len(offsets) - 1

@@ -1,4 +1,4 @@
-"""XGBoost's trees as an `Ensemble`, all at once.
+"""XGBoost's trees as an `Ensemble`, all at once, and an `Ensemble` as XGBoost's trees in UBJ.
 
 XGBoost numbers nodes as they came about and leaves gaps where it pruned. It takes the node after
 the left child for the right one, whatever the document says. So nodes are renumbered:
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.dtypes import AnyArray, Offsets
+from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import FileFormatError, InputError
-from timbermark.libraries.xgboost.document import NUMBERS, Outline
-from timbermark.libraries.xgboost.parts import numbers, whole_number
+from timbermark.libraries.xgboost.document import HINT, NUMBERS, Outline, numbers, whole_number
+from timbermark.libraries.xgboost.ubjson import array_head, encode, encode_key
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
 from timbermark.trees.validation import validate_ensemble
 
@@ -27,7 +27,8 @@ _WHOLE_FIELDS = ("left_children", "right_children", "split_indices", "split_type
 _REAL_FIELDS = ("split_conditions", "base_weights", "sum_hessian", "loss_changes")
 _CATEGORY_FIELDS = ("categories_nodes", "categories_sizes", "categories_segments", "categories")
 _TREE_PARTS = {*_WHOLE_FIELDS, *_REAL_FIELDS, *_CATEGORY_FIELDS, "parents", "id", "tree_param"}
-_HINT = "get the model again from where it came, or save it again with XGBoost."
+_NO_PARENT = 2147483647
+_TYPES = {"d": ">f4", "l": ">i4", "L": ">i8", "U": "u1"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +76,7 @@ def breadth_first(start: Offsets, left: AnyArray, right: AnyArray) -> Walk:
         wrong |= place[here] != np.arange(len(here))
         if wrong.any() or len(levels) > _DEEPEST:
             first = int(np.searchsorted(start, here[np.argmax(wrong)], side="right")) - 1
-            raise FileFormatError(f"The nodes of tree {first} do not form a tree.", _HINT)
+            raise FileFormatError(f"The nodes of tree {first} do not form a tree.", HINT)
         levels.append(here)
         here = here[inner[here]]
         here = np.column_stack([base[here] + left[here], base[here] + right[here]]).ravel()
@@ -134,7 +135,7 @@ def to_forest(known: Outline) -> Forest:
     lost = by_category & (node_set < 0) | inner & ~np.isin(field["split_type"], (0, 1))
     if lost.any():
         tree = int(walk.tree[np.argmax(lost)])
-        raise FileFormatError(f"Tree {tree} has a split of an unknown type.", _HINT)
+        raise FileFormatError(f"Tree {tree} has a split of an unknown type.", HINT)
     node_set, offsets, values = _in_order(node_set, offsets, values)
     condition = field["split_conditions"]
     weights = np.nan_to_num(field["base_weights"], nan=0.0, posinf=0.0, neginf=0.0)
@@ -172,7 +173,7 @@ def to_forest(known: Outline) -> Forest:
         )
         validate_ensemble(ensemble)
     except InputError as error:
-        raise FileFormatError(error.message, _HINT) from None
+        raise FileFormatError(error.message, HINT) from None
     return Forest(ensemble, weights, walk.order, start)
 
 
@@ -201,7 +202,7 @@ def _check_trees(trees: list[Any], n_features: int) -> Offsets:
     for number, tree in enumerate(trees):
         params = tree.get("tree_param") if isinstance(tree, dict) else None
         if not isinstance(params, dict):
-            raise FileFormatError(f"Tree {number} has no tree_param.", _HINT)
+            raise FileFormatError(f"Tree {number} has no tree_param.", HINT)
         if whole_number({"size_leaf_vector": "0", **params}, "size_leaf_vector", 0) > 1:
             raise FileFormatError(
                 "The model's leaves hold one value per class (multi_output_tree).",
@@ -216,7 +217,7 @@ def _check_trees(trees: list[Any], n_features: int) -> Offsets:
         sizes[number] = whole_number(params, "num_nodes", 1)
         whole_number(params, "num_feature", n_features, n_features)
         if tree["id"] != number:
-            raise FileFormatError(f"Tree {number} has the id {tree['id']!r:.20}.", _HINT)
+            raise FileFormatError(f"Tree {number} has the id {tree['id']!r:.20}.", HINT)
     return sizes
 
 
@@ -228,12 +229,12 @@ def _flat(trees: list[Any], name: str, sizes: Offsets, *, whole: bool) -> AnyArr
     elif all(isinstance(piece, list) for piece in pieces):
         flat = list(chain.from_iterable(pieces))
     else:
-        raise FileFormatError(f"The trees' {name} is no list.", _HINT)
+        raise FileFormatError(f"The trees' {name} is no list.", HINT)
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     if (lengths != sizes).any():
         tree = int(np.argmax(lengths != sizes))
         raise FileFormatError(
-            f"Tree {tree} has {sizes[tree]} nodes but {lengths[tree]} {name}.", _HINT
+            f"Tree {tree} has {sizes[tree]} nodes but {lengths[tree]} {name}.", HINT
         )
     array = numbers(flat, name, whole=whole)
     with np.errstate(over="ignore"):
@@ -263,7 +264,7 @@ def _read_categories(trees: list[Any], start: Offsets) -> tuple[AnyArray, AnyArr
             and ((members >= 0) & (members < MOST_CATEGORIES)).all()
         )
         if not sound:
-            raise FileFormatError(f"The categories of tree {number} are damaged.", _HINT)
+            raise FileFormatError(f"The categories of tree {number} are damaged.", HINT)
         node_set[start[number] + nodes] = n_sets + np.arange(len(nodes))
         n_sets += len(nodes)
         sizes.append(counts)
@@ -275,7 +276,136 @@ def _read_categories(trees: list[Any], start: Offsets) -> tuple[AnyArray, AnyArr
     largest = np.zeros(n_sets, dtype=np.int64)
     np.maximum.at(largest, owner, member)
     if largest.sum() // 8 > _MOST_CATEGORY_BYTES:
-        raise FileFormatError("The categories of the trees take too much memory.", _HINT)
+        raise FileFormatError("The categories of the trees take too much memory.", HINT)
     once = np.unique(owner * MOST_CATEGORIES + member)
     owner, member = np.divmod(once, MOST_CATEGORIES)
     return node_set, np.searchsorted(owner, np.arange(n_sets + 1)), member
+
+
+def encode_trees(e: Ensemble, base_weights: Reals | None = None) -> list[bytes]:
+    """Return each tree as UBJ.
+
+    The ensemble must be of XGBoost's kind: float32, ``x < threshold``, NaN missing, categories go
+    right. ``base_weights`` [N] are the values of all nodes if they are None.
+
+    Raises InputError if a category is too large for XGBoost.
+    """
+    empty = _empty_sets(e)
+    walk = breadth_first(
+        e.tree_start, np.where(empty, e.right, e.left), np.where(empty, e.left, e.right)
+    )
+    order, tree, inner = walk.order, walk.tree, walk.left >= 0
+    value = e.value[order, 0]
+    weight = value if base_weights is None else base_weights[order]
+    local = np.arange(len(order)) - walk.start[tree]
+    node_set = np.where(inner & ~empty[order], e.category_set[order], -1)
+    threshold = np.where(empty[order], -np.inf, e.threshold[order])
+    threshold = np.where(inner & (node_set < 0), threshold, 0.0)
+    fields = {
+        "base_weights": ("d", weight),
+        **_categories(e, walk, node_set),
+        "default_left": ("U", inner & (e.missing_left[order] ^ empty[order])),
+        "left_children": ("l", walk.left),
+        "loss_changes": ("d", np.where(inner, e.gain[order], 0.0)),
+        "parents": ("l", _parents(walk, local)),
+        "right_children": ("l", np.where(inner, walk.left + 1, -1)),
+        "split_conditions": ("d", np.where(inner, threshold, value)),
+        "split_indices": ("l", np.where(inner, e.feature[order], 0)),
+        "split_type": ("U", node_set >= 0),
+        "sum_hessian": ("d", e.hessian[order]),
+    }
+    return _cut(fields, walk, node_set, e.n_features)
+
+
+def has_empty_sets(e: Ensemble) -> bool:
+    """Return whether a node asks for a category in an empty set, which XGBoost cannot express.
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> has_empty_sets(constant_ensemble(n_features=1, value=1.0))
+    False
+    """
+    return bool(_empty_sets(e).any())
+
+
+def _empty_sets(e: Ensemble) -> Flags:
+    """Return which nodes ask for a category in an empty set, [N].
+
+    XGBoost knows no such set. These nodes send left all that is not missing; nothing is below
+    minus infinity, so with their children swapped they compare with that.
+    """
+    by_category = np.flatnonzero(e.category_set >= 0)
+    empty: Flags = np.zeros(e.n_nodes, dtype=np.bool_)
+    empty[by_category] = np.diff(e.category_offsets)[e.category_set[by_category]] == 0
+    return empty
+
+
+def _categories(e: Ensemble, walk: Walk, node_set: AnyArray) -> dict[str, tuple[str, AnyArray]]:
+    """Return the four fields of category splits, for all trees one after the other."""
+    sets = node_set[node_set >= 0]
+    size = np.diff(e.category_offsets)[sets]
+    begin = np.append(0, np.cumsum(size))
+    place = np.repeat(e.category_offsets[sets] - begin[:-1], size) + np.arange(begin[-1])
+    values = e.category_values[place]
+    if values.max(initial=0) >= MOST_CATEGORIES:
+        raise InputError(
+            f"The category {values.max()} is too large for XGBoost.",
+            hint=f"number categories below {MOST_CATEGORIES}.",
+        )
+    nodes = np.flatnonzero(node_set >= 0)
+    tree = walk.tree[nodes]
+    first = np.searchsorted(tree, tree)
+    return {
+        "categories": ("l", values),
+        "categories_nodes": ("l", nodes - walk.start[tree]),
+        "categories_segments": ("L", begin[:-1] - begin[first]),
+        "categories_sizes": ("L", size),
+    }
+
+
+def _parents(walk: Walk, local: AnyArray) -> AnyArray:
+    splits = np.flatnonzero(walk.left >= 0)
+    before = np.searchsorted(splits, walk.start[:-1])[walk.tree]
+    below = np.flatnonzero(local > 0)
+    parents = np.full(len(local), _NO_PARENT)
+    # The k-th split of a tree has the k-th pair of its nodes below it.
+    parents[below] = local[splits[before[below] + (local[below] - 1) // 2]]
+    return parents
+
+
+def _cut(
+    fields: dict[str, tuple[str, AnyArray]], walk: Walk, node_set: AnyArray, n_features: int
+) -> list[bytes]:
+    """Return all fields cut into one encoded document per tree."""
+    by_node = walk.start
+    with_set = np.searchsorted(np.flatnonzero(node_set >= 0), by_node)
+    members = np.append(0, np.cumsum(fields["categories_sizes"][1]))[with_set]
+    parts = []
+    for name, (mark, array) in fields.items():
+        dtype = np.dtype(_TYPES[mark])
+        bounds = by_node
+        if name.startswith("categories"):
+            bounds = members if name == "categories" else with_set
+        data = array.astype(dtype).tobytes()
+        parts.append((encode_key(name), mark, data, (bounds * dtype.itemsize).tolist(), dtype))
+    sizes = np.diff(by_node)
+    params = {
+        size: encode_key("tree_param")
+        + encode(
+            {
+                "num_deleted": "0",
+                "num_feature": str(n_features),
+                "num_nodes": str(size),
+                "size_leaf_vector": "1",
+            }
+        )
+        for size in np.unique(sizes).tolist()
+    }
+    trees = []
+    for number, size in enumerate(sizes.tolist()):
+        pieces = [b"{"]
+        for key, mark, data, bounds, dtype in parts:
+            begin, end = bounds[number], bounds[number + 1]
+            pieces += [key, array_head(mark, (end - begin) // dtype.itemsize), data[begin:end]]
+        pieces += [encode_key("id"), encode(number), params[size], b"}"]
+        trees.append(b"".join(pieces))
+    return trees

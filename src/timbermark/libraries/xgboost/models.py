@@ -16,17 +16,7 @@ import numpy as np
 from timbermark.dtypes import Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.libraries.categories import with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
-from timbermark.libraries.leaf_edits import first_trees
-from timbermark.libraries.xgboost.answering import (
-    ESTIMATORS,
-    answers_by_wrapper,
-    check_task,
-    check_version,
-    counted_trees,
-    find_init,
-    list_notes,
-)
+from timbermark.libraries.contract import ForeignModel, PathLike, Task, plain_columns
 from timbermark.libraries.xgboost.document import (
     Outline,
     is_document,
@@ -34,14 +24,20 @@ from timbermark.libraries.xgboost.document import (
     parse,
     with_trees,
 )
-from timbermark.libraries.xgboost.encoding import encode_trees, has_empty_sets
-from timbermark.libraries.xgboost.forest import Forest, to_forest
-from timbermark.libraries.xgboost.statistics import Steps, edited_trees, find_steps
+from timbermark.libraries.xgboost.editing import Steps, edited_trees, find_steps
+from timbermark.libraries.xgboost.forest import Forest, encode_trees, has_empty_sets, to_forest
 from timbermark.libraries.xgboost.tables import as_matrix, refused, to_rows
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.joining import first_trees
 
 name = "XGBoost"
 _ENDINGS = (".json", ".ubj")
+_ESTIMATORS: dict[Task, str] = {
+    "classification": "XGBClassifier",
+    "regression": "XGBRegressor",
+    "ranking": "XGBRanker",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,13 +97,13 @@ def open_file(path: PathLike) -> ForeignModel:
     raw = Path(path).read_bytes()
     try:
         known = outline(parse(raw))
-        check_version(known, xgb)
+        _check_version(known, xgb)
         forest = to_forest(known)
         trees = encode_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
-        same = known.by_wrapper or counted_trees(known, by_best_round=True) == known.n_trees
-        estimator = getattr(xgb, ESTIMATORS[known.task])
-        model = estimator() if same and answers_by_wrapper(known) else xgb.Booster()
+        same = known.by_wrapper or _counted_trees(known, by_best_round=True) == known.n_trees
+        estimator = getattr(xgb, _ESTIMATORS[known.task])
+        model = estimator() if same and _answers_by_wrapper(known) else xgb.Booster()
         model.load_model(bytearray(document))
         known = outline(parse(document))
         # The trees are the same unless they had to be written in another way.
@@ -143,8 +139,8 @@ def open(model: Any) -> ForeignModel:
     try:
         known = outline(parse(raw))
         forest = to_forest(known)
-        check_task(model, booster, known)
-        if model is not booster and not answers_by_wrapper(known):
+        _check_task(model, booster, known)
+        if model is not booster and not _answers_by_wrapper(known):
             raise InputError(
                 f"XGBClassifier.predict gives no labels for {known.objective} with two classes.",
                 hint="use binary:logistic, or give model.get_booster() instead.",
@@ -162,8 +158,8 @@ def _opened(
 
     booster = _fitted_booster(xgb, native)
     wrapped = native is not booster
-    ensemble = first_trees(forest.ensemble, counted_trees(known, by_best_round=wrapped))
-    ensemble = replace(ensemble, init=find_init(xgb, known))
+    ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
+    ensemble = replace(ensemble, init=_find_init(xgb, known))
     config = booster.save_config()
     classes = np.arange(ensemble.n_classes)
     if wrapped and known.task == "classification" and len(model.classes_) == len(classes):
@@ -181,7 +177,7 @@ def _opened(
         threshold_dtype="f4",
         native=native,
         adapter=adapter,
-        notes=list_notes(known, ensemble, wrapped),
+        notes=_list_notes(known, ensemble, wrapped),
         l2=steps.l2,
         extra=XGBoostExtra(known, forest, steps, config, missing),
         text_columns=frozenset(known.categories),
@@ -303,7 +299,7 @@ def _library(purpose: str) -> ModuleType:
 
 def _local_model(xgb: ModuleType, model: Any) -> Any:
     """Return an estimator of a Dask cluster as one that needs none, any other model as it is."""
-    kinds = {f"Dask{name}": name for name in ESTIMATORS.values()}
+    kinds = {f"Dask{name}": name for name in _ESTIMATORS.values()}
     found = [kinds[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in kinds]
     if not found:
         return model
@@ -319,11 +315,11 @@ def _local_model(xgb: ModuleType, model: Any) -> Any:
 def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
     if isinstance(model, xgb.Booster):
         return model
-    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in ESTIMATORS.values())
+    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())
     if not any(isinstance(model, kind) for kind in known):
         raise InputError(
             f"A {type(model).__name__} is not a model of XGBoost that can be read.",
-            hint=f"give a Booster, {', '.join(ESTIMATORS.values())}.",
+            hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
         )
     if not model.__sklearn_is_fitted__():
         raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
@@ -359,3 +355,102 @@ def _with_named_categories(booster: Any, X: Any) -> Any:
         return X
     known = outline(parse(bytes(booster.save_raw("ubj"))))
     return with_categories(X, known.categories, known.feature_names, strict=True)
+
+
+def _check_version(known: Outline, xgb: ModuleType) -> None:
+    """Raise FileFormatError if a newer XGBoost than the installed one wrote a document."""
+    installed = tuple(int(part) for part in xgb.__version__.split(".")[:2])
+    # An older XGBoost reads a newer file without a word and predicts something else.
+    if known.version[:2] > installed:
+        raise FileFormatError(
+            f"It was written by XGBoost {'.'.join(map(str, known.version))}, "
+            f"and {xgb.__version__} is installed.",
+            hint="pip install --upgrade xgboost",
+        )
+
+
+def _check_task(model: Any, booster: Any, known: Outline) -> None:
+    """Raise InputError if a wrapper was trained with an objective that is not its own."""
+    labels = any(kind.__name__ == "XGBClassifier" for kind in type(model).__mro__)
+    if model is not booster and labels != (known.task == "classification"):
+        raise InputError(
+            f"A {type(model).__name__} with the objective {known.objective} does not predict what "
+            "the objective is for.",
+            hint=f"use {_ESTIMATORS[known.task]}, or give model.get_booster() instead.",
+        )
+
+
+def _answers_by_wrapper(known: Outline) -> bool:
+    """Return whether ``predict`` of the wrapper gives labels where it should.
+
+    For softprob with two classes it takes them for two questions with one answer each. It compares
+    the raw scores of logitraw with 0.5.
+    """
+    if known.objective == "multi:softprob":
+        return known.n_outputs > 2
+    return known.objective != "binary:logitraw"
+
+
+def _counted_trees(known: Outline, *, by_best_round: bool) -> int:
+    """Return how many trees a model predicts with."""
+    if known.best_round is None or not by_best_round:
+        return known.n_trees
+    if known.best_round + 1 >= len(known.round_start):
+        raise FileFormatError(
+            f"best_iteration={known.best_round} is not among the "
+            f"{len(known.round_start) - 1} rounds.",
+            hint="get the model again from where it came.",
+        )
+    return int(known.round_start[known.best_round + 1])
+
+
+def _list_notes(known: Outline, ensemble: Ensemble, wrapped: bool) -> tuple[str, ...]:
+    """Return what a user should know of how a model predicts, in sentences."""
+    notes = []
+    rest = known.n_trees - ensemble.n_trees
+    if rest:
+        notes.append(
+            f"Prediction stops at best_iteration={known.best_round}: the {rest} trees after it "
+            "stay as they are."
+        )
+    elif (
+        not wrapped
+        and known.best_round is not None
+        and known.best_round + 2 < len(known.round_start)
+    ):
+        notes.append(
+            f"best_iteration={known.best_round} is set, but Booster.predict uses all rounds: all "
+            "of them count here, too."
+        )
+    if wrapped and known.booster == "dart":
+        notes.append(
+            "XGBClassifier.predict rounds sums of dart trees a little otherwise than "
+            "Booster.predict; the margins here are those of the latter."
+        )
+    return tuple(notes)
+
+
+def _find_init(xgb: ModuleType, known: Outline) -> Reals:
+    """Return where the sums start, by asking for the margins of leaves of 0.
+
+    From the base score XGBoost computes it in float32, with roundings of its own.
+    """
+    outputs = np.arange(known.n_outputs)
+    none = np.full(len(outputs), -1)
+    flat = make_ensemble(
+        n_features=known.n_features,
+        n_outputs=known.n_outputs,
+        tree_start=np.arange(len(outputs) + 1),
+        tree_output=outputs,
+        feature=none,
+        threshold=np.zeros(len(outputs)),
+        left=none,
+        right=none,
+        value=np.zeros(len(outputs)),
+    )
+    booster = xgb.Booster({"nthread": 1})
+    raw = with_trees(known, encode_trees(flat), outputs, np.array([0, len(outputs)]))
+    booster.load_model(bytearray(raw))
+    row = xgb.DMatrix(np.zeros((1, known.n_features)), nthread=1)
+    found = booster.predict(row, output_margin=True, validate_features=False)
+    return np.asarray(found, dtype=np.float64).reshape(known.n_outputs)

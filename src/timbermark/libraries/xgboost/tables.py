@@ -11,7 +11,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Rows
 from timbermark.errors import InputError
 from timbermark.libraries.xgboost.document import Outline, equal_rounds, with_trees
-from timbermark.libraries.xgboost.encoding import encode_trees
+from timbermark.libraries.xgboost.forest import encode_trees
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 

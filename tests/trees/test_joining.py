@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.trees.strategies import ensembles, rows_for
 from timbermark.errors import InputError
-from timbermark.libraries.joining import join, split
 from timbermark.trees import reference
 from timbermark.trees.construction import constant_ensemble
+from timbermark.trees.joining import join, split
 
 
 @settings(max_examples=60, deadline=None)

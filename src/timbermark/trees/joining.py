@@ -1,7 +1,8 @@
-"""Several ensembles as one, for deployed models with several boosted ones inside.
+"""Several ensembles as one, and the first trees of one as an ensemble of their own.
 
-The joined ensemble has the columns and the outputs of all of them, one after the other. Trees with
-leaf vectors become one tree per output, because each of the models has outputs of its own.
+Deployed models may have several boosted ones inside. The joined ensemble has the columns and the
+outputs of all of them, one after the other. Trees with leaf vectors become one tree per output,
+because each of the models has outputs of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +17,28 @@ from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
 from timbermark.trees.ensemble import ARRAY_TYPES, Ensemble, scalars
 
+_PER_TREE = ("tree_output", "tree_weight")
 _PER_NODE = (
     *("feature", "threshold", "left", "right", "missing_left", "missing_kind", "category_set"),
     *("count", "hessian", "gain"),
 )
+
+
+def first_trees(ensemble: Ensemble, n_trees: int) -> Ensemble:
+    """Return the ensemble of the first trees, which is the whole one if it has no more.
+
+    >>> from timbermark.trees.construction import constant_ensemble
+    >>> first_trees(constant_ensemble(n_features=1, value=1.0), 1).n_trees
+    1
+    """
+    if n_trees >= ensemble.n_trees:
+        return ensemble
+    n_nodes = int(ensemble.tree_start[n_trees])
+    kept = {name: getattr(ensemble, name)[:n_trees] for name in _PER_TREE}
+    kept["tree_start"] = ensemble.tree_start[: n_trees + 1]
+    for name in (*_PER_NODE, "value"):
+        kept[name] = getattr(ensemble, name)[:n_nodes]
+    return replace(ensemble, **kept)
 
 
 def join(parts: Sequence[Ensemble]) -> Ensemble:
