@@ -20,9 +20,9 @@ none of them may be too small beyond its bound in 95 % of the runs (`./dev bench
 rare`)."""
 
 UNSEEN_SLACK = 1.5
-"""The factor on bounds that are stated for rows made to resemble unseen ones. (`./dev bench
-fidelity --part rare`: without it, a mean change of a probability of 0.000053 on unseen rows was stated as
-0.000051 at most.)"""
+"""The factor on bounds that are stated for rows made to resemble unseen ones. (Without it, `./dev
+bench fidelity --part rare` found a mean change of a probability of 0.000053 on unseen rows that was
+stated as 0.000051 at most.)"""
 
 RARE_SHARE, FEW_ROWS = 0.1, 25
 """The largest share of rows with which the smaller of two classes is rare: then the rows with the
