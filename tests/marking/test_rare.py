@@ -80,16 +80,12 @@ def test_limits_on_all_rows_alone_let_a_mark_damage_it():
     assert figures["top"].change > 0.03
 
 
-def test_a_limit_on_the_auc_is_kept_or_no_mark_is_made():
+def test_a_limit_on_the_auc_is_kept():
     model, (train, validation, test) = synthetic()
-    budget = tm.Budget(auc=0.0005)
-    try:
-        result = tm.embed(
-            model, *train, validation=validation, key=KEY, owner="Ann Ltd", budget=budget
-        )
-    except InputError as error:
-        assert "auc" in error.message
-        return
+    options = {"validation": validation, "key": KEY, "owner": "Ann Ltd"}
+    with pytest.raises(InputError, match="auc"):
+        tm.embed(model, *train, **options, budget=tm.Budget(auc=1e-7))
+    result = tm.embed(model, *train, **options, budget=tm.Budget(auc=0.0005))
     assert 0.0 < result.attempts[-1].use["auc"] <= 1.0
     told = [note.name for note in result.notes if note.code == "beyond_limit"]
     assert (result.cost["auc"].change > 0.0005) == ("auc" in told)
@@ -115,10 +111,10 @@ def test_a_limit_that_is_finer_than_the_rows_is_named():
     found = tm.plan(model, *train, **options, n_triggers=88)
     note = next(note for note in found.notes if note.code == "limit_too_fine")
     assert (note.numbers["limit"], note.numbers["rows"]) == (0.0001, 2000)
-    assert found.to_dict()["notes"][0]["code"] == "limit_too_fine"
+    assert "limit_too_fine" in [told["code"] for told in found.to_dict()["notes"]]
 
 
-def test_census_thinned_to_one_percent_keeps_its_top_or_is_refused(shared):
+def test_census_thinned_to_one_percent_keeps_its_top(shared):
     table = load_field_set("census_income", shared)
     rng = np.random.default_rng(0)
     some = rng.permutation(len(table.rows))[:45_000]
@@ -128,11 +124,7 @@ def test_census_thinned_to_one_percent_keeps_its_top_or_is_refused(shared):
     X, y = encode_texts([table.rows[i] for i in some])[kept], y[kept]
     parts = [(X[a:b], y[a:b]) for a, b in ((0, 15_000), (15_000, 25_000), (25_000, len(X)))]
     model = fit(*parts[0], 60)
-    try:
-        result = tm.embed(model, *parts[0], validation=parts[1], key=KEY, owner="Ann Ltd")
-    except InputError as error:
-        assert "times the budget for" in error.message
-        return
+    result = tm.embed(model, *parts[0], validation=parts[1], key=KEY, owner="Ann Ltd")
     lost = compare(model, result.model, *parts[2])
     assert lost["auc"] < 0.002
     assert lost["score"] < 0.02

@@ -8,7 +8,7 @@ which rows these are. Labels, numbers and ranks differ in which figures they hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from timbermark.marking.defaults import (
 from timbermark.marking.distributions import NumberDistributions, ScoreDistributions
 from timbermark.marking.tallies import TOP_SHARE, Joint, Tally, as_float, largest_answers
 
+_NEAR_EDGE = 0.5
+"""The distance from the edge of the top, in log-odds, within which rows tell how many cross it."""
 QUALITY = ("accuracy", "log_loss", "auc", "precision", "recall")
 """The figures of classifiers that need labels."""
 
@@ -49,7 +51,8 @@ class Figure:
 
     ``change``: what a limit is about, 0 or below if nothing was lost; ``error``: its standard
     error; ``steadier``: an estimate of the change with less chance in it, which the bound starts
-    from; ``hits``: how many of how many rows it counts. ``rows``: what it was measured on.
+    from; ``hits``: how many of how many rows changed, and ``scale``: what a share of 1 of them
+    would be. ``rows``: what it was measured on.
     """
 
     code: str
@@ -60,6 +63,7 @@ class Figure:
     label: Any = None
     steadier: float | None = None
     hits: tuple[int, int] | None = None
+    scale: float = 1.0
     rows: RowSet | None = None
 
     def at_most(self, confidence: float) -> float:
@@ -72,17 +76,25 @@ class Figure:
         bound = start + float(norm.ppf(confidence)) * self.error
         if self.hits is not None:
             # Should more rows have changed than the estimate explains, the count decides.
-            count, n = self.hits
-            least, most = share_at_least(count, n, confidence), share_at_most(count, n, confidence)
-            bound = min(max(bound, least), most)
+            least = self.scale * share_at_least(*self.hits, confidence)
+            bound = min(max(bound, least), self._count_at_most(confidence))
         return max(bound, 0.0)
 
     @property
     def bound(self) -> float:
-        """Return the bound that is stated with the figure, wider where rows are made up."""
+        """Return the bound that is stated with the figure, wider where rows are made up.
+
+        Where rows are counted it is that of the count, which assumes nothing.
+        """
         made_up = self.rows is not None and self.rows.code == "unseen"
-        slack = UNSEEN_SLACK if made_up else 1.0
-        return max(slack * self.at_most(STATED_CONFIDENCE), self.change)
+        bound = self.at_most(STATED_CONFIDENCE)
+        if self.hits is not None:
+            bound = self._count_at_most(STATED_CONFIDENCE)
+        return max((UNSEEN_SLACK if made_up else 1.0) * bound, self.change)
+
+    def _count_at_most(self, confidence: float) -> float:
+        assert self.hits is not None
+        return self.scale * share_at_most(*self.hits, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +333,7 @@ def label_figures(tally: Tally, classes: Sequence[Any], rows: RowSet) -> list[Fi
                 "churn", int(tally.counts["touched"][c]) / sizes[c],
                 _root(tally.total(f"near² {c}")) / sizes[c], label=label, rows=rows,
                 steadier=(tally.total(f"near {c}") + swing * n) / sizes[c],
+                hits=(int(tally.counts["touched"][c]), n), scale=n / sizes[c],
             )
         )  # fmt: skip
     drift = tally.mean("moved")
@@ -344,12 +357,19 @@ def _recall(tally: Tally, c: int, label: Any, rows: RowSet, hidden: bool) -> Fig
     size = tally.total(f"of {c}")
     recall = [tally.total(f"right {side} {c}") / size for side in ("before", "after")]
     lost = recall[0] - recall[1]
-    estimate, error = tally.total(f"drop {c}") / size, _root(tally.total(f"drop² {c}")) / size
-    # Few rows change their label: those near the edge tell more. A count beyond chance decides.
-    beyond = lost - float(norm.ppf(CONFIDENCE)) * _root(abs(lost) * size) / size
+    # Few rows change their label: those near the edge tell more than the count.
+    estimate = (tally.total(f"drop {c}") + tally.mean("swings")) / size
     before, after = (None, None) if hidden else recall
     return Figure(
-        "recall", lost, error, before, after, label, steadier=max(estimate, beyond), rows=rows
+        "recall",
+        lost,
+        _root(tally.total(f"drop² {c}")) / size,
+        before,
+        after,
+        label,
+        steadier=estimate,
+        hits=(round(tally.total(f"worse {c}")), max(round(size), 1)),
+        rows=rows,
     )
 
 
@@ -379,7 +399,9 @@ def _rank_figures(tally: Tally, rows: RowSet, hidden: bool) -> list[Figure]:
         error, lost = _root(float(variance.sum())), values[0] - values[1]
         if code == "precision":
             lost, error = lost / values[0], error / values[0]
-        found.append(_shown(code, lost, error, values, rows, hidden))
+        # A gain is mostly luck, and symbols are drawn again until they fit: it does not count.
+        figure = _shown(code, lost, error, values, rows, hidden)
+        found.append(replace(figure, steadier=max(lost, 0.0)))
     if min(n_second, tally.n - n_second) <= RARE_SHARE * tally.n:
         found.append(_top(joint, places, rows))
     return found
@@ -419,17 +441,33 @@ def _average_precision(
 
 
 def _top(joint: Joint, places: tuple[np.ndarray, ...], rows: RowSet) -> Figure:
-    """Return the share of the rows with the highest scores that are no longer among them."""
-    n = float(joint.count.sum())
-    wanted = max(TOP_SHARE * n, 1.0)
-    inside = []
+    """Return the share of the rows with the highest scores that are no longer among them.
+
+    The bound starts from rows on either side of the edge, because few rows cross it: as many leave
+    as are at the edge, times half of what they move by.
+    """
+    wanted = max(TOP_SHARE * float(joint.count.sum()), 1.0)
+    inside, distance = [], []
     for place in places:
         count = np.bincount(place, weights=joint.count, minlength=joint.bins)
         above = np.cumsum(count[::-1])[::-1] - count
         part = np.clip((wanted - above) / np.maximum(count, 1.0), 0.0, 1.0)
         inside.append(part[place])
+        distance.append((place - int(np.flatnonzero(above < wanted)[0])) * joint.width)
     gone = float(np.clip(1.0 - (joint.count * np.minimum(*inside)).sum() / wanted, 0.0, 1.0))
-    return Figure("top", gone, _root(gone * (1.0 - gone) / wanted), rows=rows)
+    nearness = np.maximum(1.0 - np.abs(distance[0]) / _NEAR_EDGE, 0.0) / _NEAR_EDGE
+    moves = np.abs(distance[1] - distance[0])
+    crossing = 0.5 * nearness * moves
+    n_near = max(float((joint.count * (nearness > 0.0)).sum()), 1.0)
+    one_more = float((joint.count * (nearness > 0.0) * moves).sum()) / n_near
+    return Figure(
+        "top",
+        gone,
+        _root(float((joint.count * crossing**2).sum())) / wanted,
+        steadier=(float((joint.count * crossing).sum()) + one_more) / wanted,
+        hits=(round(gone * wanted), round(wanted)),
+        rows=rows,
+    )
 
 
 def number_figures(tally: Tally, error: float, ranks: bool, rows: RowSet) -> list[Figure]:

@@ -20,8 +20,8 @@ none of them may be too small beyond its bound in 95 % of the runs (`./dev bench
 rare`)."""
 
 UNSEEN_SLACK = 1.5
-"""The factor on bounds that are stated for rows made to resemble unseen ones. (`./dev bench
-fidelity --part rare`: without it, a mean change of a probability of 0.000053 on unseen rows was
+"""The factor on bounds that are stated for rows made to resemble unseen ones. (Without it, `./dev
+bench fidelity --part rare` found a mean change of a probability of 0.000053 on unseen rows that was
 stated as 0.000051 at most.)"""
 
 RARE_SHARE, FEW_ROWS = 0.1, 25

@@ -112,6 +112,11 @@ class Joint:
             np.concatenate([self.weight, other.weight]),
         )
 
+    @property
+    def width(self) -> float:
+        """Return the width of a bin, in the unit of the scores."""
+        return 2.0 * _WIDEST / self.bins
+
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the bins of every cell before and after, without the labels."""
         return self.before % self.bins, self.after
@@ -273,6 +278,7 @@ def tally_labels(
         drop = member[:, c] * flips[:, c]
         sums |= {
             f"of {c}": exact_sum(member[:, c]),
+            f"worse {c}": exact_sum(member[differs & (was == c), c]),
             f"drop {c}": exact_sum(drop),
             f"drop² {c}": exact_sum(drop * flips[:, c]),
         }
