@@ -43,9 +43,9 @@ from timbermark.marking.models import open_model
 from timbermark.marking.tasks import task_of
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
-from timbermark.verification.verdict import Verdict
 from timbermark.partitions import is_in_parts
 from timbermark.trees.ensemble import digest
+from timbermark.verification.verdict import Verdict
 
 _EVALUATION_SHARE = 0.4
 FEWEST_ROWS = 100
