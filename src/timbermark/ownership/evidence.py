@@ -126,6 +126,7 @@ class Answers:
                 f"Answers of type {values.dtype} and shape {values.shape} are not {self.kind} for "
                 f"{n} rows of this mark.",
                 hint="read them with timbermark.verify.",
+                code="answers.shape",
             )
 
     @property
