@@ -110,9 +110,7 @@ def carried(mark, kind, share=0.9):
     parts = []
     if mark.leaves is not None:
         rest = (1 - share) / (n_classes - 1)
-        parts.append(
-            np.where(np.arange(n_classes) == mark.expected_numbers[:, None], share, rest)
-        )
+        parts.append(np.where(np.arange(n_classes) == mark.expected_numbers[:, None], share, rest))
     if mark.splits is not None:
         ends, symbols = mark.splits.reference, mark.split_symbols
         middle = ends[np.arange(len(symbols)), symbols]
