@@ -207,9 +207,9 @@ def matrices(elements, *shape):
 
 
 @st.composite
-def leaf_seals(draw, kinds, n_classes):
+def leaf_seals(draw, kinds, n_classes, most=9):
     q = draw(st.sampled_from([2, 4] if n_classes >= 4 else [2]))
-    k = draw(st.integers(1, 9))
+    k = draw(st.integers(1, most))
     rows = draw(
         st.lists(st.tuples(*kinds), min_size=k, max_size=k, unique_by=lambda row: tuple(
             x if isinstance(x, str) else "nan" if x is None or x != x else x + 0.0 for x in row
@@ -226,9 +226,9 @@ def leaf_seals(draw, kinds, n_classes):
 
 
 @st.composite
-def split_seals(draw, kinds, n_classes):
+def split_seals(draw, kinds, n_classes, most=6):
     """The first column holds numbers."""
-    found = draw(st.lists(gaps, min_size=1, max_size=6, unique_by=tuple))
+    found = draw(st.lists(gaps, min_size=1, max_size=most, unique_by=tuple))
     n = len(found)
     rows = draw(st.lists(st.tuples(*kinds), min_size=n, max_size=n))
     numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -239,7 +239,7 @@ def split_seals(draw, kinds, n_classes):
 
 
 @st.composite
-def marks(draw):
+def marks(draw, most_leaves=9, most_splits=6):
     """Any mark: either seal or both, classes or numbers, texts and missing values."""
     has = draw(st.sampled_from(["leaves", "splits", "both", "numbers"]))
     labels = [] if has == "numbers" else draw(classes)
@@ -247,8 +247,9 @@ def marks(draw):
     kinds = [draw(st.sampled_from([values, values, st.none() | text])) for _ in range(d)]
     if has != "leaves":
         kinds[0] = values
-    leaves = draw(leaf_seals(kinds, len(labels))) if has in ("leaves", "both") else None
-    splits = None if has == "leaves" else draw(split_seals(kinds, len(labels)))
+    sealed = len(labels), most_leaves
+    leaves = draw(leaf_seals(kinds, *sealed)) if has in ("leaves", "both") else None
+    splits = None if has == "leaves" else draw(split_seals(kinds, len(labels), most_splits))
     return Mark(
         protocol=PROTOCOL,
         mark_id=draw(st.binary(min_size=16, max_size=16)),

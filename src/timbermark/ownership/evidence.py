@@ -405,7 +405,8 @@ def _parts_of_change(values: Reals, known: Reals, kind: str) -> tuple[Reals, Rea
 
 def _ratio(first: Reals, second: Reals, least: float) -> Reals:
     """Return first / (first + second), NaN where that is unknown or both together are 0."""
-    whole = first + second
+    with np.errstate(over="ignore"):
+        whole = first + second
     told = np.isfinite(whole) & (whole > least)
     return np.where(told, first / np.where(told, whole, 1.0), np.nan)
 
