@@ -166,7 +166,8 @@ def test_changed_arrays_behind_right_checksums_give_other_symbols(member):
     """As above, with the archive's own checksums repaired too."""
     meta, members = unpacked(BIG.to_bytes())
     accepted = 0
-    for position in range(128, len(members[member]), 61):
+    step = max(61, len(members[member]) // 24 | 1)  # every byte of a number is met
+    for position in range(128, len(members[member]), step):
         raw = bytearray(members[member])
         raw[position] ^= 1
         try:
