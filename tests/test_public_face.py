@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import timbermark
+from tests.fixtures.make_release_files import make
 
 
 def test_import_is_light():
@@ -37,10 +38,9 @@ except timbermark.errors.MissingLibraryError as error:
 
 
 def test_the_verifier_does_without_the_engine_and_says_what_needs_it(tmp_path):
-    release = Path(__file__).parent / "fixtures" / "release-0.1"
-    mark = tmp_path / "secret.mark"
-    mark.write_bytes((release / "secret.mark").read_bytes())
-    mark.chmod(0o600)
+    release = tmp_path / "files"
+    make(release)
+    mark = release / "secret.mark"
     here = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
     run = subprocess.run(
         [sys.executable, "-c", _WITHOUT_THE_ENGINE, str(release / "marked.timber"), str(mark)],

@@ -13,7 +13,6 @@ some minutes. Three environments are made and removed again:
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,8 +22,6 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RELEASE = ROOT / "tests" / "fixtures" / "release-0.1"
-PACK = ROOT / "tests" / "verification" / "fixtures" / "evidence-v1.zip"
 LARGEST_VERIFIER = 150e6  # bytes
 _IN_WHEEL = (
     *("py.typed", "experiments/page.html", "experiments/published.csv"),
@@ -150,14 +147,13 @@ def try_verifier(folder: Path, wheel: Path) -> None:
         sys.exit(f"the verifier takes {size / 1e6:.0f} MB, more than {LARGEST_VERIFIER / 1e6:.0f}")
     say(f"it takes {size / 1e6:.0f} MB")
     files = folder / "files"
-    shutil.copytree(RELEASE, files)
-    for path in files.iterdir():
-        path.chmod(0o600)
+    made = [sys.executable, "-m", "tests.fixtures.make_release_files", files]
+    subprocess.run(made, cwd=ROOT, check=True)
     mark = files / "secret.mark"
     place.run("timbermark", "verify", files / "marked.timber", mark, says="conclusive")
     place.run("timbermark", "verify", files / "model.timber", mark, expect=1, says="none")
     place.run("timbermark", "verify", files / "regressor.timber", files / "numbers.mark")
-    place.run("timbermark", "judge", PACK, says="conclusive")
+    place.run("timbermark", "judge", files / "evidence.zip", says="conclusive")
     place.run("timbermark", "inspect", mark, says="Ann Ltd")
     place.run("timbermark", "questions", mark, "--out", folder / "questions.csv")
     place.run("timbermark", "keygen", folder / "new.key")

@@ -1,7 +1,10 @@
 """A second verifier, written from docs/mark-format.md alone: no timbermark in here.
 
-It needs the standard library, NumPy and the scrypt of `cryptography`. It reads a mark's file,
-derives digest and symbols, and computes the evidence of labels and scores.
+It needs the standard library, NumPy to read arrays, and `cryptography`. It reads a mark's file,
+derives digest, symbols and order, and computes the evidence of labels, scores and numbers.
+
+A mark is a dictionary as in the test vectors: bytes in hexadecimal digits, each seal with its rows
+as ``columns``, null where a value is missing.
 """
 
 import hashlib
@@ -19,14 +22,16 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 WORDS = (
     "protocol", "owner", "model_digest", "feature_names", "classes", "answers", "draws", "created",
-    "about",
 )  # fmt: skip
 NAN = bytes.fromhex("000000000000f87f")
+SEALS = {
+    "leaves": {"alphabets": "i", "reference": "d", "alternatives": "d"},
+    "splits": {"features": "i", "values": "d", "reference": "d", "strata": "i"},
+}
 
 
-def hkdf(owner_key, mark_id):
+def hkdf(owner_key, info):
     extracted = hmac.new(bytes(32), owner_key, hashlib.sha256).digest()
-    info = b"timbermark/mark/1" + mark_id
     return hmac.new(extracted, info + b"\x01", hashlib.sha256).digest()
 
 
@@ -61,40 +66,55 @@ def number_bytes(x):
     return NAN if x is None or x != x else struct.pack("<d", 0.0 if x == 0 else x)
 
 
-def is_text(column):
-    return any(isinstance(x, str) for x in column)
-
-
 def sha256(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-def salts(secret, k):
-    stream = hashlib.shake_256(b"timbermark/salts/2" + secret).digest(32 * k)
-    return [stream[32 * i : 32 * i + 32] for i in range(k)]
+def flat(value):
+    return [x for part in value for x in flat(part)] if isinstance(value, list) else [value]
 
 
-def leaf(mark, place, salt):
-    columns, reference = mark["columns"], mark["reference"][place]
-    pairs = mark["answers"] == "numbers"
-    rows = [2 * place, 2 * place + 1] if pairs else [place]
-    q = len(mark["alphabets"][0])
-    record = {
-        "place": place,
-        "salt": salt,
-        "numbers": b"".join(number_bytes(c[i]) for i in rows for c in columns if not is_text(c)),
-        "texts": [
-            c[i] if isinstance(c[i], str) else None for i in rows for c in columns if is_text(c)
-        ],
-        "alphabet": struct.pack(f"<{q}{'d' if pairs else 'i'}", *mark["alphabets"][place]),
-        "reference": b"".join(
-            struct.pack("<d", r if pairs else min(max(r, 1e-6), 1.0)) for r in reference
-        ),
-    }
-    if "alternatives" in mark:
-        others = [floored(v) for model in mark["alternatives"][place] for v in model]
-        record["alternatives"] = struct.pack(f"<{len(others)}d", *others)
-    return sha256(b"\x00", encoding(record))
+def count(mark, seal):
+    return 0 if mark[seal] is None else len(mark[seal]["columns"][0])
+
+
+def salts(secret, n):
+    stream = hashlib.shake_256(b"timbermark/salts/3" + secret).digest(32 * n)
+    return [stream[32 * i : 32 * i + 32] for i in range(n)]
+
+
+def record(kinds, seal, parts, i, place, salt):
+    """The record of the trigger that stands at i in the parts of its seal."""
+    columns = list(zip(kinds, parts["columns"], strict=True))
+    arrays = {}
+    for name, letter in SEALS[seal].items():
+        values = flat(parts[name][i])
+        if name in ("reference", "alternatives") and not parts.get("of_numbers"):
+            values = [floored(x) for x in values]
+        arrays[name] = struct.pack(f"<{len(values)}{letter}", *values)
+    return encoding(
+        {
+            "seal": seal,
+            "place": place,
+            "salt": salt,
+            "numbers": b"".join(number_bytes(c[i]) for kind, c in columns if kind == "numbers"),
+            "texts": [c[i] for kind, c in columns if kind == "texts"],
+            **arrays,
+        }
+    )
+
+
+def leaves_of_tree(mark, all_salts):
+    """The hashes over which the Merkle tree is built."""
+    found = []
+    for seal in SEALS:
+        for i in range(count(mark, seal)):
+            parts = {**mark[seal], "of_numbers": mark["answers"] == "numbers"}
+            place = len(found)
+            found.append(
+                sha256(b"\0", record(mark["kinds"], seal, parts, i, place, all_salts[place]))
+            )
+    return found
 
 
 def root(leaves):
@@ -106,42 +126,94 @@ def root(leaves):
 
 
 def digest(mark, secret):
-    """``mark`` as in the test vectors: hexadecimal id, columns as lists, null if missing."""
-    k = len(mark["alphabets"])
+    n = count(mark, "leaves") + count(mark, "splits")
     head = {
-        **{word: mark[word] for word in WORDS if word != "about"},
+        **{word: mark[word] for word in WORDS},
         "mark_id": bytes.fromhex(mark["mark_id"]),
-        "secret_digest": sha256(b"timbermark/secret/2", secret),
-        "columns": ["texts" if is_text(column) else "numbers" for column in mark["columns"]],
-        "q": len(mark["alphabets"][0]),
-        "n_triggers": k,
-        "about_digest": sha256(b"timbermark/about/2", secret, encoding(mark["about"])),
-        "root": root([leaf(mark, i, salt) for i, salt in enumerate(salts(secret, k))]),
+        "claim_key": bytes.fromhex(mark["claim_key"]),
+        "secret_digest": sha256(b"timbermark/secret/3", secret),
+        "columns": mark["kinds"],
+        "q": alphabet_size(mark),
+        "n_leaves": count(mark, "leaves"),
+        "n_splits": count(mark, "splits"),
+        "about_digest": sha256(b"timbermark/about/3", secret, encoding(mark["about"])),
+        "root": root(leaves_of_tree(mark, salts(secret, n))),
     }
-    return sha256(b"timbermark/mark-digest/2", encoding(head))
+    return head_digest(head)
+
+
+def head_digest(head):
+    return sha256(b"timbermark/mark-digest/3", encoding(head))
+
+
+def alphabet_size(mark):
+    return len(mark["leaves"]["alphabets"][0]) if mark["leaves"] else 2
 
 
 def seed(digest, n=65536):
-    return Scrypt(salt=b"timbermark/seed/2", length=32, n=n, r=8, p=1).derive(digest)
+    return Scrypt(salt=b"timbermark/seed/3", length=32, n=n, r=8, p=1).derive(digest)
 
 
 def stream(seed, place, salt):
-    start = b"timbermark/symbol/2" + seed + size(place) + salt
-    return hashlib.shake_256(start).digest(9)
+    return hashlib.shake_256(b"timbermark/symbol/3" + seed + size(place) + salt).digest(9)
 
 
-def symbols(seed, salts, q):
-    return [stream(seed, i, salt)[0] % q for i, salt in enumerate(salts)]
+def symbols(seed, places, salts, n_leaves, q):
+    """One symbol for each trigger; ``n_leaves`` counts those of the whole mark."""
+    return [
+        stream(seed, place, salt)[0] % (q if place < n_leaves else 2)
+        for place, salt in zip(places, salts, strict=True)
+    ]
 
 
-def order(seed, salts):
-    keys = [struct.unpack("<Q", stream(seed, i, salt)[1:])[0] for i, salt in enumerate(salts)]
+def order(seed, places, salts):
+    """The triggers of one seal in the order of asking, as indices of ``places``."""
+    keys = [
+        struct.unpack("<Q", stream(seed, place, salt)[1:])[0]
+        for place, salt in zip(places, salts, strict=True)
+    ]
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-def labels_bits(matched, k, q):
-    tail = sum(math.comb(k, i) * (q - 1) ** (k - i) for i in range(matched, k + 1))
-    return k * math.log2(q) - math.log2(tail)
+# Evidence. ``answers`` hold one item for each row, those of the leaf seal first, then three for
+# each trigger in splits: None without an answer, a class number (-1 for a label that is no class),
+# a list of K scores, or a number. Symbols and orders are those of each seal.
+
+
+def evidence(mark, kind, answers, symbols, orders):
+    """The bits of each seal and of both, before prices."""
+    n = count(mark, "leaves")
+    found = {}
+    if mark["leaves"]:
+        weigh = leaf_labels_gains if kind == "labels" else leaf_scores_gains
+        gains = weigh(mark["leaves"], answers[:n], symbols["leaves"], orders["leaves"])
+        found["leaves"] = seal_bits([one for _, one in gains], [])
+    if mark["splits"]:
+        gains = split_gains(mark["splits"], kind, answers[n:], symbols["splits"], orders["splits"])
+        strata = [mark["splits"]["strata"][i] for i, _ in gains]
+        found["splits"] = seal_bits([one for _, one in gains], list(zip(*strata, strict=True)))
+    return {**found, "both": combined(list(found.values()))}
+
+
+def combined(bits):
+    if len(bits) == 1:
+        return bits[0]
+    one, two = (x * math.log(2) for x in bits)
+    return log2_mean([one + two, one, two])
+
+
+def seal_bits(gains, strata):
+    """``gains`` [n][m]: of each answered trigger, in the order of asking, and each form."""
+    if not gains:
+        return 0.0
+    products = []
+    for division in [[0] * len(gains), *strata]:
+        bits = 0.0
+        for part in sorted(set(division)):
+            own = [one for one, p in zip(gains, division, strict=True) if p == part]
+            bits += log2_mean([math.fsum(form) for form in zip(*own, strict=True)])
+        products.append(bits * math.log(2))
+    return log2_mean(products)
 
 
 def log2_mean(logs):
@@ -149,34 +221,41 @@ def log2_mean(logs):
     return (top + math.log(math.fsum(math.exp(x - top) for x in logs) / len(logs))) / math.log(2)
 
 
-def one_by_one_bits(matched, answered, q):
-    limit, logs = math.acos(math.sqrt(1 / q)), []
-    for j in range(64):
-        rate = math.cos((j + 0.5) / 64 * limit) ** 2
-        miss = math.sin((j + 0.5) / 64 * limit) ** 2
-        gain, loss = math.log(q * rate), math.log(miss * q / (q - 1))
-        logs.append(matched * gain + (answered - matched) * loss)
-    return log2_mean(logs)
-
-
-def scores_bits(scores, reference, alphabets, symbols, alternatives=None, order=None):
-    """``scores`` [k][K] are probabilities, None for a trigger without an answer."""
-    logs = [0.0] * (138 if alternatives else 108)
-    earlier = []
-    for i in order if alternatives else range(len(scores)):
-        if scores[i] is None:
+def leaf_labels_gains(leaves, answers, symbols, order):
+    found = []
+    for i in order:
+        alphabet, label = leaves["alphabets"][i], answers[i]
+        if label is None:
             continue
-        p, r, alphabet = [*map(floored, scores[i])], [*map(floored, reference[i])], alphabets[i]
-        predicted = None
-        if alternatives:
-            known = [[r[c] for c in alphabet], *([*map(floored, v)] for v in alternatives[i])]
+        q, gains = len(alphabet), []
+        for j in range(64):
+            angle = (j + 0.5) / 64 * math.acos(math.sqrt(1 / q))
+            rate, miss = math.cos(angle) ** 2, math.sin(angle) ** 2
+            matched = label == alphabet[symbols[i]]
+            gains.append(math.log(q * rate if matched else miss * q / (q - 1)))
+        found.append((i, gains if label in alphabet else [0.0] * 64))
+    return found
+
+
+def leaf_scores_gains(leaves, answers, symbols, order):
+    found, earlier = [], []
+    for i in order:
+        if answers[i] is None:
+            continue
+        p, r = [*map(floored, answers[i])], [*map(floored, leaves["reference"][i])]
+        alphabet, predicted = leaves["alphabets"][i], None
+        if leaves["alternatives"][i]:
+            others = [[*map(floored, v)] for v in leaves["alternatives"][i]]
+            known = [[r[c] for c in alphabet], *others]
             x = [centred([math.log(value) for value in model]) for model in known]
             predicted = weigh(fitted(earlier, len(x)), x)
             earlier.append((x, centred([math.log(p[c]) for c in alphabet])))
-        for number, g in enumerate(forms(p, r, alphabet, predicted)):
+        gains = []
+        for g in score_forms(p, r, alphabet, predicted):
             total = math.fsum(math.exp(x - max(g)) for x in g)
-            logs[number] += math.log(len(alphabet)) + g[symbols[i]] - max(g) - math.log(total)
-    return log2_mean(logs)
+            gains.append(math.log(len(alphabet)) + g[symbols[i]] - max(g) - math.log(total))
+        found.append((i, gains))
+    return found
 
 
 def centred(values):
@@ -206,47 +285,7 @@ def fitted(earlier, m):
     return [rows[i][m] / rows[i][i] for i in range(m)]
 
 
-def numbers_bits(numbers, levels, symbols):
-    """``numbers`` [2k], pair after pair, None where there is no answer."""
-    pairs = zip(numbers[::2], numbers[1::2], levels, symbols, strict=True)
-    told = [(b - a, row, s) for a, b, row, s in pairs if a is not None and b is not None]
-    if not told:
-        return 0.0
-    centres = [math.fsum(row) / len(row) for _, row, _ in told]
-    steps = [(max(row) - min(row)) / (len(row) - 1) for _, row, _ in told]
-    given = [y for y, _, _ in told]
-    logs = []
-    for values in (given, on_the_line(given, centres, steps)):
-        for f in (1.0, 0.7, 0.5, 0.3, 0.15):
-            for sigma in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
-                plain, heavy = [], []
-                for y, c, h, (_, row, s) in zip(values, centres, steps, told, strict=True):
-                    z = min(max((y - c) / h, -1e6), 1e6)
-                    d = [(z - f * (level - c) / h) ** 2 / (2 * sigma**2) for level in row]
-                    for terms, w in (
-                        (plain, [-x for x in d]),
-                        (heavy, [-1.5 * math.log1p(x) for x in d]),
-                    ):
-                        total = math.fsum(math.exp(x - max(w)) for x in w)
-                        terms.append(math.log(len(row)) + w[s] - max(w) - math.log(total))
-                logs += [math.fsum(plain), math.fsum(heavy)]
-    return log2_mean(logs)
-
-
-def on_the_line(values, centres, steps):
-    weights = [1 / h**2 for h in steps]
-    whole = math.fsum(weights)
-    mean_y = math.fsum(w * y for w, y in zip(weights, values, strict=True)) / whole
-    mean_c = math.fsum(w * c for w, c in zip(weights, centres, strict=True)) / whole
-    every = list(zip(weights, values, centres, strict=True))
-    below = math.fsum(w * (c - mean_c) ** 2 for w, _, c in every)
-    above = math.fsum(w * (c - mean_c) * (y - mean_y) for w, y, c in every)
-    if below == 0.0 or above / below <= 0.0:
-        return centres
-    return [(y - mean_y) / (above / below) + mean_c for y in values]
-
-
-def forms(p, r, alphabet, predicted=None):
+def score_forms(p, r, alphabet, predicted=None):
     """All g of one trigger, in the order of the page."""
     yield from plain_forms(p, r, alphabet)
     if predicted is None:
@@ -304,13 +343,89 @@ def leading(r, x, lead):
     return [value / math.fsum(powers) for value in powers]
 
 
+def split_gains(splits, kind, answers, symbols, order):
+    found = []
+    for i in order:
+        rows = answers[3 * i : 3 * i + 3]
+        if None in rows:
+            continue
+        forms = split_forms(kind, *rows, *splits["reference"][i])
+        sides = [w if symbols[i] == 1 else 1 - w for w in forms]
+        found.append((i, [math.log(2 * w) for w in sides]))
+    return found
+
+
+def split_forms(kind, a, m, b, reference_a, reference_b):
+    """w(1) of every form, in the order of the page."""
+    if kind == "labels":
+        return side_forms(float(m == b) if a != b and m in (a, b) else None)
+    if kind == "numbers":
+        (known_a,), (known_b,) = reference_a, reference_b
+        return number_forms([[a]], [[m]], [[b]], [known_a], [known_b], 0.0, 0.0)
+    logs = [[math.log(floored(x)) for x in y] for y in (a, m, b, reference_a, reference_b)]
+    return number_forms([logs[0], a], [logs[1], m], [logs[2], b], *logs[3:], 1e-9, 1e-6)
+
+
+def number_forms(a, m, b, known_a, known_b, same, least):
+    """``a``, ``m``, ``b``: what *near* compares; the first of each is used by the other forms."""
+    forms = []
+    for one, two, three in zip(a, m, b, strict=True):
+        forms += side_forms(ratio(distance(one, two), distance(two, three), same))
+    change = [y - x for x, y in zip(known_a, known_b, strict=True)]
+    begun, ended = part(a[0], m[0], change, least), part(m[0], b[0], change, least)
+    if begun is None or ended is None:
+        forms += side_forms(None) + [0.5] * 15
+    else:
+        forms += side_forms(ratio(max(begun, 0.0), max(ended, 0.0), 1e-9))
+        forms += [
+            step(begun, ended, share, width)
+            for share in (1.0, 0.5, 0.25, 0.1, 0.03)
+            for width in (0.3, 0.1, 0.03)
+        ]
+    finite = all(math.isfinite(x) for y in (a[0], m[0], b[0]) for x in y)
+    return forms if finite else [0.5] * len(forms)
+
+
+def distance(x, y):
+    return math.fsum(abs(u - v) for u, v in zip(x, y, strict=True))
+
+
+def ratio(first, second, same):
+    whole = first + second
+    return first / whole if math.isfinite(whole) and whole > same else None
+
+
+def part(x, y, change, least):
+    size = math.fsum(c * c for c in change)
+    if not math.isfinite(size) or size <= least * least:
+        return None
+    found = math.fsum((v - u) * c for u, v, c in zip(x, y, change, strict=True)) / size
+    return min(max(found, -1e6), 1e6) if math.isfinite(found) else None
+
+
+def side_forms(u):
+    if u is None:
+        return [0.5] * 12
+    hard = 0.5 if abs(u - 0.5) < 1e-9 else float(u > 0.5)
+    errors = (0.4, 0.25, 0.1, 0.03, 0.01, 0.003)
+    return [e + (1 - 2 * e) * v for v in (u, hard) for e in errors]
+
+
+def step(begun, ended, share, width):
+    def f(r):
+        return 1 / (1 + (r / (width * share)) ** 2)
+
+    one, zero = f(begun - share) * f(ended), f(begun) * f(ended - share)
+    return min(max(one / (one + zero), 1e-3), 1 - 1e-3)
+
+
 def floored(p):
     return min(max(p, 1e-6), 1.0)
 
 
-def reported(raw, draws=1):
+def reported(raw, prices=0.0):
     """What stands in a verdict: prices subtracted, thousandths of a bit, rounded down."""
-    return max(0.0, math.floor((raw - math.log2(draws)) * 1000 + 1e-6) / 1000)
+    return max(0.0, math.floor((raw - prices) * 1000 + 1e-6) / 1000)
 
 
 def members(data, kind):
@@ -323,19 +438,26 @@ def members(data, kind):
     return meta, {name[:-4]: np.load(io.BytesIO(raw)) for name, raw in parts.items()}
 
 
+def read_seals(kinds, texts, arrays):
+    """Each seal with its rows as columns; None for one that is not there."""
+    found = dict.fromkeys(SEALS)
+    for seal, named in texts.items():
+        numbers, words = iter(arrays[f"{seal}.rows"].T.tolist()), iter(named)
+        columns = [next(numbers if kind == "numbers" else words) for kind in kinds]
+        arrays_of_it = {name: arrays[f"{seal}.{name}"].tolist() for name in SEALS[seal]}
+        found[seal] = {"columns": columns, **arrays_of_it}
+    return found
+
+
 def read_mark(data, passphrase=None):
     """The mark in a file, as in the test vectors, with its secret in hexadecimal digits."""
-    version = data[: data.index(b"\n")].split()[-1]
-    meta, arrays = members(data, b"mark " + version)
+    meta, arrays = members(data, b"mark 4")
     if passphrase is not None:
-        cost = meta["scrypt"]
-        derived = Scrypt(salt=bytes.fromhex(meta["salt"]), length=32, **cost)
+        derived = Scrypt(salt=bytes.fromhex(meta["salt"]), length=32, **meta["scrypt"])
         cipher = AESGCM(derived.derive(unicodedata.normalize("NFC", passphrase).encode()))
-        bound = b"timbermark/seal/1" + encoding({**meta, "kind": "mark", "version": int(version)})
+        how = json.dumps({**meta, "kind": "mark", "version": 4}, sort_keys=True)
+        bound = b"timbermark/seal/2" + how.encode()
         sealed = arrays["sealed"].tobytes()
         content = cipher.decrypt(bytes.fromhex(meta["nonce"]), sealed, bound)
-        meta, arrays = members(content, b"mark " + version)
-    numbers = iter(arrays["numbers"].T.tolist())
-    columns = [next(numbers) if column is None else column for column in meta["columns"]]
-    parts = {name: arrays[name].tolist() for name in arrays if name != "numbers"}
-    return {**meta, **parts, "columns": columns}
+        meta, arrays = members(content, b"mark 4")
+    return {**meta, **read_seals(meta["kinds"], meta["texts"], arrays)}

@@ -1,6 +1,6 @@
 """A second reader of claims and openings, written from docs/claim-format.md alone.
 
-Like `independent`, it uses no timbermark: the standard library and `cryptography` only.
+Like `independent`, it uses no timbermark: the standard library, NumPy and `cryptography` only.
 """
 
 import hashlib
@@ -9,20 +9,23 @@ import struct
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from tests.ownership.independent import encoding, members, number_bytes, sha256, size
+from tests.ownership.independent import (
+    encoding,
+    head_digest,
+    hkdf,
+    members,
+    read_seals,
+    record,
+    sha256,
+)
 
 BYTES = ("key", "mark_id", "mark_digest")
-FIRST = b"timbermark opening 1"
-HEAD_BYTES = ("mark_id", "secret_digest", "about_digest", "root")
+HEAD_BYTES = ("mark_id", "claim_key", "secret_digest", "about_digest", "root")
 
 
 def signing_key(owner_key):
-    seed = HKDF(SHA256(), length=32, salt=None, info=b"timbermark/claim-key/1").derive(owner_key)
-    return Ed25519PrivateKey.from_private_bytes(seed)
+    return Ed25519PrivateKey.from_private_bytes(hkdf(owner_key, b"timbermark/claim-key/1"))
 
 
 def message(statement):
@@ -30,7 +33,7 @@ def message(statement):
     plain = {
         name: bytes.fromhex(value) if name in BYTES else value for name, value in statement.items()
     }
-    return b"timbermark/claim/1" + encoding(plain)
+    return b"timbermark/claim/2" + encoding(plain)
 
 
 def is_signed(statement, signature):
@@ -46,17 +49,22 @@ def claim_digest(statement, signature):
     return sha256(message(statement), signature)
 
 
-def mark_seed(mark_digest, n=65536):
-    return Scrypt(salt=b"timbermark/seed/2", length=32, n=n, r=8, p=1).derive(mark_digest)
+def read_claim(data):
+    """The statement and the signature of a claim that is signed."""
+    meta, arrays = members(data, b"claim 2")
+    signature = bytes.fromhex(meta["signature"])
+    assert not arrays
+    assert is_signed(meta["statement"], signature)
+    return meta["statement"], signature
 
 
-def draw(claim, judge, eighths, seed, k):
+def draw(claim, judge, eighths, seed, n):
     """The number of the order, and the places that are opened."""
-    number = sha256(b"timbermark/draw/1", encoding({"claim": claim, "for": judge}))[:1]
-    stream = hashlib.shake_256(b"timbermark/places/1" + seed + number).digest(8 * k)
-    keys = struct.unpack(f"<{k}Q", stream)
-    count = math.ceil(k * eighths / 8)
-    return number[0], sorted(sorted(range(k), key=keys.__getitem__)[:count])
+    number = sha256(b"timbermark/draw/2", encoding({"claim": claim, "for": judge}))[:1]
+    stream = hashlib.shake_256(b"timbermark/places/2" + seed + number).digest(8 * n)
+    keys = struct.unpack(f"<{n}Q", stream)
+    count = math.ceil(n * eighths / 8)
+    return number[0], sorted(sorted(range(n), key=keys.__getitem__)[:count])
 
 
 def root_of(leaf, place, count, path):
@@ -74,38 +82,6 @@ def root_of(leaf, place, count, path):
     return node
 
 
-def read_opening(data):
-    """The symbols of an opening by place, after everything in it was held together."""
-    meta, arrays = members(data, data[: data.index(b"\n")].removeprefix(b"timbermark "))
-    assert data.startswith(b"timbermark opening 2" if "alternatives" in arrays else FIRST)
-    head = {
-        name: bytes.fromhex(value) if name in HEAD_BYTES else value
-        for name, value in meta["head"].items()
-    }
-    numbers, texts = iter(arrays["numbers"].T.tolist()), iter(meta["texts"])
-    columns = [next(numbers if kind == "numbers" else texts) for kind in head["columns"]]
-    kinds = head["columns"]
-    steps = iter(arrays["paths"])
-    for i, place in enumerate(meta["places"]):
-        record = {
-            "place": place,
-            "salt": arrays["salts"][i].tobytes(),
-            "numbers": b"".join(
-                number_bytes(c[i]) for c, kind in zip(columns, kinds, strict=True)
-                if kind == "numbers"
-            ),
-            "texts": [c[i] for c, kind in zip(columns, kinds, strict=True) if kind == "texts"],
-            "alphabet": arrays["alphabets"][i].astype("<i4").tobytes(),
-            "reference": arrays["reference"][i].astype("<f8").tobytes(),
-        }  # fmt: skip
-        if "alternatives" in arrays:
-            record["alternatives"] = arrays["alternatives"][i].astype("<f8").tobytes()
-        leaf = sha256(b"\x00", encoding(record))
-        path = [next(steps).tobytes() for _ in range(path_length(place, head["n_triggers"]))]
-        assert root_of(leaf, place, head["n_triggers"], path) == head["root"]
-    return meta, head, sha256(b"timbermark/mark-digest/2", encoding(head)), arrays
-
-
 def path_length(place, count):
     if count == 1:
         return 0
@@ -114,9 +90,35 @@ def path_length(place, count):
     return 1 + path_length(place - half * right, count - half if right else half)
 
 
-def opened_symbols(head, seed, places, salts):
-    return [
-        hashlib.shake_256(b"timbermark/symbol/2" + seed + size(place) + salt.tobytes()).digest(1)[0]
-        % head["q"]
-        for place, salt in zip(places, salts, strict=True)
-    ]
+def read_opening(data):
+    """An opening as a mark of the opened triggers, after everything in it was held together.
+
+    It has the keys of the opening, the seals, ``salts``, and ``mark_digest`` from its head.
+    """
+    meta, arrays = members(data, b"opening 3")
+    head = {
+        name: bytes.fromhex(value) if name in HEAD_BYTES else value
+        for name, value in meta["head"].items()
+    }
+    seals = read_seals(head["columns"], meta["texts"], arrays)
+    salts = [salt.tobytes() for salt in arrays["salts"]]
+    steps = iter(arrays["paths"])
+    n = head["n_leaves"] + head["n_splits"]
+    first = sum(place < head["n_leaves"] for place in meta["places"])
+    for i, place in enumerate(meta["places"]):
+        seal, at = ("leaves", i) if i < first else ("splits", i - first)
+        parts = {**seals[seal], "of_numbers": head["answers"] == "numbers"}
+        leaf = sha256(b"\x00", record(head["columns"], seal, parts, at, place, salts[i]))
+        path = [next(steps).tobytes() for _ in range(path_length(place, n))]
+        assert root_of(leaf, place, n, path) == head["root"]
+    assert next(steps, None) is None
+    return {**meta, **seals, "salts": salts, "head": head, "mark_digest": head_digest(head)}
+
+
+def opening_digest(claim, judge, places, salts):
+    named = {"claim": claim, "for": judge, "places": places, "salts": b"".join(salts)}
+    return sha256(b"timbermark/opening/2", encoding(named))
+
+
+def price_of_part(opened, n):
+    return 0.0 if opened == n else math.log2(256 * 7)

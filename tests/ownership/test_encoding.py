@@ -7,7 +7,17 @@ from hypothesis import given
 
 from tests.ownership.making import plain
 from timbermark.errors import InputError
-from timbermark.ownership.encoding import encode, freeze, thaw
+from timbermark.ownership.encoding import (
+    check_bytes,
+    check_count,
+    check_digest,
+    check_name,
+    check_time,
+    encode,
+    freeze,
+    from_hex,
+    thaw,
+)
 
 
 def same(a, b):
@@ -79,8 +89,9 @@ def deep(levels):
     ],
 )
 def test_what_is_not_plain_is_refused(value):
-    with pytest.raises(InputError, match="about") as caught:
+    with pytest.raises(InputError) as caught:
         freeze({"x": value}, "about")
+    assert caught.value.code == "field.about"
     assert caught.value.hint
 
 
@@ -92,3 +103,49 @@ def test_numpy_scalars_become_python_ones():
 def test_other_types_cannot_be_encoded():
     with pytest.raises(TypeError, match="set is not plain"):
         encode({1})
+
+
+BAD_FIELDS = [
+    (check_bytes, ("x", b"12", 3)),
+    (check_bytes, ("x", "123", 3)),
+    (check_name, ("", "x")),
+    (check_name, (" ", "x")),
+    (check_name, ("a" * 201, "x")),
+    (check_name, ("a\nb", "x")),
+    (check_name, ("\ud800", "x")),
+    (check_name, (7, "x")),
+    (check_digest, ("x", "ab")),
+    (check_digest, ("x", "AB" * 32)),
+    (check_digest, ("x", None)),
+    (check_time, ("x", "2030-02-30T00:00:00Z")),
+    (check_time, ("x", "2030-02-03T00:00:00")),
+    (check_time, ("x", "2030-2-3T00:00:00Z")),
+    (check_time, ("x", None)),
+    (check_count, ("x", 0, 1, 8)),
+    (check_count, ("x", 9, 1, 8)),
+    (check_count, ("x", True, 1, 8)),
+    (check_count, ("x", 1.0, 1, 8)),
+    (from_hex, ("x", "0g")),
+    (from_hex, ("x", "0")),
+    (from_hex, ("x", "AA")),
+    (from_hex, ("x", 7)),
+    (from_hex, ("x", "00", 2)),
+]
+
+
+@pytest.mark.parametrize(("check", "arguments"), BAD_FIELDS)
+def test_fields_that_are_none_are_named(check, arguments):
+    with pytest.raises(InputError) as caught:
+        check(*arguments)
+    assert caught.value.code == "field.x"
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_that_are_sound_pass():
+    check_bytes("x", b"123", 3)
+    check_name("Ann Ltd 木", "x")
+    check_digest("x", "ab" * 32)
+    check_time("x", "2030-12-31T23:59:59Z")
+    assert check_count("x", np.int64(8), 1, 8) == 8
+    assert type(check_count("x", np.int64(8), 1, 8)) is int
+    assert from_hex("x", "00ff", 2) == b"\x00\xff"

@@ -1,3 +1,5 @@
+"""The owner key: what derives from it, and its file."""
+
 import copy
 import hashlib
 import hmac
@@ -6,23 +8,16 @@ import pickle
 import stat
 import subprocess
 import sys
-import threading
 import warnings
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ownership.making import KEY, make_mark, packed, resigned, unpacked
-from timbermark.errors import (
-    FileFormatError,
-    InputError,
-    PassphraseError,
-    PassphraseNeededError,
-)
-from timbermark.files import container_bytes
-from timbermark.ownership import OwnerKey, sealing
+from tests.ownership.making import KEY, make_mark, packed, unpacked
+from timbermark.errors import FileFormatError, InputError, PassphraseError
+from timbermark.files import container_bytes, sealing
+from timbermark.ownership import OwnerKey
 
 FIRST = b"timbermark owner-key 1\n"
 
@@ -44,20 +39,15 @@ def plain_file(tmp_path):
     return tmp_path / "plain.key"
 
 
-@pytest.fixture
-def sealed_file(tmp_path):
-    KEY.save(tmp_path / "sealed.key", "right")
-    return tmp_path / "sealed.key"
-
-
 def test_generated_keys_differ():
     assert len({OwnerKey.generate().secret for _ in range(50)}) == 50
 
 
 @pytest.mark.parametrize("bad", [b"", bytes(31), bytes(33), "x" * 32, None, bytearray(32)])
 def test_a_key_is_32_bytes(bad):
-    with pytest.raises(InputError, match="32 bytes"):
+    with pytest.raises(InputError) as caught:
         OwnerKey(bad)
+    assert caught.value.code == "key.length"
 
 
 def test_the_secret_is_never_shown():
@@ -73,8 +63,9 @@ def test_the_fingerprint_is_what_the_docs_say():
 
 
 def test_a_key_is_neither_pickled_nor_changed():
-    with pytest.raises(InputError, match="cannot be pickled"):
+    with pytest.raises(InputError) as caught:
         pickle.dumps(KEY)
+    assert caught.value.code == "key.pickled"
     with pytest.raises(AttributeError):
         KEY.secret = bytes(32)
     assert copy.deepcopy(KEY) is KEY
@@ -97,8 +88,9 @@ def test_the_mark_secret_is_hkdf_of_rfc_5869(secret, mark_id):
 
 @pytest.mark.parametrize("bad", [b"", bytes(15), bytes(17), "x" * 16])
 def test_a_mark_id_is_16_bytes(bad):
-    with pytest.raises(InputError, match="16 bytes"):
+    with pytest.raises(InputError) as caught:
         KEY.mark_secret(bad)
+    assert caught.value.code == "field.mark_id"
 
 
 @pytest.mark.parametrize("passphrase", [None, "p", "größer als gedacht", "木" * 100])
@@ -109,69 +101,15 @@ def test_round_trip(tmp_path, passphrase):
     assert [p.name for p in tmp_path.iterdir()] == ["k"]
 
 
-def test_a_passphrase_is_the_same_from_every_keyboard(tmp_path):
-    KEY.save(tmp_path / "k", "caf\u00e9")
-    assert OwnerKey.load(tmp_path / "k", "cafe\u0301") == KEY
-
-
-def test_a_sealed_file_does_not_hold_the_secret(sealed_file, plain_file):
-    assert KEY.secret.hex() in str(unpacked(plain_file.read_bytes()))
-    data = sealed_file.read_bytes()
-    assert KEY.secret.hex() not in str(unpacked(data))
-    assert KEY.secret not in data
-
-
-def test_no_two_files_are_alike(tmp_path):
-    for name in "ab":
-        KEY.save(tmp_path / name, "right")
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
-
-
 def test_an_existing_file_is_kept(plain_file):
     before = plain_file.read_bytes()
     other = OwnerKey.generate()
-    with pytest.raises(InputError, match=r"plain\.key exists already"):
+    with pytest.raises(InputError, match=r"plain\.key") as caught:
         other.save(plain_file)
+    assert caught.value.code == "file.exists"
     assert plain_file.read_bytes() == before
     other.save(plain_file, force=True)
     assert OwnerKey.load(plain_file) == other
-
-
-def race(folder, n):
-    """Let n threads save keys of their own to one path; return the keys that were saved."""
-    barrier, saved = threading.Barrier(n), []
-
-    def save(key):
-        barrier.wait()
-        with suppress(InputError):
-            key.save(folder / "k")
-            saved.append(key)
-
-    threads = [threading.Thread(target=save, args=(OwnerKey.generate(),)) for _ in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return saved
-
-
-@pytest.mark.parametrize("links", ["links", "no links"])
-def test_of_concurrent_saves_exactly_one_succeeds(tmp_path, monkeypatch, links):
-    if links == "no links":
-
-        def refuse(*_):
-            raise PermissionError("no hard links here")
-
-        monkeypatch.setattr(os, "link", refuse)
-    # Whoever comes between the check and the write must be noticed too.
-    monkeypatch.setattr(os.path, "lexists", lambda _: False)
-    for attempt in range(10):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        saved = race(folder, 6)
-        assert len(saved) == 1
-        assert OwnerKey.load(folder / "k") == saved[0]
-        assert [p.name for p in folder.iterdir()] == ["k"]
 
 
 def test_of_concurrent_commands_exactly_one_succeeds(tmp_path):
@@ -192,27 +130,11 @@ def test_of_concurrent_commands_exactly_one_succeeds(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["k"]
 
 
-def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(OSError, match="disk full"):
-        KEY.save(tmp_path / "k")
-    assert not list(tmp_path.iterdir())
-
-
-def test_forcing_narrows_the_mode(plain_file):
-    plain_file.chmod(0o644)
-    KEY.save(plain_file, force=True)
-    assert stat.S_IMODE(plain_file.stat().st_mode) == 0o600
-
-
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
 def test_a_file_that_others_may_read_warns(plain_file, mode):
     plain_file.chmod(mode)
-    with pytest.warns(UserWarning, match=r"others may read it .*chmod 600") as caught:
+    with pytest.warns(UserWarning, match="chmod 600") as caught:
         assert OwnerKey.load(plain_file) == KEY
     assert caught[0].filename == __file__
 
@@ -221,42 +143,6 @@ def test_nothing_is_warned_of_otherwise(plain_file):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         OwnerKey.load(plain_file)
-
-
-@pytest.mark.parametrize("wrong", ["wrong", "right ", "Right", "righ"])
-def test_a_wrong_passphrase_is_one_sentence(sealed_file, wrong):
-    with pytest.raises(PassphraseError, match=r"does not open .*sealed\.key") as caught:
-        OwnerKey.load(sealed_file, wrong)
-    assert isinstance(caught.value, InputError)
-    assert caught.value.__cause__ is None
-
-
-def test_a_forged_content_reads_like_a_wrong_passphrase(sealed_file):
-    meta, members = unpacked(sealed_file.read_bytes())
-    with pytest.raises(PassphraseError) as wrong:
-        OwnerKey.load(sealed_file, "wrong")
-    members["sealed.npy"] = members["sealed.npy"][:-1] + bytes([members["sealed.npy"][-1] ^ 1])
-    write(sealed_file, packed(FIRST, meta, members))
-    with pytest.raises(PassphraseError) as forged:
-        OwnerKey.load(sealed_file, "right")
-    assert str(wrong.value) == str(forged.value)
-
-
-def test_a_missing_passphrase_asks_for_one(sealed_file):
-    with pytest.raises(PassphraseNeededError, match="is encrypted"):
-        OwnerKey.load(sealed_file)
-
-
-def test_a_needless_passphrase_is_refused(plain_file):
-    with pytest.raises(PassphraseError, match="is not encrypted"):
-        OwnerKey.load(plain_file, "right")
-
-
-@pytest.mark.parametrize("empty", ["", "\ud800", b"bytes"])
-def test_an_empty_passphrase_writes_nothing(tmp_path, empty):
-    with pytest.raises(PassphraseError, match="empty or not text"):
-        KEY.save(tmp_path / "k", empty)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("passphrase", [None, "right"])
@@ -281,115 +167,34 @@ def test_every_truncation_is_refused(tmp_path, passphrase):
             OwnerKey.load(tmp_path / "k", passphrase)
 
 
-def test_with_a_repaired_checksum_a_sealed_file_is_refused_or_the_same(sealed_file):
-    good = sealed_file.read_bytes()
-    start = len(FIRST) + 65
-    refused = 0
-    for position in range(start, len(good), 3):
-        bad = bytearray(good)
-        bad[position] ^= 1 << position % 8
-        write(sealed_file, resigned(bytes(bad)))
-        try:
-            key = OwnerKey.load(sealed_file, "right")
-        except (FileFormatError, PassphraseError):
-            refused += 1
-        else:
-            assert key == KEY
-    assert refused > 100
-
-
-HOW_CHANGES = {
-    "salt": ("0" * 32, PassphraseError, "does not open"),
-    "nonce": ("0" * 24, PassphraseError, "does not open"),
-    "cipher": ("rot13", FileFormatError, "unknown way"),
-    "scrypt": ({"n": 1 << 11, "r": 8, "p": 1}, PassphraseError, "does not open"),
-}
-
-
-@pytest.mark.parametrize("name", HOW_CHANGES)
-def test_every_parameter_is_authenticated(sealed_file, name):
-    value, error, message = HOW_CHANGES[name]
-    meta, members = unpacked(sealed_file.read_bytes())
-    write(sealed_file, packed(FIRST, {**meta, name: value}, members))
-    with pytest.raises(error, match=message):
-        OwnerKey.load(sealed_file, "right")
-
-
-@pytest.mark.parametrize(
-    "cost",
-    [
-        {"n": 1 << 40, "r": 8, "p": 1},
-        {"n": 1 << 19, "r": 8, "p": 1},
-        {"n": 1 << 14, "r": 1 << 20, "p": 1},
-        {"n": 1 << 14, "r": 8, "p": 1 << 20},
-        {"n": 3000, "r": 8, "p": 1},
-        {"n": 1, "r": 8, "p": 1},
-        {"n": -1024, "r": 8, "p": 1},
-        {"n": 1024.0, "r": 8, "p": 1},
-        {"n": True, "r": 8, "p": 1},
-        {"n": 1024, "r": 8},
-        {"n": 1024, "r": 8, "p": 1, "x": 1},
-        [1024, 8, 1],
-        None,
-    ],
-)
-def test_a_hostile_cost_is_refused_before_it_is_paid(sealed_file, cost, monkeypatch):
-    meta, members = unpacked(sealed_file.read_bytes())
-    write(sealed_file, packed(FIRST, {**meta, "scrypt": cost}, members))
-    monkeypatch.setattr(sealing, "_cipher", lambda *_: pytest.fail("scrypt was run"))
-    with pytest.raises(FileFormatError, match=r"out of bounds|what a guess costs"):
-        OwnerKey.load(sealed_file, "right")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"salt": "zz" * 16},
-        {"salt": "00" * 15},
-        {"nonce": 7},
-        {"nonce": " 0" * 12},
-        {"extra": 1},
-    ],
-)
-def test_a_broken_description_is_refused(sealed_file, change):
-    meta, members = unpacked(sealed_file.read_bytes())
-    write(sealed_file, packed(FIRST, {**meta, **change}, members))
-    with pytest.raises(FileFormatError, match="how it is encrypted"):
-        OwnerKey.load(sealed_file, "right")
-
-
 @pytest.mark.parametrize(
     "meta",
     [{}, {"secret": "00"}, {"secret": 1}, {"secret": "G" * 64}, {"secret": "0" * 64, "x": 1}],
 )
 def test_a_file_without_a_key_is_refused(tmp_path, meta):
     write(tmp_path / "k", container_bytes("owner-key", 1, meta, {}))
-    with pytest.raises(FileFormatError, match="does not hold an owner key"):
+    with pytest.raises(FileFormatError) as caught:
         OwnerKey.load(tmp_path / "k")
+    assert caught.value.code == "file.parts"
 
 
-def test_other_kinds_are_refused(tmp_path):
+def test_other_kinds_and_versions_are_refused(tmp_path):
     make_mark().save(tmp_path / "m")
-    with pytest.raises(FileFormatError, match="holds a mark, not an owner key"):
-        OwnerKey.load(tmp_path / "m")
     write(tmp_path / "newer", container_bytes("owner-key", 2, {}, {}))
-    with pytest.raises(FileFormatError, match="version 2"):
-        OwnerKey.load(tmp_path / "newer")
+    for name, code in (("m", "file.kind"), ("newer", "file.version")):
+        with pytest.raises(FileFormatError) as caught:
+            OwnerKey.load(tmp_path / name)
+        assert caught.value.code == code
 
 
 def test_a_sealed_mark_cannot_pose_as_a_key(tmp_path):
     """The kind is authenticated: relabelling the file does not help."""
-    make_mark().save(tmp_path / "m", "right")
+    make_mark(k=8).save(tmp_path / "m", "right")
     meta, members = unpacked((tmp_path / "m").read_bytes())
     write(tmp_path / "m", packed(FIRST, meta, members))
-    with pytest.raises(PassphraseError, match="does not open"):
+    with pytest.raises(PassphraseError) as caught:
         OwnerKey.load(tmp_path / "m", "right")
-
-
-def test_the_real_cost_is_what_is_recommended():
-    real = sealing.ScryptCost()
-    assert real.memory == 128 << 20
-    assert real.is_bearable()
+    assert caught.value.code == "passphrase.wrong"
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

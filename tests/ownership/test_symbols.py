@@ -1,5 +1,6 @@
-import json
-import re
+"""Salts, Merkle trees, seeds, symbols and order; docs/mark-format.md has their vectors."""
+
+import hashlib
 from dataclasses import fields, replace
 
 import numpy as np
@@ -8,170 +9,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from tests.conftest import ROOT
 from tests.ownership import independent
-from tests.ownership.making import KEY, make_mark, marks
+from tests.ownership.making import make_both
 from timbermark.errors import InputError
-from timbermark.ownership import (
-    Inquiry,
-    Mark,
-    OwnerKey,
-    derive_seed,
-    derive_symbols,
-    judge,
-    query_order,
-    symbols,
-)
+from timbermark.ownership import LeafSeal, Mark, SplitSeal, symbols
 from timbermark.ownership import mark as mark_module
 from timbermark.ownership.columns import split_columns
-from timbermark.ownership.encoding import encode, thaw
-from timbermark.ownership.labels import UNANSWERED
-from timbermark.ownership.records import derive_salts
+from timbermark.ownership.symbols import (
+    derive_salts,
+    derive_seed,
+    derive_symbols,
+    hash_leaf,
+    merkle_paths,
+    merkle_root,
+    path_length,
+    query_numbers,
+    root_from_path,
+)
 
-PAGE = (ROOT / "docs" / "mark-format.md").read_text()
-VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
-
-
-def as_vector(mark):
-    return {
-        **{word: thaw(getattr(mark, word)) for word in independent.WORDS},
-        "mark_id": mark.mark_id.hex(),
-        "columns": [list(column) for column in mark.columns],
-        "alphabets": mark.alphabets.tolist(),
-        "reference": mark.reference.tolist(),
-        **({"alternatives": mark.alternatives.tolist()} if mark.alternatives.size else {}),
-    }
+seeds = st.binary(min_size=32, max_size=32)
 
 
-def as_mark(vector, secret):
-    parts = {name: vector[name] for name in vector if name in {f.name for f in fields(Mark)}}
-    return Mark(
-        **{
-            **parts,
-            "mark_id": bytes.fromhex(vector["mark_id"]),
-            "secret": secret,
-            "alphabets": np.array(vector["alphabets"]),
-            "reference": np.array(vector["reference"]),
-        }
-    )
+def drawn(seed, k, q, salts=None):
+    return derive_symbols(seed, range(k), salts or derive_salts(seed, k), [q] * k)
 
 
-def given_scores(vector):
-    n_classes = len(vector["classes"])
-    rows = [[np.nan] * n_classes if row is None else row for row in vector["scores"]]
-    return np.array(rows)
-
-
-def test_vectors_of_the_keys():
-    key = OwnerKey(bytes.fromhex(VECTORS["owner_key"]))
-    assert key == KEY
-    assert key.fingerprint == VECTORS["fingerprint"]
-    for vector in VECTORS["marks"]:
-        mark_id = bytes.fromhex(vector["mark_id"])
-        assert key.mark_secret(mark_id).hex() == VECTORS["mark_secret"]
-        assert independent.hkdf(key.secret, mark_id).hex() == VECTORS["mark_secret"]
-
-
-@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2", "alternatives"])
-def test_vectors_of_the_symbols(vector, real_scrypt):
-    secret = bytes.fromhex(VECTORS["mark_secret"])
-    digest = independent.digest(vector, secret)
-    k, q = np.shape(vector["alphabets"])
-    salts = independent.salts(secret, k)
-    leaves = [independent.leaf(vector, i, salt) for i, salt in enumerate(salts)]
-    assert [salt.hex() for salt in salts] == vector["salts"]
-    assert [leaf.hex() for leaf in leaves] == vector["leaves"]
-    assert independent.root(leaves).hex() == vector["root"]
-    assert digest.hex() == vector["digest"]
-    seed = independent.seed(digest)
-    assert seed.hex() == vector["seed"]
-    assert independent.symbols(seed, salts, q) == vector["symbols"]
-    assert independent.order(seed, salts) == vector["order"]
-    mark = as_mark(vector, secret)
-    assert (mark.salts, mark.leaves) == (tuple(salts), tuple(leaves))
-    assert mark.head.root.hex() == vector["root"]
-    assert mark.digest == digest
-    assert derive_seed(digest) == seed
-    assert mark.symbols.tolist() == vector["symbols"]
-    assert mark.order.tolist() == vector["order"]
-    assert list(mark.expected) == vector["expected"]
-    assert mark.made_with(KEY)
-
-
-@pytest.mark.parametrize("vector", VECTORS["marks"], ids=["q=4", "q=2", "alternatives"])
-def test_vectors_of_the_evidence(vector, real_scrypt):
-    mark = as_mark(vector, bytes.fromhex(VECTORS["mark_secret"]))
-    numbers = np.array([UNANSWERED if n is None else n for n in vector["labels"]])
-    found = {
-        "labels": judge(mark, Inquiry("x"), labels=numbers),
-        "labels one by one": judge(mark, Inquiry("x"), labels=numbers, one_by_one=True),
-        "scores": judge(mark, Inquiry("x"), scores=given_scores(vector)),
-    }
-    assert {kind: verdict.bits for kind, verdict in found.items()} == vector["bits"]
-    pairs = list(zip(vector["labels"], vector["alphabets"], vector["symbols"], strict=True))
-    matched = sum(label == alphabet[symbol] for label, alphabet, symbol in pairs)
-    counted = sum(label in alphabet for label, alphabet, _ in pairs)
-    missing = vector["labels"].count(None)
-    again = {
-        "labels": independent.labels_bits(matched, counted + missing, mark.q),
-        "labels one by one": independent.one_by_one_bits(matched, counted, mark.q),
-        "scores": independent.scores_bits(
-            vector["scores"],
-            vector["reference"],
-            vector["alphabets"],
-            vector["symbols"],
-            vector.get("alternatives"),
-            vector["order"],
-        ),
-    }
-    for kind, raw in again.items():
-        assert independent.reported(raw, mark.draws) == vector["bits"][kind]
-
-
-def test_vector_of_the_encoding():
-    shown = re.search(r"hexadecimal digits,\n\n((?:    .*\n)+)", PAGE)[1]
-    value = {"b": [1, -0.5], "a": "é", "c": None, "d": True}
-    assert re.sub(r"\s", "", shown) == encode(value).hex() == independent.encoding(value).hex()
-
-
-@given(marks())
-def test_any_mark_gives_the_symbols_of_the_independent_verifier(mark):
-    digest = independent.digest(as_vector(mark), mark.secret)
-    assert mark.digest == digest
-    seed = independent.seed(digest, n=2)
-    salts = independent.salts(mark.secret, mark.n_triggers)
-    assert mark.symbols.tolist() == independent.symbols(seed, salts, mark.q)
-    assert mark.order.tolist() == independent.order(seed, salts)
+def order_of(seed, places, salts):
+    return np.argsort(query_numbers(seed, places, salts), kind="stable")
 
 
 def test_symbols_are_derived_once(monkeypatch):
     calls = []
     derive = symbols.derive_seed
     monkeypatch.setattr(mark_module, "derive_seed", lambda *a: calls.append(a) or derive(*a))
-    mark = make_mark()
+    mark = make_both(32, 16)
     for _ in range(3):
-        assert len(mark.symbols) == len(mark.order) == len(mark.expected) == 32
+        assert len(mark.symbols) == len(mark.order_numbers) == 48
+        assert len(mark.expected) == len(mark.leaf_symbols) == 32
     assert len(calls) == 1
     assert not mark.symbols.flags.writeable
     assert replace(mark).symbols.tolist() == mark.symbols.tolist()
     assert len(calls) == 2
 
 
-def drawn(seed, k, q, salts=None):
-    return derive_symbols(seed, range(k), salts or derive_salts(seed, k), q)
-
-
-@given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 4]), st.data())
-def test_a_symbol_needs_no_salt_but_its_own(seed, q, data):
+@given(seeds, st.data())
+def test_a_symbol_needs_no_salt_but_its_own(seed, data):
     """So that some triggers can be shown and checked without the others."""
     salts = derive_salts(bytes(32), 40)
-    every = derive_symbols(seed, range(40), salts, q)
-    assert every.max() < q
+    sizes = [4] * 24 + [2] * 16
+    every = derive_symbols(seed, range(40), salts, sizes)
+    assert (every < sizes).all()
     part = data.draw(st.lists(st.integers(0, 39), min_size=1, unique=True))
-    alone = derive_symbols(seed, part, [salts[i] for i in part], q)
+    own = [salts[i] for i in part]
+    alone = derive_symbols(seed, part, own, [sizes[i] for i in part])
     np.testing.assert_array_equal(alone, every[part])
-    order = query_order(seed, range(40), salts).tolist()
-    again = [part[i] for i in query_order(seed, part, [salts[i] for i in part])]
+    order = order_of(seed, range(40), salts).tolist()
+    again = [part[i] for i in order_of(seed, part, own)]
     assert again == [i for i in order if i in part]
 
 
@@ -183,9 +76,9 @@ def test_no_salt_follows_from_the_others():
     assert not set(salts) & set(derive_salts(bytes(31) + b"\1", 1000))
 
 
-@given(st.binary(min_size=32, max_size=32), st.integers(1, 300))
+@given(seeds, st.integers(1, 300))
 def test_the_order_is_a_permutation(seed, k):
-    assert sorted(query_order(seed, range(k), derive_salts(bytes(32), k))) == list(range(k))
+    assert sorted(order_of(seed, range(k), derive_salts(bytes(32), k))) == list(range(k))
 
 
 @pytest.mark.parametrize("what", ["seed", "salts"])
@@ -213,7 +106,7 @@ def test_symbols_are_uniform_over_seeds_and_over_salts(what):
 def test_orders_are_uniform_over_seeds():
     rng = np.random.default_rng(8)
     salts = derive_salts(bytes(32), 16)
-    first = [query_order(rng.bytes(32), range(16), salts)[0] for _ in range(4000)]
+    first = [order_of(rng.bytes(32), range(16), salts)[0] for _ in range(4000)]
     seen = np.bincount(first, minlength=16)
     assert chi2.sf(((seen - 250) ** 2 / 250).sum(), 15) > 1e-6
 
@@ -224,28 +117,45 @@ def test_order_and_symbols_have_nothing_in_common():
     salts = derive_salts(bytes(32), 64)
     for _ in range(500):
         seed = rng.bytes(32)
-        place = np.argsort(query_order(seed, range(64), salts))
+        place = np.argsort(order_of(seed, range(64), salts))
         agree += np.sum((place >= 32) == drawn(seed, 64, 2, salts))
     assert abs(agree / 32000 - 0.5) < 0.02
 
 
-MARK = make_mark(k=256, n_classes=6)
+def test_the_seals_are_asked_in_orders_of_their_own():
+    mark = make_both(20, 30)
+    for seal, first, n in (("leaves", 0, 20), ("splits", 20, 30)):
+        order = mark.order(seal)
+        assert sorted(order) == list(range(n))
+        assert (np.diff(mark.order_numbers[first:][order].astype(float)) >= 0).all()
 
 
-def bumped(array, by):
-    changed = array.copy()
-    changed[3, 1] += by
+MARK = make_both(128, 128, n_classes=6)
+
+
+def bumped(array, by, *at):
+    changed = np.array(array)
+    changed[at] += by
     return changed
 
 
-def exchanged(array):
-    changed = array.copy()
-    changed[5] = changed[5][::-1]
-    return changed
+def leaves(**change):
+    return {"leaves": replace(MARK.leaves, **change)}
 
 
+def splits(**change):
+    return {"splits": replace(MARK.splits, **change)}
+
+
+ROWS = np.column_stack(MARK.leaves.columns)
+OTHER = np.delete(np.arange(3), MARK.splits.features[3])[0]
+FREE = tuple(
+    bumped(column, 1e-15, 3) if place == OTHER else column
+    for place, column in enumerate(MARK.splits.columns)
+)
 CHANGES = {
     "mark_id": {"mark_id": bytes(16)},
+    "claim_key": {"claim_key": bytes(32)},
     "secret": {"secret": bytes([MARK.secret[0] ^ 1]) + MARK.secret[1:]},
     "owner": {"owner": "Ann owner"},
     "model_digest": {"model_digest": "ab" * 31 + "ac"},
@@ -255,69 +165,173 @@ CHANGES = {
     "classes": {"classes": (0, 1, 2, 3, 4, 6)},
     "type of classes": {"classes": tuple(float(c) for c in MARK.classes)},
     "texts for classes": {"classes": tuple(str(c) for c in MARK.classes)},
-    "triggers": {"columns": split_columns(bumped(MARK.triggers, 1e-15))},
-    "order of triggers": {"columns": split_columns(MARK.triggers[::-1])},
-    "order of columns": {"columns": MARK.columns[::-1]},
-    "a column of texts": {"columns": (*MARK.columns[:2], [str(x) for x in MARK.columns[2]])},
-    "alphabets": {"alphabets": exchanged(MARK.alphabets)},
-    "reference": {"reference": bumped(MARK.reference.clip(0, 0.9), 1e-12)},
-    "alternatives": {"alternatives": np.full((256, 1, 4), 0.25)},
+    "triggers": leaves(columns=split_columns(bumped(ROWS, 1e-15, 3, 1))),
+    "order of triggers": leaves(columns=split_columns(ROWS[::-1])),
+    "order of columns": leaves(columns=MARK.leaves.columns[::-1]),
+    "alphabets": leaves(alphabets=np.vstack([MARK.leaves.alphabets[:1, ::-1],
+                                             MARK.leaves.alphabets[1:]])),
+    "reference": leaves(reference=bumped(MARK.leaves.reference.clip(0, 0.9), 1e-12, 3, 1)),
+    "alternatives": leaves(alternatives=np.full((128, 1, 4), 0.25)),
+    "base rows": splits(columns=FREE),
+    "features": {"splits": SplitSeal.make(
+        np.column_stack(MARK.splits.columns), bumped(MARK.splits.features, 1, 3) % 3,
+        MARK.splits.values, MARK.splits.reference, MARK.splits.strata)},
+    "values": splits(values=bumped(MARK.splits.values, 1e-15, 3, 1)),
+    "reference of splits": splits(
+        reference=bumped(MARK.splits.reference.clip(0, 0.9), 1e-12, 3, 1, 2)),
+    "strata": splits(strata=bumped(MARK.splits.strata, 1, 3, 1)),
+    "no strata": splits(strata=np.zeros((128, 0), int)),
     "draws": {"draws": 2},
     "created": {"created": "2030-01-02T03:04:06Z"},
     "about": {"about": {**MARK.about, "rounds": 3}},
     "type in about": {"about": {**MARK.about, "rounds": 2.0}},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changing_anything_gives_symbols_that_look_random(change):
     changed = replace(MARK, **CHANGES[change])
     assert changed != MARK
-    fits = np.mean(changed.symbols == MARK.symbols)
-    # A quarter on average; six standard deviations to either side.
-    assert 0.09 < fits < 0.41
+    # A quarter and a half on average; six standard deviations to either side.
+    assert 0.02 < np.mean(changed.leaf_symbols == MARK.leaf_symbols) < 0.48
+    assert 0.23 < np.mean(changed.split_symbols == MARK.split_symbols) < 0.77
 
 
 def test_every_field_is_among_the_changes():
     changed = {name for change in CHANGES.values() for name in change}
-    # There is one protocol and one kind of answers; nothing else may be left out.
+    # There is one protocol, and answers follow from the classes; nothing else may be left out.
     assert changed == {f.name for f in fields(Mark) if f.init} - {"protocol", "answers"}
+    parts = {part for seal in (LeafSeal, SplitSeal) for part in seal.types}
+    assert parts == {"alphabets", "reference", "alternatives", "features", "values", "strata"}
+
+
+def test_leaving_a_seal_out_gives_other_symbols():
+    alone = replace(MARK, splits=None), replace(MARK, leaves=None)
+    assert 0.02 < np.mean(alone[0].symbols == MARK.leaf_symbols) < 0.48
+    assert 0.23 < np.mean(alone[1].symbols == MARK.split_symbols) < 0.77
 
 
 def test_every_bit_of_the_secret_counts():
-    for position in range(256):
+    for position in range(0, 256, 3):
         flipped = bytearray(MARK.secret)
         flipped[position // 8] ^= 1 << position % 8
         other = replace(MARK, secret=bytes(flipped)).symbols
-        assert 0.09 < np.mean(other == MARK.symbols) < 0.41
+        assert np.mean(other == MARK.symbols) < 0.6
 
 
 @pytest.mark.parametrize("q", [0, 1, 3, 8])
 def test_other_alphabets_are_refused(q):
-    with pytest.raises(InputError, match=f"q={q}"):
-        derive_symbols(bytes(32), [0], [bytes(32)], q)
+    with pytest.raises(InputError) as caught:
+        derive_symbols(bytes(32), [0, 1], [bytes(32)] * 2, [2, q])
+    assert caught.value.code == "symbols.sizes"
 
 
 def test_lengths_are_fixed():
     for seed, salt in ((bytes(31), bytes(32)), (bytes(32), bytes(33)), (b"", bytes(64))):
-        with pytest.raises(InputError, match="32 bytes each"):
-            derive_symbols(seed, [0], [salt], 2)
-        with pytest.raises(InputError, match="32 bytes each"):
-            query_order(seed, [0], [salt])
-    with pytest.raises(InputError, match="32 bytes each"):
+        for derive in (lambda *a: derive_symbols(*a, [2]), query_numbers):
+            with pytest.raises(InputError) as caught:
+                derive(seed, [0], [salt])
+            assert caught.value.code == "symbols.length"
+    with pytest.raises(InputError) as caught:
         derive_seed(bytes(31))
+    assert caught.value.code == "symbols.length"
+
+
+class _NoMemory:
+    def __init__(self, **_):
+        pass
+
+    def derive(self, _):
+        raise MemoryError
 
 
 def test_a_lack_of_memory_is_a_sentence(monkeypatch):
-    class Scrypt:
-        def __init__(self, **_):
-            pass
-
-        def derive(self, _):
-            raise MemoryError
-
-    monkeypatch.setattr("cryptography.hazmat.primitives.kdf.scrypt.Scrypt", Scrypt)
-    with pytest.raises(InputError, match="MiB of memory, too much here"):
+    monkeypatch.setattr("cryptography.hazmat.primitives.kdf.scrypt.Scrypt", _NoMemory)
+    with pytest.raises(InputError) as caught:
         derive_seed(b"a digest that was never seen yet")
-    with pytest.raises(InputError, match="MiB of memory, too much here"):
-        make_mark().to_bytes("right")
+    assert caught.value.code == "memory"
+
+
+def test_every_trial_of_a_search_pays_scrypt(monkeypatch):
+    paid = []
+    derive = symbols.derive_seed
+    monkeypatch.setattr(mark_module, "derive_seed", lambda d: paid.append(d) or derive(d))
+    trials = [MARK.with_draws(2), *(replace(MARK, **change) for change in CHANGES.values())]
+    found = {tuple(trial.symbols) for trial in trials}
+    assert len(paid) == len(trials)
+    assert len(set(paid)) == len(found) == len(trials) - 1  # one more draw is among the changes
+
+
+def test_the_real_price_of_a_trial(real_scrypt):
+    assert 128 * symbols.SCRYPT_N * symbols.SCRYPT_R * symbols.SCRYPT_P == 64 << 20
+
+
+sizes = st.integers(1, 70)
+
+
+def leaves_of(n):
+    return [hash_leaf(bytes([i])) for i in range(n)]
+
+
+@given(sizes)
+def test_the_root_is_that_of_the_recursive_definition(n):
+    assert merkle_root(leaves_of(n)) == independent.root(leaves_of(n))
+
+
+def test_known_roots_of_certificate_transparency():
+    """The reference tree of RFC 6962's own test data: its first records and roots."""
+    records = [b"", b"\x00", b"\x10", bytes.fromhex("2021")]
+    hashes = [hash_leaf(record) for record in records]
+    assert merkle_root(hashes[:1]) == hashlib.sha256(b"\x00").digest()
+    assert merkle_root(hashes[:2]).hex() == (
+        "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"
+    )
+    assert merkle_root(hashes[:3]).hex() == (
+        "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77"
+    )
+    assert merkle_root(hashes).hex() == (
+        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7"
+    )
+
+
+@given(sizes)
+def test_every_leaf_leads_to_the_root(n):
+    hashes = leaves_of(n)
+    root = merkle_root(hashes)
+    for place, path in enumerate(merkle_paths(hashes, range(n))):
+        assert len(path) == path_length(place, n)
+        assert root_from_path(hashes[place], place, n, path) == root
+
+
+@given(st.integers(2, 40), st.data())
+def test_no_other_leaf_place_or_path_leads_there(n, data):
+    hashes = leaves_of(n)
+    root = merkle_root(hashes)
+    place = data.draw(st.integers(0, n - 1))
+    (path,) = merkle_paths(hashes, [place])
+
+    def leads(leaf, at, through):
+        try:
+            return root_from_path(leaf, at, n, through) == root
+        except InputError:
+            return False
+
+    assert leads(hashes[place], place, path)
+    assert not leads(hash_leaf(b"other"), place, path)
+    assert not any(leads(hashes[place], other, path) for other in range(n) if other != place)
+    at, bit = data.draw(st.integers(0, len(path) - 1)), data.draw(st.integers(0, 255))
+    changed = bytearray(path[at])
+    changed[bit // 8] ^= 1 << bit % 8
+    assert not leads(hashes[place], place, (*path[:at], bytes(changed), *path[at + 1 :]))
+    if len(set(path)) > 1:
+        assert not leads(hashes[place], place, path[::-1])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 33])
+def test_a_path_has_one_length(n):
+    hashes = leaves_of(n)
+    for place, path in enumerate(merkle_paths(hashes, range(n))):
+        for wrong in ((*path, bytes(32)), *([path[:-1]] if path else [])):
+            with pytest.raises(InputError) as caught:
+                root_from_path(hashes[place], place, n, wrong)
+            assert caught.value.code == "merkle.path"

@@ -108,13 +108,17 @@ def _read(
     digest_line = _DIGEST_LINE.fullmatch(file.readline(_LONGEST_LINE))
     payload = file.read()
     if not payload:
-        _refuse(f"{name} ends too early.", _AGAIN)
+        _refuse(f"{name} ends too early.", _AGAIN, "file.truncated")
     digest = hashlib.sha256(first_line)
     digest.update(payload)
     if digest_line is None or digest_line[1] != digest.hexdigest().encode():
         if payload[-_ZIP_END:][:4] != _ZIP_END_MARK:
-            _refuse(f"{name} ends too early.", _AGAIN)
-        _refuse(f"{name} was changed after it was written: its checksum is wrong.", _AGAIN)
+            _refuse(f"{name} ends too early.", _AGAIN, "file.truncated")
+        _refuse(
+            f"{name} was changed after it was written: its checksum is wrong.",
+            _AGAIN,
+            "file.changed",
+        )
     meta, arrays = _unpack(payload, size, name)
     return version, meta, arrays
 
@@ -126,28 +130,34 @@ def _with_article(kind: str) -> str:
 
 def _read_first_line(line: bytes, name: str, kind: str, max_version: int) -> int:
     if not line:
-        _refuse(f"{name} is empty.", _AGAIN)
+        _refuse(f"{name} is empty.", _AGAIN, "file.empty")
     match = _FIRST_LINE.fullmatch(line)
     if match is None:
-        _refuse(f"{name} is not a timbermark file.", "was it written by another program?")
+        _refuse(
+            f"{name} is not a timbermark file.",
+            "was it written by another program?",
+            "file.foreign",
+        )
     found, version = match[1].decode(), int(match[2])
     if found != kind:
         wanted = kind.replace("-", " ")
         _refuse(
             f"{name} holds {_with_article(found)}, not {_with_article(kind)}.",
             f"give the file of the {wanted}.",
+            "file.kind",
         )
     if version > max_version:
         _refuse(
-            f"{name} has version {version} of the format, this timbermark reads up to "
-            f"{max_version}.",
+            f"{name} was written by a newer timbermark ({found}, format {version}), this one reads "
+            f"up to format {max_version}.",
             "pip install --upgrade timbermark",
+            "file.version",
         )
     return version
 
 
-def _refuse(message: str, hint: str) -> NoReturn:
-    raise FileFormatError(message, hint)
+def _refuse(message: str, hint: str, code: str = "file.content") -> NoReturn:
+    raise FileFormatError(message, hint, code)
 
 
 def _unpack(payload: bytes, size: int, name: str) -> tuple[Meta, Arrays]:

@@ -116,7 +116,7 @@ it was not written by timbermark, do not trust it.
         size = len(source) if isinstance(source, bytes) else os.stat(source).st_size
         if size > self.file:
             raise FileFormatError(
-                f"{name} has {size} bytes, at most {self.file} are allowed.", _FOREIGN
+                f"{name} has {size} bytes, at most {self.file} are allowed.", _FOREIGN, "file.size"
             )
         if not isinstance(source, bytes):
             with open(source, "rb") as file:
@@ -130,13 +130,14 @@ it was not written by timbermark, do not trust it.
             return
         if declared > max(size, _SMALL):
             raise FileFormatError(
-                f"{name} has {size} bytes but would unpack to {declared}.", _FOREIGN
+                f"{name} has {size} bytes but would unpack to {declared}.", _FOREIGN, "file.size"
             )
         if members.get(META_NAME, 0) > self.meta:
             raise FileFormatError(
                 f"{name} holds {members[META_NAME]} bytes of metadata, at most {self.meta} are "
                 "allowed.",
                 _FOREIGN,
+                "file.size",
             )
 
 
@@ -204,11 +205,18 @@ def unseal(
             raise PassphraseError(
                 f"{name} is not encrypted, so no passphrase opens it.",
                 hint="leave the passphrase out; save the file again with one to encrypt it.",
+                code="passphrase.needless",
+                parameter="passphrase",
             )
         return version, meta, arrays
     salt, nonce, cost, sealed = _read_how(meta, arrays, name)
     if passphrase is None:
-        raise PassphraseNeededError(f"{name} is encrypted.", hint="give its passphrase.")
+        raise PassphraseNeededError(
+            f"{name} is encrypted.",
+            hint="give its passphrase.",
+            code="passphrase.needed",
+            parameter="passphrase",
+        )
     # Only what is encrypted pays for the import.
     from cryptography.exceptions import InvalidTag
 
@@ -220,6 +228,8 @@ def unseal(
         raise PassphraseError(
             f"The passphrase does not open {name}.",
             hint="check it; if it is right, the file is not the one that you saved.",
+            code="passphrase.wrong",
+            parameter="passphrase",
         ) from None
     limits.check(content, name)
     return read_container(content, kind, version)
@@ -253,6 +263,8 @@ def save_sealed(
         raise InputError(
             f"{os.fspath(path)} exists already, the {what} was not written.",
             hint="choose another name, or force=True to replace it.",
+            code="file.exists",
+            parameter="force",
         ) from None
 
 
@@ -306,25 +318,27 @@ def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:
 
 def _read_how(meta: Meta, arrays: Arrays, name: str) -> tuple[bytes, bytes, ScryptCost, bytes]:
     if meta.keys() != {"cipher", "scrypt", "salt", "nonce"} or arrays.keys() != {"sealed"}:
-        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN)
+        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN, "file.cipher")
     if meta["cipher"] != CIPHER:
         raise FileFormatError(
             f"{name} is encrypted in an unknown way, {meta['cipher']!r}.",
             "pip install --upgrade timbermark",
+            "file.cipher",
         )
     salt, nonce = _read_hex(meta["salt"], _SALT_BYTES), _read_hex(meta["nonce"], _NONCE_BYTES)
     sealed = arrays["sealed"]
     if salt is None or nonce is None or sealed.dtype != np.uint8 or sealed.ndim != 1:
-        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN)
+        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN, "file.cipher")
     asked = meta["scrypt"]
     if not isinstance(asked, dict) or asked.keys() != {"n", "r", "p"}:
-        raise FileFormatError(f"{name} does not say what a guess costs.", _FOREIGN)
+        raise FileFormatError(f"{name} does not say what a guess costs.", _FOREIGN, "file.cost")
     cost = ScryptCost(**asked)
     if not cost.is_bearable():
         raise FileFormatError(
             f"{name} asks for scrypt with n={cost.n}, r={cost.r}, p={cost.p}, which is out of "
             "bounds.",
             _FOREIGN,
+            "file.cost",
         )
     return salt, nonce, cost, sealed.tobytes()
 
@@ -346,7 +360,10 @@ def _bound(kind: str, version: int, how: Mapping[str, Any]) -> bytes:
 def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
     if not isinstance(passphrase, str) or not passphrase or not _is_unicode(passphrase):
         raise PassphraseError(
-            "The passphrase is empty or not text.", hint="several random words are a good one."
+            "The passphrase is empty or not text.",
+            hint="several random words are a good one.",
+            code="passphrase.empty",
+            parameter="passphrase",
         )
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
@@ -359,6 +376,7 @@ def _cipher(passphrase: str, salt: bytes, cost: ScryptCost) -> Any:
         raise InputError(
             f"Checking the passphrase takes {cost.memory >> 20} MiB of memory, too much here.",
             hint="end other programs and try again.",
+            code="memory",
         ) from None
 
 

@@ -29,7 +29,8 @@ from timbermark.ownership.encoding import (
 )
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
 from timbermark.ownership.mark import ANSWERS, MAX_DRAWS, PROTOCOL, Head, Mark
-from timbermark.ownership.mark_file import unknown_version
+from timbermark.ownership.mark_file import old_version
+from timbermark.ownership.symbols import ALPHABET_SIZES
 
 KIND = "claim"
 FORMAT_VERSION = 2
@@ -95,13 +96,21 @@ class Claim:
     stamps: tuple[bytes, ...] = field(default=(), repr=False)  # RFC 3161 responses
 
     def __post_init__(self) -> None:
-        require(self.protocol == PROTOCOL, f"protocol={self.protocol!r} is not known")
+        require(
+            type(self.protocol) is int and self.protocol == PROTOCOL,
+            f"protocol={self.protocol!r} is not known",
+            code="field.protocol",
+        )
         check_name(self.owner, "owner")
         check_digest("model_digest", self.model_digest)
         check_digest("marked_digest", self.marked_digest)
         if self.marked_file is not None:
             check_digest("marked_file", self.marked_file)
-        require(self.answers in ANSWERS, f"answers={self.answers!r} is not known")
+        require(
+            self.answers in ANSWERS,
+            f"answers={self.answers!r} is not known",
+            code="field.answers",
+        )
         check_time("mark_created", self.mark_created)
         check_time("claimed", self.claimed)
         for name, size in (
@@ -118,13 +127,17 @@ class Claim:
             ("draws", 1, MAX_DRAWS),
         ):
             check_count(name, getattr(self, name), low, high)
-        require(self.n_triggers >= 1, "the claim is about a mark without triggers")
+        require(self.q in ALPHABET_SIZES, f"q={self.q!r} is neither 2 nor 4", code="field.q")
+        require(
+            self.n_triggers >= 1, "the claim is about a mark without triggers", code="seals.none"
+        )
         require(
             isinstance(self.stamps, tuple)
             and len(self.stamps) <= MAX_STAMPS
             and all(isinstance(s, bytes) and 0 < len(s) <= MAX_STAMP_BYTES for s in self.stamps),
             f"stamps are not up to {MAX_STAMPS} time stamps of up to {MAX_STAMP_BYTES} bytes",
             "keep those of two or three authorities.",
+            "field.stamps",
         )
         self._check_signature()
 
@@ -140,16 +153,22 @@ class Claim:
         Raises InputError if the mark was not made with the key, or the two models are the same.
         """
         if not isinstance(mark, Mark) or not isinstance(key, OwnerKey):
-            raise InputError("A claim needs a mark and an owner key.", hint="load both.")
+            raise InputError(
+                "A claim needs a mark and an owner key.", hint="load both.", code="claim.type"
+            )
         if not mark.made_with(key):
             raise InputError(
                 "The mark was not made with this owner key.",
                 hint="give the key with which the model was marked.",
+                code="claim.other-key",
+                parameter="key",
             )
         if marked_digest == mark.model_digest:
             raise InputError(
                 "The model is the unmarked one, so there is nothing to claim.",
                 hint="give the model that marking gave back.",
+                code="claim.unmarked",
+                parameter="model",
             )
         statement: dict[str, Any] = {
             "protocol": mark.protocol,
@@ -217,6 +236,7 @@ class Claim:
             raise EvidenceError(
                 f"The claim is about another mark: they differ in {', '.join(wrong)}.",
                 hint="use the claim that was made for this mark.",
+                code="claim.other-mark",
             )
 
     def to_bytes(self) -> bytes:
@@ -248,6 +268,8 @@ class Claim:
             raise InputError(
                 f"{os.fspath(path)} exists already, the claim was not written.",
                 hint="choose another name, or force=True to replace it.",
+                code="file.exists",
+                parameter="force",
             )
         atomic_write(path, self.to_bytes())
 
@@ -261,11 +283,13 @@ class Claim:
         LIMITS.check(source, name)
         version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
         if version != FORMAT_VERSION:
-            raise unknown_version(name, version, FORMAT_VERSION)
+            raise old_version(name, KIND, version, FORMAT_VERSION, "make the claim again.")
         try:
             return cls(**_read_fields(meta, arrays))
         except InputError as error:
-            raise FileFormatError(f"{name} is no sound claim. {error.message}", FOREIGN) from None
+            raise FileFormatError(
+                f"{name} is no sound claim. {error.message}", FOREIGN, error.code
+            ) from None
 
     def _check_signature(self) -> None:
         # Only who reads or makes a claim pays for the import.
@@ -276,6 +300,7 @@ class Claim:
             raise EvidenceError(
                 "The key of the claim binds nobody: anybody could have signed with it.",
                 hint="such keys are not made by chance, do not trust the claim.",
+                code="claim.key",
             )
         try:
             public = Ed25519PublicKey.from_public_bytes(self.key)
@@ -284,6 +309,7 @@ class Claim:
             raise EvidenceError(
                 "The signature of the claim is wrong.",
                 hint="the claim was changed after it was signed; ask its owner for the original.",
+                code="claim.signature",
             ) from None
 
 
@@ -302,11 +328,12 @@ def _read_fields(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str
         and statement.keys() == set(STATEMENT)
         and isinstance(stamps, list),
         "it has not exactly the parts of a claim",
+        code="file.parts",
     )
     assert isinstance(statement, dict)
     return {
         **statement,
         **{name: from_hex(name, statement[name]) for name in _BYTES},
         "signature": from_hex("signature", meta["signature"]),
-        "stamps": tuple(from_hex("a stamp", stamp) for stamp in stamps or ()),
+        "stamps": tuple(from_hex("stamps", stamp) for stamp in stamps or ()),
     }

@@ -35,6 +35,7 @@ def split_columns(triggers: Any) -> tuple[Column, ...]:
             f"The triggers have the type {matrix.dtype} and the shape {matrix.shape}, not those of "
             "a matrix.",
             hint=_HINT,
+            code="triggers.shape",
         )
     _check_counts(*matrix.shape)
     return freeze_columns([matrix[:, column] for column in range(matrix.shape[1])])
@@ -53,11 +54,13 @@ def freeze_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
     (array([1., 2.]), ('a', None))
     """
     if not isinstance(columns, list | tuple) or not columns:
-        raise InputError("The triggers have 0 features.", hint=_HINT)
+        raise InputError("The triggers have 0 features.", hint=_HINT, code="triggers.shape")
     frozen = tuple(_freeze(column, place) for place, column in enumerate(columns))
     lengths = {len(column) for column in frozen}
     if len(lengths) != 1:
-        raise InputError("The columns of the triggers have different lengths.", hint=_HINT)
+        raise InputError(
+            "The columns of the triggers have different lengths.", hint=_HINT, code="triggers.shape"
+        )
     _check_counts(lengths.pop(), len(frozen))
     return frozen
 
@@ -71,6 +74,7 @@ def check_distinct(columns: Sequence[Column]) -> None:
         raise InputError(
             "Two triggers are the same row.",
             hint="two contradicting copies cannot both be obeyed; give distinct rows.",
+            code="triggers.same",
         )
 
 
@@ -160,7 +164,9 @@ def _matrix(given: Any) -> AnyArray:
         return np.asarray(given)
     except ValueError:
         raise InputError(
-            "The triggers are rows of different lengths.", hint="give a matrix."
+            "The triggers are rows of different lengths.",
+            hint="give a matrix.",
+            code="triggers.shape",
         ) from None
 
 
@@ -169,6 +175,7 @@ def _check_counts(k: int, d: int) -> None:
         raise InputError(
             f"{k} triggers of {d} features are out of bounds.",
             hint=f"a mark has 1 to {MAX_TRIGGERS} triggers of at least one feature.",
+            code="triggers.shape",
         )
 
 
@@ -185,13 +192,19 @@ def _freeze(given: Any, place: int) -> Column:
     except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0, dtype=object)
     if numbers.dtype.kind not in "biuf" or numbers.ndim != 1:
-        raise InputError(f"Column {place} of the triggers is neither numbers nor texts.", _HINT)
+        raise InputError(
+            f"Column {place} of the triggers is neither numbers nor texts.",
+            hint=_HINT,
+            code="triggers.values",
+        )
     return _freeze_numbers(numbers, place)
 
 
 def _freeze_numbers(given: AnyArray, place: int) -> Numbers:
     if given.ndim != 1:
-        raise InputError(f"Column {place} of the triggers is not a column.", hint=_HINT)
+        raise InputError(
+            f"Column {place} of the triggers is not a column.", hint=_HINT, code="triggers.shape"
+        )
     with np.errstate(invalid="ignore", over="ignore"):
         column = np.array(given, dtype=FEATURE_VALUE)
         exact = given.dtype.kind not in "iu" or (column.astype(given.dtype) == given).all()
@@ -199,6 +212,7 @@ def _freeze_numbers(given: AnyArray, place: int) -> Numbers:
         raise InputError(
             f"Column {place} of the triggers holds infinity or whole numbers beyond 2^53.",
             hint="use rows that every suspect can be asked.",
+            code="triggers.values",
         )
     column += 0.0  # turns -0.0 into 0.0
     column[np.isnan(column)] = np.nan
@@ -212,6 +226,7 @@ def _freeze_texts(values: list[Any], place: int) -> Texts:
         raise InputError(
             f"Column {place} of the triggers mixes texts with other values.",
             hint="a column is all numbers or all texts; missing values may stand in both.",
+            code="triggers.values",
         )
     return tuple(texts)
 

@@ -41,7 +41,7 @@ def freeze(value: Any, what: str, depth: int = 0) -> Plain:
     if isinstance(value, np.generic):
         value = value.item()
     if depth > _DEEPEST:
-        raise InputError(f"{what} is nested too deeply.", hint=_HINT)
+        raise InputError(f"{what} is nested too deeply.", hint=_HINT, code=f"field.{what}")
     if value is None or type(value) is bool:
         return value
     if type(value) is int and _SMALLEST <= value <= _LARGEST:
@@ -56,11 +56,17 @@ def freeze(value: Any, what: str, depth: int = 0) -> Plain:
         frozen = {}
         for key, item in value.items():
             if type(key) is not str or not is_unicode(key):
-                raise InputError(f"{what} has the key {key!r}, which is not text.", hint=_HINT)
+                raise InputError(
+                    f"{what} has the key {key!r}, which is not text.",
+                    hint=_HINT,
+                    code=f"field.{what}",
+                )
             frozen[key] = freeze(item, what, depth + 1)
         return MappingProxyType(frozen)
     shown = repr(value) if isinstance(value, int | float | str) else type(value).__name__
-    raise InputError(f"{what} holds {shown[:60]}, which is not a plain value.", hint=_HINT)
+    raise InputError(
+        f"{what} holds {shown[:60]}, which is not a plain value.", hint=_HINT, code=f"field.{what}"
+    )
 
 
 def thaw(value: Plain) -> Any:
@@ -116,13 +122,15 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def require(holds: bool, message: str, hint: str = "") -> None:
+def require(holds: bool, message: str, hint: str = "", code: str = "") -> None:
     """Raise InputError with the message as a sentence unless the condition holds.
+
+    The code of what is wrong with one field of a record is ``field.`` and its name.
 
     >>> require(True, "never shown")
     """
     if not holds:
-        raise InputError(f"{message[0].upper()}{message[1:]}.", hint=hint)
+        raise InputError(f"{message[0].upper()}{message[1:]}.", hint=hint, code=code)
 
 
 def from_hex(name: str, text: object, size: int | None = None) -> bytes:
@@ -136,9 +144,10 @@ def from_hex(name: str, text: object, size: int | None = None) -> bytes:
     require(
         isinstance(text, str) and _HEX.fullmatch(text) is not None,
         f"{name} is not in hexadecimal digits",
+        code=f"field.{name}",
     )
     found = bytes.fromhex(str(text))
-    require(size in (None, len(found)), f"{name} is not {size} bytes")
+    require(size in (None, len(found)), f"{name} is not {size} bytes", code=f"field.{name}")
     return found
 
 
@@ -147,7 +156,11 @@ def check_bytes(name: str, value: object, size: int) -> None:
 
     >>> check_bytes("secret", bytes(32), 32)
     """
-    require(isinstance(value, bytes) and len(value) == size, f"{name} is not {size} bytes")
+    require(
+        isinstance(value, bytes) and len(value) == size,
+        f"{name} is not {size} bytes",
+        code=f"field.{name}",
+    )
 
 
 def check_name(name: object, what: str) -> None:
@@ -155,15 +168,20 @@ def check_name(name: object, what: str) -> None:
 
     >>> check_name("Ann Ltd", "owner")
     """
-    require(
+    fits = (
         type(name) is str
         and name.strip() != ""
         and len(name) <= _LONGEST_NAME
         and is_unicode(name)
-        and name.isprintable(),
-        f"{what} is not a name of 1 to {_LONGEST_NAME} printable characters",
-        "name a person or an organisation.",
+        and name.isprintable()
     )
+    if not fits:
+        raise InputError(
+            f"{what}={name!r:.40} is not a name of 1 to {_LONGEST_NAME} printable characters.",
+            hint="name a person or an organisation.",
+            code=f"field.{what}",
+            parameter=what,
+        )
 
 
 def check_digest(name: str, text: object) -> None:
@@ -175,6 +193,7 @@ def check_digest(name: str, text: object) -> None:
         isinstance(text, str) and len(text) == 64 and _HEX.fullmatch(text) is not None,
         f"{name} is not 64 hexadecimal digits",
         "give a SHA-256.",
+        f"field.{name}",
     )
 
 
@@ -192,6 +211,7 @@ def check_time(name: str, text: object) -> None:
         sound,
         f"{name}={text!r} is not a time like 2030-12-31T23:59:59Z",
         "give it in UTC, to the second.",
+        f"field.{name}",
     )
 
 
@@ -205,6 +225,7 @@ def check_count(name: str, value: object, low: int, high: int) -> int:
     require(
         type(number) is int and low <= number <= high,
         f"{name}={value!r} is not a whole number from {low} to {high}",
+        code=f"field.{name}",
     )
     return int(number)  # type: ignore[call-overload, no-any-return]
 

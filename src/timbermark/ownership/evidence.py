@@ -31,10 +31,6 @@ INDICATIVE_BITS, CONCLUSIVE_BITS = 20.0, 64.0
 UNKNOWN, UNANSWERED = -1, -2
 """Class numbers of a label that is no class of the mark, and of a row without an answer."""
 N_MATCH_RATES = 64
-SPLIT_ERRORS = (0.5, 0.4, 0.25, 0.1, 0.03, 0.01, 0.003)
-"""How often a trigger in splits lost its symbol, in the forms that are mixed."""
-SPLIT_FLOOR = 1e-12
-"""Scores below this count as this where the middle of a gap is compared with its ends."""
 _AT_ONCE = 1 << 18
 """Scores that are worked on at once: the forms of a mark with many classes need memory."""
 _LOG_2 = math.log(2.0)
@@ -126,6 +122,7 @@ class Answers:
                 f"Answers of type {values.dtype} and shape {values.shape} are not {self.kind} for "
                 f"{n} rows of this mark.",
                 hint="read them with timbermark.verify.",
+                code="answers.shape",
             )
 
     @property
@@ -312,59 +309,136 @@ def _weigh_splits(mark: "Mark", answers: Answers) -> SealEvidence:
     sides = split_sides(rows[asked], answers.kind)
     symbols = mark.split_symbols[asked]
     tells = ~np.isnan(sides)
-    matched = tells & np.asarray((sides > 0.5) == (symbols == 1)) & (sides != 0.5)
+    matched = tells & np.asarray((sides > 0.5) == (symbols == 1))
     return SealEvidence(
         "splits", 2, mark.n_splits, len(asked), int(tells.sum()), int(matched.sum()), asked,
-        split_gains(sides, symbols), mark.splits.strata[asked].T,
+        split_gains(rows[asked], mark.splits.reference[asked], symbols, answers.kind),
+        mark.splits.strata[asked].T,
     )  # fmt: skip
+
+
+# Of a trigger in splits, y_a, y_m and y_b are the answers to its three rows: logarithms of scores,
+# numbers, or labels. Each form gives w(1), which says how far the middle is answered like b; w(0)
+# is 1 - w(1). *Near* compares the distances of y_m from both ends. *Along* takes only what points
+# the way in which the owner's model changes from a to b. *Step* expects that a share of the owner's
+# change is found on one side of the middle and nothing on the other: a copy that was averaged with
+# another model keeps such a share, and the other model rarely changes in the same place.
+
+SPLIT_ERRORS = (0.4, 0.25, 0.1, 0.03, 0.01, 0.003)
+"""How often a trigger in splits lost its symbol, in the forms that are mixed."""
+STEP_SHARES = (1.0, 0.5, 0.25, 0.1, 0.03)
+STEP_WIDTHS = (0.3, 0.1, 0.03)
+LEAST_WEIGHT = 1e-3
+"""No trigger speaks more strongly against a symbol than this in the form *step*."""
+LEAST_CHANGE = 1e-6
+"""Where the owner's scores change less than this between a and b, their direction is unknown."""
+SAME = 1e-9
+"""What differs by less is the same: other machines round other digits."""
+_FARTHEST = 1e6
 
 
 def split_sides(rows: AnyArray, kind: str) -> Reals:
     """Return where the middle of each gap stands between its ends, float64 [n], 0 to 1.
 
     ``rows`` are answers of one kind to the rows at a, the middle and b: [n, 3] or [n, 3, K]. 0 says
-    that the middle is answered like a, 1 like b. It is d(middle, a) / (d(middle, a) + d(middle,
-    b)), with d the sum of differences of log-scores, the difference of numbers, or whether labels
-    differ. NaN stands for a gap at which nothing can be told.
+    that the middle is answered like a, 1 like b. It is the form *near*, d(middle, a) / (d(middle,
+    a) + d(middle, b)), with d the sum of differences of log-scores, the difference of numbers, or
+    whether labels differ. NaN stands for a gap at which nothing can be told.
 
     >>> split_sides(np.array([[1.0, 1.0, 2.0], [1.0, 1.75, 2.0], [1.0, 1.0, 1.0]]), "numbers")
     array([0.  , 0.75,  nan])
     """
     if kind == "labels":
-        values = np.asarray(rows, np.float64)[..., np.newaxis]
-        to_low = (values[:, MIDDLE] != values[:, LOW]).astype(np.float64)[:, 0]
-        to_high = (values[:, MIDDLE] != values[:, HIGH]).astype(np.float64)[:, 0]
-        # A label that is neither that of a nor that of b tells nothing.
-        neither = (to_low + to_high) == 2.0
-        to_low[neither] = to_high[neither] = 0.0
-    else:
-        values = np.asarray(rows, np.float64)
-        if kind == "scores":
-            values = np.log(np.clip(values, SPLIT_FLOOR, 1.0))
-        else:
-            values = values[..., np.newaxis]
-        with np.errstate(over="ignore", invalid="ignore"):
-            to_low = np.abs(values[:, MIDDLE] - values[:, LOW]).sum(axis=1)
-            to_high = np.abs(values[:, MIDDLE] - values[:, HIGH]).sum(axis=1)
-    whole = to_low + to_high
-    told = (whole > 0.0) & np.isfinite(whole)
-    return np.where(told, to_low / np.where(told, whole, 1.0), np.nan)
+        low, middle, high = (np.asarray(rows)[:, i] for i in (LOW, MIDDLE, HIGH))
+        told = (low != high) & ((middle == low) | (middle == high))
+        return np.where(told, (middle == high).astype(np.float64), np.nan)
+    values = _split_values(rows, kind)
+    u = _ratio(*_distances(values), 0.0 if kind == "numbers" else SAME)
+    return np.where(np.abs(u - 0.5) < SAME, np.nan, u)
 
 
-def split_gains(sides: Reals, symbols: AnyArray) -> Reals:
+def split_gains(rows: AnyArray, reference: Reals, symbols: AnyArray, kind: str) -> Reals:
     """Return log 2·w_i(s_i) of each form and each trigger in splits, float64 [m, n].
 
-    With u the side of `split_sides` and ε in `SPLIT_ERRORS`, w_i(1) = ε + (1 − 2ε)·u, and the same
-    with u rounded to 0 or 1. A trigger that tells nothing has w_i = ½.
+    ``rows`` are those of `split_sides`, ``reference`` [n, 2, K] is what the unmarked model answers
+    at a and at b. A trigger that tells nothing has w_i = ½. docs/mark-format.md has the formulae.
 
-    >>> split_gains(np.array([1.0, np.nan]), np.array([1, 0])).shape
-    (14, 2)
+    >>> rows, reference = np.array([[1.0, 2.0, 2.0]]), np.array([[[1.0], [2.0]]])
+    >>> gains = split_gains(rows, reference, np.array([1]), "numbers")
+    >>> gains.shape, bool((gains > 0).all())
+    ((39, 1), True)
     """
-    u = np.where(np.isnan(sides), 0.5, sides)
-    hard = np.where(u == 0.5, 0.5, (u > 0.5).astype(np.float64))
-    errors = np.array(SPLIT_ERRORS)[:, np.newaxis]
-    high = np.concatenate([errors + (1.0 - 2.0 * errors) * form for form in (u, hard)])
+    if kind == "labels":
+        forms = _side_forms([split_sides(rows, kind)])
+    else:
+        values = _split_values(rows, kind)
+        begun, ended = _parts_of_change(values, _split_values(reference, kind), kind)
+        least = 0.0 if kind == "numbers" else SAME
+        sides = [_ratio(*_distances(values), least)]
+        if kind == "scores":
+            sides.append(_ratio(*_distances(np.asarray(rows, np.float64)), least))
+        sides.append(_ratio(np.maximum(begun, 0.0), np.maximum(ended, 0.0), SAME))
+        forms = np.concatenate([_side_forms(sides), _step_forms(begun, ended)])
+        forms[:, ~np.isfinite(values).all(axis=(1, 2))] = np.nan
+    high = np.where(np.isnan(forms), 0.5, forms)
     return np.log(2.0 * np.where(np.asarray(symbols) == 1, high, 1.0 - high))
+
+
+def _split_values(answers: AnyArray, kind: str) -> Reals:
+    """Return what is compared, float64 [n, 3 or 2, K]: numbers, or logarithms of scores."""
+    values = np.asarray(answers, np.float64)
+    if kind == "scores":
+        return np.asarray(np.log(np.clip(values, SCORE_FLOOR, 1.0)))
+    return values if values.ndim == 3 else values[..., np.newaxis]
+
+
+def _distances(values: Reals) -> tuple[Reals, Reals]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = [np.abs(values[:, MIDDLE] - values[:, end]).sum(axis=1) for end in (LOW, HIGH)]
+    return off[0], off[1]
+
+
+def _parts_of_change(values: Reals, known: Reals, kind: str) -> tuple[Reals, Reals]:
+    """Return y_m - y_a and y_b - y_m in units of the owner's own change; NaN if there is none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = known[:, 1] - known[:, 0]
+        size = (change * change).sum(axis=1)
+        told = np.isfinite(size) & (size > (0.0 if kind == "numbers" else LEAST_CHANGE**2))
+        size = np.where(told, size, np.nan)
+        found = [
+            ((values[:, then] - values[:, first]) * change).sum(axis=1) / size
+            for first, then in ((LOW, MIDDLE), (MIDDLE, HIGH))
+        ]
+    found = [np.where(np.isfinite(r), np.clip(r, -_FARTHEST, _FARTHEST), np.nan) for r in found]
+    return found[0], found[1]
+
+
+def _ratio(first: Reals, second: Reals, least: float) -> Reals:
+    """Return first / (first + second), NaN where that is unknown or both together are 0."""
+    with np.errstate(over="ignore"):
+        whole = first + second
+    told = np.isfinite(whole) & (whole > least)
+    return np.where(told, first / np.where(told, whole, 1.0), np.nan)
+
+
+def _side_forms(sides: Sequence[Reals]) -> Reals:
+    """Return ε + (1 - 2ε)·u for all errors ε, of each u and of each u rounded to 0 or 1."""
+    forms = []
+    for u in sides:
+        hard = np.where(np.abs(u - 0.5) < SAME, 0.5, np.where(np.isnan(u), np.nan, u > 0.5))
+        forms += [error + (1.0 - 2.0 * error) * v for v in (u, hard) for error in SPLIT_ERRORS]
+    return np.array(forms)
+
+
+def _step_forms(begun: Reals, ended: Reals) -> Reals:
+    forms = []
+    for share in STEP_SHARES:
+        for width in STEP_WIDTHS:
+            at, off = ((np.array([begun, ended]) - r) / (width * share) for r in (0.0, share))
+            near, far = np.log1p(at * at), np.log1p(off * off)
+            lead = near[0] - far[0] - near[1] + far[1]
+            forms.append(np.clip(1.0 / (1.0 + np.exp(-lead)), LEAST_WEIGHT, 1.0 - LEAST_WEIGHT))
+    return np.array(forms)
 
 
 # The forms of score evidence share one idea. If trigger i carries symbol a, the marked model's

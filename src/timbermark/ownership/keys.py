@@ -39,7 +39,9 @@ class OwnerKey:
     def __post_init__(self) -> None:
         if not isinstance(self.secret, bytes) or len(self.secret) != KEY_BYTES:
             raise InputError(
-                f"An owner key is {KEY_BYTES} bytes.", hint="OwnerKey.generate() makes one."
+                f"An owner key is {KEY_BYTES} bytes.",
+                hint="OwnerKey.generate() makes one.",
+                code="key.length",
             )
 
     @classmethod
@@ -64,7 +66,9 @@ class OwnerKey:
         """
         if not isinstance(mark_id, bytes) or len(mark_id) != MARK_ID_BYTES:
             raise InputError(
-                f"A mark's id is {MARK_ID_BYTES} bytes.", hint="draw it with secrets.token_bytes."
+                f"A mark's id is {MARK_ID_BYTES} bytes.",
+                hint="draw it with secrets.token_bytes.",
+                code="field.mark_id",
             )
         return self._derive(_MARK_DOMAIN + mark_id)
 
@@ -130,6 +134,7 @@ class OwnerKey:
             raise FileFormatError(
                 f"{os.fspath(path)} does not hold an owner key of {KEY_BYTES} bytes.",
                 "it was not written by timbermark, do not trust it.",
+                "file.parts",
             )
         return cls(bytes.fromhex(text))
 
@@ -152,4 +157,5 @@ class OwnerKey:
         raise InputError(
             "An owner key cannot be pickled: it would lie in the open.",
             hint="save it with a passphrase and load it there.",
+            code="key.pickled",
         )

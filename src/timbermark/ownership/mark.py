@@ -44,6 +44,7 @@ from timbermark.ownership.seals import (
     LeafSeal,
     Seal,
     SplitSeal,
+    agree_on_missing,
     check_classes,
 )
 from timbermark.ownership.symbols import (
@@ -150,6 +151,7 @@ class Mark:
             type(self.protocol) is int and self.protocol == PROTOCOL,
             f"protocol={self.protocol!r} is not known",
             f"this timbermark knows protocol {PROTOCOL}.",
+            "field.protocol",
         )
         check_bytes("mark_id", self.mark_id, MARK_ID_BYTES)
         check_bytes("claim_key", self.claim_key, KEY_BYTES)
@@ -159,10 +161,13 @@ class Mark:
         check_time("created", self.created)
         classes = check_answers(self.answers, self.classes)
         if not isinstance(self.about, Mapping):
-            raise InputError("about is not a dictionary.", hint="use {} if there is nothing.")
+            raise InputError(
+                "about is not a dictionary.",
+                hint="use {} if there is nothing.",
+                code="field.about",
+            )
         seals = {
-            name: None if seal is None else seal.frozen(classes)
-            for name, seal in (("leaves", self.leaves), ("splits", self.splits))
+            seal.name: seal.frozen(classes) for seal in agree_on_missing(self.leaves, self.splits)
         }
         frozen = {
             "classes": classes,
@@ -177,13 +182,21 @@ class Mark:
         check_fits(self)
 
     def _check_seals(self) -> None:
-        require(bool(self.seals), "a mark without triggers proves nothing", "give a seal.")
+        require(
+            bool(self.seals), "a mark without triggers proves nothing", "give a seal.", "seals.none"
+        )
         kinds = {kinds_of_columns(seal.columns) for seal in self.seals}
-        require(len(kinds) == 1, "the seals have different columns", "give both the model's.")
+        require(
+            len(kinds) == 1,
+            "the seals have different columns",
+            "give both the model's.",
+            "seals.columns",
+        )
         require(
             self.n_triggers <= MAX_TRIGGERS,
             f"{self.n_triggers} triggers are too many",
             f"a mark has at most {MAX_TRIGGERS}.",
+            "seals.count",
         )
 
     @classmethod
@@ -503,10 +516,14 @@ class Mark:
         except InputError as error:
             if type(error) is not InputError:  # a passphrase that does not fit
                 raise
-            raise FileFormatError(f"{name} holds no sound mark. {error.message}", FOREIGN) from None
+            raise FileFormatError(
+                f"{name} holds no sound mark. {error.message}", FOREIGN, error.code
+            ) from None
         except MemoryError:
             raise FileFormatError(
-                f"{name} needs more memory than there is.", "end other programs and try again."
+                f"{name} needs more memory than there is.",
+                "end other programs and try again.",
+                "memory",
             ) from None
 
     def __repr__(self) -> str:
@@ -550,6 +567,7 @@ def check_answers(answers: object, classes: Any) -> tuple[Label, ...]:
         answers in ANSWERS,
         f"answers={answers!r} is no known kind of answers",
         f"use one of {ANSWERS}.",
+        "field.answers",
     )
     if answers == "classes":
         return check_classes(classes)
@@ -557,6 +575,7 @@ def check_answers(answers: object, classes: Any) -> tuple[Label, ...]:
         isinstance(classes, list | tuple) and not classes,
         "a mark of numbers has classes",
         "leave them out: the suspect answers with numbers.",
+        "field.classes",
     )
     return ()
 
@@ -578,6 +597,7 @@ def check_names(given: Any, d: int) -> tuple[str, ...] | None:
         and len(set(names)) == len(names) == d,
         f"feature_names are not {d} distinct texts",
         "give one name for each feature, or None.",
+        "field.feature_names",
     )
     return names
 

@@ -16,7 +16,7 @@ from timbermark.errors import FileFormatError
 from timbermark.files.limits import Arrays, Meta
 from timbermark.files.sealing import SizeLimits, seal, unseal
 from timbermark.ownership.columns import Column, numeric_matrix
-from timbermark.ownership.encoding import FOREIGN, freeze, from_hex, require, thaw
+from timbermark.ownership.encoding import freeze, from_hex, require, thaw
 from timbermark.ownership.seals import SEALS, Seal
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def check_fits(mark: "Mark") -> None:
         f"the mark has {n_meta} bytes of text and {n_bytes} in all, its file holds at most "
         f"{LIMITS.meta} and {LIMITS.file - _ROOM}",
         "use fewer triggers or features, or say less in about.",
+        "mark.size",
     )
 
 
@@ -63,13 +64,11 @@ def read_mark(
     """
     version, meta, arrays = unseal(source, KIND, FORMAT_VERSION, passphrase, limits=LIMITS)
     if version != FORMAT_VERSION:
-        raise FileFormatError(
-            f"{name} has version {version} of the format, from before timbermark 0.2.",
-            "mark the model again; this version reads format 4.",
-        )
+        raise old_version(name, KIND, version, FORMAT_VERSION, "mark the model again.")
     require(
         meta.keys() == {*_WORDS, *_BYTES, "kinds", "texts"},
         "it has not exactly the parts of a mark",
+        code="file.parts",
     )
     found = read_seals(meta["kinds"], meta["texts"], arrays)
     return {
@@ -110,13 +109,15 @@ def read_seals(kinds: Any, texts: Any, arrays: Mapping[str, Any]) -> dict[str, A
         and len(kinds) >= 1
         and all(kind in ("numbers", "texts") for kind in kinds),
         "the columns are neither numbers nor texts",
+        code="field.kinds",
     )
-    require(isinstance(texts, dict), "the columns of texts are not there")
+    require(isinstance(texts, dict), "the columns of texts are not there", code="field.texts")
     expected = {f"{kind.name}.{part}" for kind in SEALS if kind.name in texts
                 for part in ("rows", *kind.types)}  # fmt: skip
     require(
         arrays.keys() == expected and texts.keys() <= {kind.name for kind in SEALS},
         "it has not exactly the arrays of its seals",
+        code="file.parts",
     )
     found: dict[str, Any] = {}
     for kind in SEALS:
@@ -128,9 +129,14 @@ def read_seals(kinds: Any, texts: Any, arrays: Mapping[str, Any]) -> dict[str, A
             require(
                 parts[part].dtype == dtype,
                 f"{part} of the {kind.name} has the type {parts[part].dtype}",
+                code=f"{kind.name}.{part}",
             )
         rows = arrays[f"{kind.name}.rows"]
-        require(rows.dtype == FEATURE_VALUE and rows.ndim == 2, "the rows are no matrix of numbers")
+        require(
+            rows.dtype == FEATURE_VALUE and rows.ndim == 2,
+            "the rows are no matrix of numbers",
+            code=f"{kind.name}.rows",
+        )
         found[kind.name] = kind(columns=_read_columns(kinds, texts[kind.name], rows), **parts)
     return found
 
@@ -148,8 +154,8 @@ def _read_columns(kinds: Sequence[str], texts: Any, numbers: Any) -> tuple[Colum
             for column in texts
         ),
         f"the columns are not {n} numbers or texts each",
+        code="triggers.shape",
     )
-    require(not np.isinf(numbers).any(), "a trigger holds infinity")
     left, right = iter(numbers.T), iter(texts)
     return tuple(
         np.ascontiguousarray(next(left))
@@ -159,8 +165,16 @@ def _read_columns(kinds: Sequence[str], texts: Any, numbers: Any) -> tuple[Colum
     )
 
 
-def unknown_version(name: str, version: int, known: int) -> FileFormatError:
-    """Return the error for a file of a format that is no longer read."""
+def old_version(name: str, kind: str, version: int, known: int, hint: str) -> FileFormatError:
+    """Return the error for a file of a format that is no longer read.
+
+    >>> print(old_version("a.mark", "mark", 3, 4, "mark the model again."))
+    a.mark was written by a timbermark before 0.2 (mark, format 3), this one reads format 4. \
+Hint: mark the model again.
+    """
     return FileFormatError(
-        f"{name} has version {version} of the format, this timbermark reads {known}.", FOREIGN
+        f"{name} was written by a timbermark before 0.2 ({kind}, format {version}), this one reads "
+        f"format {known}.",
+        hint,
+        "file.version",
     )

@@ -47,9 +47,10 @@ from timbermark.ownership.mark import (
     check_answers,
     check_names,
 )
-from timbermark.ownership.mark_file import read_seals, unknown_version, write_seals
+from timbermark.ownership.mark_file import old_version, read_seals, write_seals
 from timbermark.ownership.seals import LeafSeal, SplitSeal, take_triggers
 from timbermark.ownership.symbols import (
+    ALPHABET_SIZES,
     HASH_BYTES,
     derive_seed,
     encode_records,
@@ -73,6 +74,10 @@ _DRAW_DOMAIN = b"timbermark/draw/2"
 _PLACES_DOMAIN = b"timbermark/places/2"
 _OPENING_DOMAIN = b"timbermark/opening/2"
 _PART_DOMAIN = b"timbermark/opened/2"
+_IN_BOTH = (
+    *("protocol", "mark_id", "claim_key", "owner", "model_digest", "feature_names", "classes"),
+    *("answers", "draws", "created"),
+)
 _HEAD_BYTES = {"mark_id": 16, "claim_key": 32, "secret_digest": 32, "about_digest": 32, "root": 32}
 
 
@@ -125,25 +130,31 @@ class Opening:
         """
         if self.claim_digest != claim.digest:
             raise EvidenceError(
-                "The opening belongs to another claim.", hint="give the claim that it opens."
+                "The opening belongs to another claim.",
+                hint="give the claim that it opens.",
+                code="opening.other-claim",
             )
         claim.check_head(self.head)
         if judge is not None and clean_name(judge) != self.judge:
             raise EvidenceError(
                 f"The opening is for {self.judge!r}, not for {clean_name(judge)!r}.",
                 hint="ask the owner to open the mark for you.",
+                code="opening.other-judge",
             )
         if not self._is_drawn(claim):
             raise EvidenceError(
                 "The opened triggers are not those that the draw gives: they were picked by hand.",
                 hint="ask the owner to open the mark with timbermark open.",
+                code="opening.picked",
             )
         try:
             opened = self._opened_mark()
         except EvidenceError:
             raise
         except InputError as error:
-            raise EvidenceError(f"The opened mark is not sound. {error.message}", "") from None
+            raise EvidenceError(
+                f"The opened mark is not sound. {error.message}", FOREIGN, error.code
+            ) from None
         self._check_records(opened)
         return opened
 
@@ -170,6 +181,7 @@ class Opening:
                     raise EvidenceError(
                         f"Trigger {place} is not the one that the claim commits to.",
                         hint="the opening was changed; ask the owner for the original.",
+                        code="opening.record",
                     )
 
     def _opened_mark(self) -> "OpenedMark":
@@ -233,11 +245,13 @@ class Opening:
         LIMITS.check(source, name)
         version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
         if version != FORMAT_VERSION:
-            raise unknown_version(name, version, FORMAT_VERSION)
+            raise old_version(name, KIND, version, FORMAT_VERSION, "open the mark again.")
         try:
             return cls(**_read_fields(meta, dict(arrays)))
         except InputError as error:
-            raise FileFormatError(f"{name} is no sound opening. {error.message}", FOREIGN) from None
+            raise FileFormatError(
+                f"{name} is no sound opening. {error.message}", FOREIGN, error.code
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
@@ -257,9 +271,9 @@ class OpenedMark(Mark):
         head = self.opened_head
         n_leaves = sum(place < head.n_leaves for place in self.opened_places)
         same = (
+            *((getattr(self, name), getattr(head, name)) for name in _IN_BOTH),
             (self.leaves is None or self.q == head.q, True),
             (self.kinds, head.columns),
-            (self.feature_names, head.feature_names),
             (self.n_leaves, n_leaves),
             (self.n_triggers, len(self.opened_places)),
             (self.n_triggers, len(self.opened_salts)),
@@ -268,6 +282,7 @@ class OpenedMark(Mark):
             raise EvidenceError(
                 "The opened triggers do not have the shape that the mark commits to.",
                 hint="ask the owner for the original.",
+                code="opening.shape",
             )
 
     @property
@@ -293,7 +308,9 @@ class OpenedMark(Mark):
     def to_bytes(self, passphrase: str | None = None) -> bytes:
         """Raise InputError: a part of a mark cannot be saved as a mark."""
         raise InputError(
-            "The opened part of a mark is no mark of its own.", hint="save the opening."
+            "The opened part of a mark is no mark of its own.",
+            hint="save the opening.",
+            code="opening.part",
         )
 
 
@@ -324,7 +341,11 @@ def open_mark(
     (4, True)
     """
     if isinstance(mark, OpenedMark) or not isinstance(mark, Mark):
-        raise InputError("Only a whole mark can be opened.", hint="load one with Mark.load(path).")
+        raise InputError(
+            "Only a whole mark can be opened.",
+            hint="load one with Mark.load(path).",
+            code="opening.part",
+        )
     claim.check_head(mark.head)
     name = clean_name(judge)
     eighths = _choose_eighths(claim, mark.head, name, share, force)
@@ -354,6 +375,7 @@ def _choose_eighths(claim: Claim, head: Head, judge: str, share: float | None, f
                 f"The whole mark is worth {worth(head, range(head.n_triggers)):.0f} bits, too few "
                 "to be conclusive to a judge.",
                 hint="mark the model again with more triggers, or open it with force=True.",
+                code="opening.too-little",
                 parameter="force",
             )
         return enough or EIGHTHS
@@ -361,6 +383,7 @@ def _choose_eighths(claim: Claim, head: Head, judge: str, share: float | None, f
         raise InputError(
             f"share={share!r} is not from above 0 to 1.",
             hint="0.5 opens half of the triggers.",
+            code="opening.share",
             parameter="share",
         )
     eighths = math.ceil(share * EIGHTHS)
@@ -371,6 +394,7 @@ def _choose_eighths(claim: Claim, head: Head, judge: str, share: float | None, f
             f"share={share:g} opens {bits:.0f} bits, and a copy may show a tenth less: its "
             "questions would be spent and prove too little.",
             hint=f"open {needed}, or force=True to open less all the same.",
+            code="opening.too-little",
             parameter="share",
         )
     return eighths
@@ -439,7 +463,7 @@ def clean_name(name: Any) -> str:
     >>> clean_name(" Judge Judy ")
     'Judge Judy'
     """
-    check_name(name, "the judge's name")
+    check_name(name, "judge")
     return unicodedata.normalize("NFC", name).strip()
 
 
@@ -448,6 +472,7 @@ def _read_fields(meta: dict[str, Any], arrays: dict[str, AnyArray]) -> dict[str,
         meta.keys() == {"claim", "for", "head", "places", "texts"}
         and {"salts", "paths"} <= arrays.keys(),
         "it has not exactly the parts of an opening",
+        code="file.parts",
     )
     salts, paths = arrays.pop("salts"), arrays.pop("paths")
     head = _read_head(meta["head"])
@@ -458,14 +483,16 @@ def _read_fields(meta: dict[str, Any], arrays: dict[str, AnyArray]) -> dict[str,
         and len(places) >= 1
         and all(a < b for a, b in pairwise(places)),
         "the places of the triggers are not ascending numbers",
+        code="field.places",
     )
     require(
         salts.dtype == np.uint8 and salts.shape == (len(places), HASH_BYTES),
         "the salts have the wrong shape",
+        code="field.salts",
     )
-    check_name(meta["for"], "the judge's name")
+    check_name(meta["for"], "judge")
     return {
-        "claim_digest": from_hex("the claim", meta["claim"], HASH_BYTES),
+        "claim_digest": from_hex("claim", meta["claim"], HASH_BYTES),
         "judge": meta["for"],
         "head": head,
         "places": tuple(places),
@@ -477,11 +504,19 @@ def _read_fields(meta: dict[str, Any], arrays: dict[str, AnyArray]) -> dict[str,
 
 def _read_head(given: Any) -> Head:
     names = {f.name for f in fields(Head)}
-    require(isinstance(given, dict) and given.keys() == names, "it has no head of a mark")
+    require(
+        isinstance(given, dict) and given.keys() == names,
+        "it has no head of a mark",
+        code="field.head",
+    )
     parts = dict(given)
     for name, size in _HEAD_BYTES.items():
         parts[name] = from_hex(name, parts[name], size)
-    require(parts["protocol"] == PROTOCOL, f"protocol={parts['protocol']!r} is not known")
+    require(
+        type(parts["protocol"]) is int and parts["protocol"] == PROTOCOL,
+        f"protocol={parts['protocol']!r} is not known",
+        code="field.protocol",
+    )
     check_name(parts["owner"], "owner")
     check_digest("model_digest", parts["model_digest"])
     check_time("created", parts["created"])
@@ -492,11 +527,13 @@ def _read_head(given: Any) -> Head:
         ("draws", 1, MAX_DRAWS),
     ):
         parts[name] = check_count(name, parts[name], low, high)
+    require(parts["q"] in ALPHABET_SIZES, f"q={parts['q']!r} is neither 2 nor 4", code="field.q")
     parts["classes"] = check_answers(parts["answers"], parts["classes"])
     kinds = parts["columns"]
     require(
         isinstance(kinds, list) and all(kind in ("numbers", "texts") for kind in kinds),
         "the columns are neither numbers nor texts",
+        code="field.columns",
     )
     parts["columns"] = tuple(kinds)
     parts["feature_names"] = check_names(parts["feature_names"], len(kinds))
@@ -510,6 +547,7 @@ def _read_paths(
     require(
         given.dtype == np.uint8 and given.shape == (sum(lengths), HASH_BYTES),
         "the Merkle paths have the wrong length",
+        code="field.paths",
     )
     steps = iter(given)
     return tuple(tuple(next(steps).tobytes() for _ in range(length)) for length in lengths)

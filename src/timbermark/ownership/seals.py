@@ -8,7 +8,7 @@ before symbols were drawn.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -82,7 +82,12 @@ class LeafSeal:
 
     def frozen(self, classes: Sequence[Label]) -> "LeafSeal":
         """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
-        require(len(classes) > 0, "a mark of numbers has triggers in leaves", "use splits.")
+        require(
+            len(classes) > 0,
+            "a mark of numbers has triggers in leaves",
+            "use splits.",
+            "leaves.numbers",
+        )
         columns = freeze_columns(self.columns)
         check_distinct(columns)
         k = len(columns[0])
@@ -93,6 +98,7 @@ class LeafSeal:
             f"the reference has the type {reference.dtype} and the shape {reference.shape}, not "
             f"numbers of shape {(k, len(classes))}",
             "give the unmarked model's probability of each class for each trigger.",
+            "leaves.reference",
         )
         alternatives = _matrix(self.alternatives, "alternatives")
         if alternatives.shape in ((0,), NO_ALTERNATIVES.shape):
@@ -105,8 +111,14 @@ class LeafSeal:
             f"the alternatives have the shape {alternatives.shape}, not ({k}, R, "
             f"{alphabets.shape[1]}) with R up to {MOST_ALTERNATIVES}",
             "give each alternative model's score of each label of each trigger's alphabet.",
+            "leaves.alternatives",
         )
-        return LeafSeal(columns, alphabets, _shares(reference), _shares(alternatives))
+        return LeafSeal(
+            columns,
+            alphabets,
+            _shares(reference, "leaves.reference"),
+            _shares(alternatives, "leaves.alternatives"),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,10 +160,15 @@ class SplitSeal:
             and places.dtype.kind in "iu",
             "features and values do not fit the rows of the split seal",
             "give one column number and three values for each row.",
+            "splits.shape",
         )
         for feature in np.unique(places):
             known = 0 <= feature < len(columns) and isinstance(columns[feature], np.ndarray)
-            require(bool(known), f"column {feature} of the split seal does not hold numbers")
+            require(
+                bool(known),
+                f"column {feature} of the split seal does not hold numbers",
+                code="splits.features",
+            )
             column = np.array(columns[feature])
             column[places == feature] = gaps[places == feature, LOW]
             columns[feature] = column
@@ -193,6 +210,7 @@ class SplitSeal:
             and all(isinstance(columns[feature], np.ndarray) for feature in np.unique(features)),
             "the features of the split seal are not columns of numbers",
             "give the number of one column for each row.",
+            "splits.features",
         )
         require(
             values.dtype.kind in "iuf"
@@ -200,14 +218,21 @@ class SplitSeal:
             and bool(np.isfinite(values).all() and (np.diff(values, axis=1) > 0).all()),
             "the values of the split seal are not three rising numbers for each row",
             "give the lower end, the middle and the upper end of each gap.",
+            "splits.values",
         )
         values = _frozen(values + 0.0, REAL)
         at_low = np.array([columns[f][i] for i, f in enumerate(features.tolist())])
         require(
-            bool((at_low == values[:, LOW]).all()), "a row of the split seal is not at its low end"
+            bool((at_low == values[:, LOW]).all()),
+            "a row of the split seal is not at its low end",
+            code="splits.rows",
         )
         boundaries = {(int(f), *gap) for f, gap in zip(features, values.tolist(), strict=True)}
-        require(len(boundaries) == n, "two triggers of the split seal ask the same gap")
+        require(
+            len(boundaries) == n,
+            "two triggers of the split seal ask the same gap",
+            code="splits.same",
+        )
         width = len(classes) or 1
         reference = _matrix(self.reference, "reference")
         require(
@@ -216,8 +241,9 @@ class SplitSeal:
             and bool(np.isfinite(reference).all()),
             f"the reference of the split seal has the shape {reference.shape}, not {(n, 2, width)}",
             "give the unmarked model's answers at both ends of each gap.",
+            "splits.reference",
         )
-        known = _shares(reference) if classes else _frozen(reference, REAL)
+        known = _shares(reference, "splits.reference") if classes else _frozen(reference, REAL)
         strata = _matrix(self.strata, "strata")
         strata = np.zeros((n, 0), int) if strata.shape == NO_STRATA.shape else strata
         require(
@@ -228,6 +254,7 @@ class SplitSeal:
             f"the strata of the split seal have the shape {strata.shape}, not ({n}, S) with S up "
             f"to {MOST_STRATA}",
             "give the number of a kind for each trigger and division.",
+            "splits.strata",
         )
         divisions = _frozen(strata, NODE_INDEX)
         return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known, divisions)
@@ -244,6 +271,33 @@ def take_triggers(seal: Seal, places: Sequence[int]) -> Any:
     return type(seal)(columns=take_rows(seal.columns, chosen), **arrays)
 
 
+def agree_on_missing(*seals: Seal | None) -> list[Seal]:
+    """Return the seals of one mark that are there, with columns of the same kinds where possible.
+
+    A column in which every trigger of one seal has no value looks like numbers; if it holds texts
+    in the other seal, it is one of missing texts.
+    """
+    given = [replace(seal, columns=freeze_columns(seal.columns)) for seal in seals if seal]
+    texts = {
+        place
+        for seal in given
+        for place, column in enumerate(seal.columns)
+        if not isinstance(column, np.ndarray)
+    }
+    return [
+        replace(
+            seal,
+            columns=tuple(
+                (None,) * len(column)
+                if place in texts and isinstance(column, np.ndarray) and np.isnan(column).all()
+                else column
+                for place, column in enumerate(seal.columns)
+            ),
+        )
+        for seal in given
+    ]
+
+
 def check_classes(given: Any) -> tuple[Label, ...]:
     """Return the labels of a model as Python values, in the given order.
 
@@ -254,7 +308,11 @@ def check_classes(given: Any) -> tuple[Label, ...]:
     (3, 5)
     """
     if not isinstance(given, list | tuple | np.ndarray):
-        raise InputError("The classes are no list of labels.", hint="give them in their order.")
+        raise InputError(
+            "The classes are no list of labels.",
+            hint="give them in their order.",
+            code="field.classes",
+        )
     classes: tuple[Any, ...] = tuple(freeze(label, "classes") for label in given)
     kinds = {type(label) for label in classes}
     if len(kinds) > 1 or not kinds <= set(_LABEL_TYPES):
@@ -262,11 +320,13 @@ def check_classes(given: Any) -> tuple[Label, ...]:
         raise InputError(
             f"The classes are of the types {named}.",
             hint="labels are all booleans, all whole numbers, all numbers or all texts.",
+            code="field.classes",
         )
     if len(classes) < 2 or len(set(classes)) < len(classes):
         raise InputError(
             f"{len(classes)} classes, of which {len(set(classes))} are distinct, are not enough.",
             hint="give every label of the model once.",
+            code="field.classes",
         )
     return classes
 
@@ -277,33 +337,38 @@ def _freeze_alphabets(given: Any, k: int, n_classes: int) -> ClassIndices:
         array.ndim == 2 and array.dtype.kind in "iu" and len(array) == k,
         f"alphabets of type {array.dtype} and shape {array.shape} are no {k} rows of class numbers",
         "give one row of q class numbers for each trigger.",
+        "leaves.alphabets",
     )
     require(
         array.shape[1] in ALPHABET_SIZES,
         f"the alphabets have {array.shape[1]} labels",
         "use 2 or 4.",
+        "leaves.alphabets",
     )
     require(
         bool((array >= 0).all() and (array < n_classes).all()),
         f"an alphabet has a class number outside 0 to {n_classes - 1}",
         "alphabets hold numbers of classes, not labels.",
+        "leaves.alphabets",
     )
     ordered = np.sort(array, axis=1)
     require(
         bool((ordered[:, 1:] != ordered[:, :-1]).all()),
         "an alphabet has the same class twice",
         "the labels of an alphabet must differ.",
+        "leaves.alphabets",
     )
     return _frozen(array, CLASS_INDEX)
 
 
-def _shares(array: AnyArray) -> Reals:
+def _shares(array: AnyArray, code: str) -> Reals:
     """Return probabilities read-only, from 1e-6 to 1; raises InputError for anything else."""
     # A sum of float32 numbers may pass 1 by a few units in the last place.
     require(
         bool(((array >= 0) & (array <= 1 + 1e-5)).all()),
         "the reference or the alternatives hold values that are no probabilities",
         "use predict_proba, not margins.",
+        code,
     )
     return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
 
@@ -313,7 +378,7 @@ def _matrix(given: Any, name: str) -> AnyArray:
         return np.asarray(given)
     except ValueError:
         raise InputError(
-            f"The {name} are rows of different lengths.", hint="give a matrix."
+            f"The {name} are rows of different lengths.", hint="give a matrix.", code="seal.shape"
         ) from None
 
 

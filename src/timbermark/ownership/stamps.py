@@ -156,9 +156,15 @@ def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
         granted = client.PKIStatus(stamp.status) == client.PKIStatus.GRANTED
         refusal = "; ".join(stamp.status_string)
     except Exception as error:  # the decoder is foreign, and the bytes are anybody's
-        _refuse(f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).")
+        _refuse(
+            "stamp.unreadable",
+            f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).",
+        )
     if not granted:
-        _refuse(f"The authority refused to stamp the claim ({refusal[:200] or 'without a word'}).")
+        _refuse(
+            "stamp.refused",
+            f"The authority refused to stamp the claim ({refusal[:200] or 'without a word'}).",
+        )
     try:
         imprint = stamp.tst_info.message_imprint
         made = {
@@ -168,11 +174,14 @@ def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
         }.get(imprint.hash_algorithm.dotted_string)
         digest = imprint.message
     except Exception as error:
-        _refuse(f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).")
+        _refuse(
+            "stamp.unreadable",
+            f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).",
+        )
     if made is None:
-        _refuse("The time stamp uses a hash that is not SHA-2.")
+        _refuse("stamp.hash", "The time stamp uses a hash that is not SHA-2.")
     if made(claim.stamped).digest() != digest:
-        _refuse("The time stamp is about something else than this claim.")
+        _refuse("stamp.other", "The time stamp is about something else than this claim.")
     return stamp
 
 
@@ -207,7 +216,10 @@ def read_roots(roots: Sequence[bytes]) -> list[Any]:
             found += x509.load_pem_x509_certificates(pem)
         except (ValueError, TypeError):
             raise InputError(
-                "The root certificates cannot be read.", hint="give them as a PEM file."
+                "The root certificates cannot be read.",
+                hint="give them as a PEM file.",
+                code="stamp.roots",
+                parameter="roots",
             ) from None
     return list(dict.fromkeys(found))
 
@@ -220,8 +232,8 @@ def _import_client() -> Any:
     return rfc3161_client
 
 
-def _refuse(message: str) -> NoReturn:
-    raise EvidenceError(message, hint=_AGAIN)
+def _refuse(code: str, message: str) -> NoReturn:
+    raise EvidenceError(message, hint=_AGAIN, code=code)
 
 
 # The decoder wants the set of certificates in the order of DER, which `openssl ts` does not give

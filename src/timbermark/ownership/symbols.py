@@ -109,6 +109,7 @@ def _stretch(digest: bytes, n: int) -> bytes:
         raise InputError(
             f"The symbols take {128 * n * SCRYPT_R >> 20} MiB of memory, too much here.",
             hint="end other programs and try again.",
+            code="memory",
         ) from None
 
 
@@ -127,7 +128,9 @@ def derive_symbols(
     dtype('uint8')
     """
     if not set(sizes) <= set(ALPHABET_SIZES):
-        raise InputError("An alphabet has neither 2 nor 4 symbols.", hint="use 2 or 4.")
+        raise InputError(
+            "An alphabet has neither 2 nor 4 symbols.", hint="use 2 or 4.", code="symbols.sizes"
+        )
     streams = _draw(seed, places, salts)
     drawn = [stream[0] & (q - 1) for stream, q in zip(streams, sizes, strict=True)]
     return np.array(drawn, dtype=SMALL_KIND)
@@ -166,6 +169,7 @@ def _check_length(part: bytes) -> None:
         raise InputError(
             f"A seed, a salt and a digest are {HASH_BYTES} bytes each.",
             hint="take them from a Mark.",
+            code="symbols.length",
         )
 
 
@@ -245,7 +249,9 @@ def root_from_path(leaf: bytes, place: int, count: int, path: Sequence[bytes]) -
         place, count = place >> 1, (count + 1) >> 1
     if remaining or count > 1:
         raise InputError(
-            "A Merkle path has the wrong length.", hint="it was changed after it was written."
+            "A Merkle path has the wrong length.",
+            hint="it was changed after it was written.",
+            code="merkle.path",
         )
     return node
 
