@@ -234,10 +234,12 @@ def printable(text: str) -> str:
 
 
 def price_of_holes(left_out: int, of: int) -> Price:
-    """Return the price of answers that are missing among others: log₂ of the ways to leave so many.
+    """Return the price of answers that are missing among others.
 
-    >>> price_of_holes(1, 4).bits
-    2.0
+    It is log₂ of the number of ways to leave out so many, times the numbers that could be left out.
+
+    >>> price_of_holes(1, 4).bits == math.log2(4 * 5)
+    True
     """
-    ways = math.comb(of, left_out)
+    ways = math.comb(of, left_out) * (of + 1)
     return Price("holes", math.log2(ways), {"left_out": left_out, "of": of})
