@@ -6,7 +6,7 @@ from timbermark.boosting.binning import find_bins
 from timbermark.boosting.data import make_data
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import fit_data, fit_ensemble, rebuild_state
-from timbermark.boosting.state_file import load_state, save_state
+from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import read_container, write_container
@@ -215,7 +215,7 @@ def test_files_that_would_mislead_a_kernel_are_refused(n_classes, name, spoil, t
     with Workers(1) as workers:
         _, state = fit_ensemble(X, label, None, n_classes, PARAMS, workers)
     save_state(tmp_path / "s", state)
-    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
+    version, meta, arrays = read_container(tmp_path / "s", "state", FORMAT_VERSION)
     write_container(tmp_path / "t", "state", version, meta, {**arrays, name: spoil(arrays[name])})
     with pytest.raises(FileFormatError):
         load_state(tmp_path / "t")
@@ -298,7 +298,7 @@ def test_scales_that_cannot_be_are_refused(spoil, tmp_path):
     with Workers(1) as workers:
         _, state = fit_ensemble(X, label, None, 0, PARAMS, workers)
     save_state(tmp_path / "s", state)
-    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
+    version, meta, arrays = read_container(tmp_path / "s", "state", FORMAT_VERSION)
     meta["scale"].update(spoil)
     write_container(tmp_path / "t", "state", version, meta, arrays)
     with pytest.raises(FileFormatError, match=r"scale|residuals"):
