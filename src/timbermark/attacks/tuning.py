@@ -30,11 +30,12 @@ from timbermark.trees.ensemble import Ensemble
 def tune_with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
     """Return a copy of the model, which has its state, updated with the rows.
 
-    Raises StateError where there is no state.
+    Exactly, because that is what the published figures are of. Raises StateError where there is no
+    state.
     """
     tuned = copy.copy(model)
     tuned._state = model._need_state()
-    return tuned.update(X, y)
+    return tuned.update(X, y, mode="exact")
 
 
 def tune_regrown(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:

@@ -14,8 +14,8 @@ from timbermark.boosting.binning import Bins
 from timbermark.boosting.objective import measure_gains, name_objective
 from timbermark.boosting.scale import Scale
 from timbermark.errors import StateError
-from timbermark.kernels.flattening import Flat, flatten_trees
 from timbermark.kernels.layout import NODE
+from timbermark.kernels.packing import Flat, flatten_trees
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 
 

@@ -42,6 +42,7 @@ from timbermark.boosting.state import History, State, fits_in_memory
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import read_container, write_container
 from timbermark.kernels.layout import NODE, UNKNOWN
+from timbermark.kernels.packing import count_leaves, find_counted, pack_sums, unpack_sums
 
 KIND = "state"
 FORMAT_VERSION = 3
@@ -89,16 +90,7 @@ def save_state(path: str | Path, state: State) -> None:
         "gone": np.flatnonzero(state.history.gone),
     }
     if state.has_sums:
-        record = state.trained.record[_used_splits(forest)]
-        rows = record[:, 1::2] & (2**shift - 1)
-        # Most features have no missing values, and then nothing is ever counted there.
-        kept = np.flatnonzero(rows.any(axis=0))
-        arrays |= {
-            "sum_kept": kept,
-            "sum_g": _narrow(record[:, 2 * kept]),
-            "sum_h": _narrow(record[:, 2 * kept + 1] >> shift),
-            "sum_c": _narrow(rows[:, kept]),
-        }
+        arrays |= _sum_arrays(state.trained.record, forest.n_nodes // 2, shift)
     meta = {
         "params": asdict(state.params),
         "scale": asdict(state.scale),
@@ -110,6 +102,18 @@ def save_state(path: str | Path, state: State) -> None:
         "model": state.model,
     }
     write_container(path, KIND, FORMAT_VERSION, meta, arrays, compress=False, mode=0o600)
+
+
+def _sum_arrays(record: np.ndarray, n_splits: np.ndarray, shift: int) -> dict[str, np.ndarray]:
+    counted = np.zeros(record.shape[2] // 2, np.bool_)
+    # Most features have no missing values, and then nothing is ever counted there.
+    find_counted(record, n_splits, shift, counted)
+    kept = np.flatnonzero(counted)
+    for kind in (np.int32, np.int64):
+        g, h, c = (np.empty((int(n_splits.sum()), len(kept)), kind) for _ in range(3))
+        if pack_sums(record, n_splits, kept, shift, g, h, c):
+            break
+    return {"sum_kept": kept, "sum_g": _narrow(g), "sum_h": _narrow(h), "sum_c": _narrow(c)}
 
 
 def load_state(path: str | Path) -> State:
@@ -165,7 +169,7 @@ def _read_history(
     _expect((first.residuals is None) == (scale.residuals is None), "its first scale")
     n_learnt = _read_count(meta["n_learnt"], 1, "its number of rows")
     _expect(n_learnt < 2**62, "its number of rows")
-    numbers = _read_integers(arrays, "row_numbers", (n + n_added,))
+    numbers = _read_integers(arrays, "row_numbers", (n + n_added,)).astype(np.int64)
     _expect(
         (np.diff(numbers) > 0).all() and numbers[0] >= 0 and numbers[-1] < n_learnt, "its numbers"
     )
@@ -210,14 +214,17 @@ def _read_sums(
         (np.diff(kept) > 0).all() and ((kept >= 0) & (kept < candidates)).all(),
         "its split candidates",
     )
-    tree, split = np.nonzero(_used_splits(forest))
-    g, h, c = (_read_integers(arrays, f"sum_{name}", (len(tree), len(kept))) for name in "ghc")
-    _expect(((h >= 0) & (h < 2 ** (63 - scale.shift))).all(), "its sums")
-    _expect(((c >= 0) & (c < 2**scale.shift)).all(), "its sums")
+    n_splits = forest.n_nodes // 2
+    shape = (int(n_splits.sum()), len(kept))
+    g, h, c = (_read_integers(arrays, f"sum_{name}", shape) for name in "ghc")
+    _expect(h.min(initial=0) >= 0 and int(h.max(initial=0)) < 2 ** (63 - scale.shift), "its sums")
+    _expect(c.min(initial=0) >= 0 and int(c.max(initial=0)) < 2**scale.shift, "its sums")
+    # Most of the record is zero and then takes no memory.
     record = np.zeros((forest.n_trees, params.max_leaf_nodes - 1, 2 * candidates), np.int64)
-    # In place: most of the record is zero and then takes no memory.
-    record[tree[:, None], split[:, None], 2 * kept] = g
-    record[tree[:, None], split[:, None], 2 * kept + 1] = (h << scale.shift) + c
+    wide = np.int64 if any(array.dtype == np.int64 for array in (g, h, c)) else np.int32
+    # Two types, because a kernel is compiled for each.
+    g, h, c = (array.astype(wide, copy=False) for array in (g, h, c))
+    unpack_sums(g, h, c, n_splits, kept, scale.shift, record)
     return Trained(forest, leaf, record, np.zeros((forest.n_outputs, 0)))
 
 
@@ -225,7 +232,7 @@ def _read_integers(arrays: dict[str, np.ndarray], name: str, shape: tuple[int, .
     array = arrays[name]
     narrow = array.dtype in (np.uint8, np.uint16, np.int32, np.int64)
     _expect(narrow and array.shape == shape, f"its {name}")
-    return array.astype(np.int64)
+    return np.require(array, requirements=["C", "W"])
 
 
 def _data_arrays(prefix: str, data: TrainingData) -> dict[str, np.ndarray]:
@@ -247,13 +254,6 @@ def _read_data(
     data = TrainingData(bins, codes, columns, label, weight, n_classes)
     _check_rows(data, scale)
     return data
-
-
-def _used_splits(forest: Forest) -> np.ndarray:
-    """Return bool[T, L - 1]: which splits each tree has."""
-    most = forest.nodes.shape[1] // 2
-    used: np.ndarray = np.arange(most) < (forest.n_nodes // 2)[:, None]
-    return used
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -418,8 +418,8 @@ def _check_forest(forest: Forest, bins: Bins, n_candidates: int, n_counted: int)
 
 def _check_leaves(leaf: np.ndarray, forest: Forest, count: np.ndarray) -> None:
     """Check that every row ends in a leaf, and that leaves hold as many rows as they say."""
-    for tree, ends in enumerate(leaf):
-        nodes = forest.nodes[tree, : forest.n_nodes[tree]]
-        _expect(ends.max(initial=0) < len(nodes), "its leaves")
-        held = np.bincount(ends, weights=count, minlength=len(nodes))
-        _expect((held == np.where(nodes["left"] < 0, nodes["c"], 0)).all(), "its leaves")
+    held = np.zeros(forest.nodes.shape, np.int64)
+    _expect(count_leaves(leaf, count, forest.n_nodes, held), "its leaves")
+    used = np.arange(forest.nodes.shape[1]) < forest.n_nodes[:, None]
+    ends = np.where(used & (forest.nodes["left"] < 0), forest.nodes["c"], 0)
+    _expect((held == ends).all(), "its leaves")
