@@ -1,4 +1,4 @@
-"""Teach a fitted model new rows in place, and save what later updates need.
+"""Teach a fitted model new rows in place, make it forget some, and save what later updates need.
 
 python examples/update_in_place.py
 """
@@ -16,9 +16,16 @@ model.update(X[1000:1400], y[1000:1400])  # trees learn in place; their number s
 after = model.score(X[1400:], y[1400:])
 print(f"accuracy {before:.4f} → {after:.4f}")
 
+# Rows 1000 to 1399 are those just learnt. Exactly forgotten, they leave no trace.
+twin = tm.TimberClassifier(max_iter=40, random_state=0).fit(X[:1000], y[:1000])
+model.forget(range(1300, 1400), mode="exact")
+twin.update(X[1000:1300], y[1000:1300], mode="exact")
+assert (model.predict_proba(X) == twin.predict_proba(X)).all()
+
 model.save("model.timber")  # no trace of training rows
 model.save_state("model.state")  # what further updates need: keep it to yourself
 again = tm.load("model.timber")
 again.load_state("model.state")
 assert (again.predict(X) == model.predict(X)).all()
 assert after >= before - 0.02
+assert model.count_rows() == 1300

@@ -526,3 +526,79 @@ def test_rows_without_the_names_of_the_columns_are_warned_of():
     model = small(max_iter=2).fit(X[:300], y[:300])
     with pytest.warns(UserWarning, match="feature names"):
         model.predict(np.ascontiguousarray(X[:2].to_numpy()))
+
+
+@pytest.mark.parametrize("mode", ["exact", "lazy"])
+def test_forgetting_what_was_just_learnt_brings_the_model_back(kind, mode):
+    X, y = kind.X, kind.y
+    model = kind.small().fit(X, y)
+    before = model.ensemble_
+    n = len(X)
+    model.update(X[:3], kind.other(y[:3]), sample_weight=[2, 0, 1], mode=mode)
+    assert not equal(model.ensemble_, before)
+    # Row n + 1 had no weight: it has a number and was never learnt.
+    with pytest.raises(InputError, match=f"Row {n + 1} was forgotten before, or never learnt"):
+        model.forget([n + 1], mode=mode)
+    model.forget([n, n + 2], mode=mode)
+    assert equal(model.ensemble_, before)
+    assert model.count_rows() == n
+
+
+def test_rows_are_forgotten_by_number_and_by_value(kind):
+    X, y = kind.X, kind.y
+    rows = [2, 5, 11]
+    expected = kind.small().fit(X, y).forget(rows, mode="exact").ensemble_
+    by_value = kind.small().fit(X, y)
+    by_value.forget(X[rows], y[rows], mode="exact")
+    together = kind.small().fit(X, y)
+    together.update(X[:0], y[:0], forget=(X[rows], y[rows]), mode="exact")
+    assert equal(together.ensemble_, by_value.ensemble_)
+    if len(np.unique(X, axis=0)) == len(X):
+        assert equal(by_value.ensemble_, expected)
+    assert by_value.count_rows() == len(X) - 3
+
+
+def test_forgetting_is_kept_in_the_state_file(kind, tmp_path):
+    X, y = kind.X, kind.y
+    model = kind.small().fit(X, y)
+    model.update(X[:2], kind.other(y[:2]), forget=[4])
+    model.save(tmp_path / "m")
+    model.save_state(tmp_path / "s")
+    other = type(model).load(tmp_path / "m").load_state(tmp_path / "s")
+    with pytest.raises(InputError, match="Row 4 was forgotten before"):
+        other.forget([4])
+    for one in (model, other):
+        one.forget([len(X)], mode="exact")
+    assert equal(model.ensemble_, other.ensemble_)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [([0, 0], "Row 0 is to be forgotten twice"), ([10**6], "There is no row 1000000 to forget"),
+     ([-1], "There is no row -1"), ([0.5], "must be whole"), ([True, False], "must be whole"),
+     (3, "shape"), ([[[1.0]]], "shape"), ([[1.0]], "features"), (["a"], "must be whole")],
+)  # fmt: skip
+def test_rows_that_cannot_be_forgotten_are_refused(kind, rows, sentence):
+    X, y = kind.X, kind.y
+    model = kind.small().fit(X, y)
+    before = model.ensemble_
+    with pytest.raises(InputError, match=sentence) as caught:
+        model.forget(rows)
+    assert caught.value.hint
+    assert model.ensemble_ is before
+    assert model.forget([]).count_rows() == len(X)
+
+
+def test_values_that_were_never_learnt_or_with_other_answers_are_refused(kind):
+    X, y = kind.X, kind.y
+    model = kind.small().fit(X, y)
+    model.update(X[:1], kind.other(y[:1]))
+    with pytest.raises(InputError, match="learnt with different answers"):
+        model.forget(X[:1])
+    strange = np.where(np.arange(X.shape[1]) % 2, X.min(axis=0), X.max(axis=0))[None]
+    with pytest.raises(InputError, match="Row 0 of the rows to forget was never learnt"):
+        model.forget(strange)
+    model.forget(X[:1], kind.other(y[:1]))
+    assert model.count_rows() == len(X)
+    with pytest.raises(InputError, match="without any"):
+        model.forget(np.arange(len(X)))

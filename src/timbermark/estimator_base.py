@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from timbermark.boosting.binning import encode
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
@@ -22,7 +23,13 @@ from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import TOLERANCE, update_ensemble
 from timbermark.boosting.warmup import notice_if_cold
 from timbermark.errors import FileFormatError, InputError, StateError
-from timbermark.estimator_checks import check_knob, check_params, check_rows, check_weight
+from timbermark.estimator_checks import (
+    check_knob,
+    check_numbers_of_rows,
+    check_params,
+    check_rows,
+    check_weight,
+)
 from timbermark.files import read_container, write_container
 from timbermark.files.limits import Arrays, Meta
 from timbermark.kernels.workers import Workers, count_threads
@@ -125,34 +132,99 @@ class TimberEstimator(BaseEstimator):
         mode: Literal["exact", "lazy"] = "lazy",
         patience: float | None = None,
         tolerance: float = TOLERANCE,
+        forget: Any = None,
     ) -> Self:
         """Learn more rows in place: no tree is added, none gets more leaves than its budget.
 
-        ``exact`` gives the model that training on old and new rows together gives, with the same
-        bins and seeds (and for numbers the same start and scale). ``lazy`` keeps a split while at
-        most a share of ``patience`` (0.1, below 1000 rows 0.03) of its node's candidates beats it,
-        and refreshes an old row's gradients once its margin moved by more than ``tolerance``; with
-        both at zero it equals ``exact``.
+        ``forget``: rows to forget at the same time, as :meth:`forget` takes them, or rows and their
+        answers as a tuple.
+
+        ``exact`` gives the model that training on the rows that are left gives, with the same
+        bins and seeds (and for numbers the same start and scale), whatever was learnt and forgotten
+        before. ``lazy`` keeps a split while at most a share of ``patience`` (0.02) of its node's
+        candidates beats it, and does not put the splits of large nodes in question; it refreshes an
+        old row's part in the candidates' sums once its margin moved by more than ``tolerance``;
+        with both at zero it equals ``exact``. Many rows are trained on again even so.
         Values beyond the range seen in training fall into the outermost bins. On any error the
         model stays as it was.
         """
         check_is_fitted(self)
+        rows = check_rows(self, X, reset=False)
+        answers = self._known_answers(y, len(rows))
+        weight = check_weight(sample_weight, len(rows))
+        return self._change(rows, answers, weight, forget, mode, patience, tolerance)
+
+    def forget(
+        self,
+        rows: Any,
+        y: ArrayLike | None = None,
+        mode: Literal["exact", "lazy"] = "lazy",
+        patience: float | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> Self:
+        """Forget learnt rows in place: the model is as if it had not met them.
+
+        ``rows``: their numbers [m], or their values [m, d], with their answers ``y`` where rows of
+        the same values have different ones. Rows are numbered as they came: training rows from 0
+        on, then those of each update; a number stays a row's own when others are forgotten. By
+        value, rows are the same where they fall into the same bins, and the one learnt last goes
+        first.
+
+        ``exact`` gives the model that training without these rows gives, bit for bit. ``lazy``
+        takes them out of the sums of the trees and regrows what does not hold. Rows of an update
+        that are forgotten by the next one leave no trace: the model is bit for bit what it was
+        before, in exact mode always, in lazy mode if no update in between has trained again. After
+        a lazy call the forgotten rows are out of the model, but the state keeps them until it
+        trains again; ``mode="exact"`` removes them from both. Arguments are those of
+        :meth:`update`.
+        """
+        check_is_fitted(self)
+        nothing = np.empty((0, self.n_features_in_))
+        given = rows if y is None else (rows, y)
+        return self._change(nothing, np.zeros(0), None, given, mode, patience, tolerance)
+
+    def _change(
+        self,
+        rows: np.ndarray,
+        answers: np.ndarray,
+        weight: np.ndarray | None,
+        forget: Any,
+        mode: str,
+        patience: float | None,
+        tolerance: float,
+    ) -> Self:
+        """Learn and forget checked rows."""
         if mode not in ("exact", "lazy"):
             raise InputError(f"mode={mode!r} is not known.", hint="use 'lazy' or 'exact'.")
         if patience is not None:
             check_knob("patience", patience)
         check_knob("tolerance", tolerance)
         state = self._need_state()
-        rows = check_rows(self, X, reset=False)
-        answers = self._known_answers(y, len(rows))
-        weight = check_weight(sample_weight, len(rows))
+        state.check(self.ensemble_)
         with Workers(count_threads(self.n_jobs)) as workers, self._bar(state.params) as progress:
             ensemble, state = update_ensemble(
                 self.ensemble_, state, rows, answers, weight, workers, mode, patience,
-                float(tolerance), progress,
+                float(tolerance), progress, self._rows_to_forget(forget, state, workers),
             )  # fmt: skip
         self._install(ensemble, state)
         return self
+
+    def _rows_to_forget(self, given: Any, state: State, workers: Workers) -> np.ndarray:
+        """Return the numbers of the rows that a caller named by number or by value."""
+        if given is None:
+            return np.zeros(0, np.int64)
+        values, answers = given if isinstance(given, tuple) else (given, None)
+        shape = np.shape(values)
+        if len(shape) == 1 and answers is None:
+            return check_numbers_of_rows(values)
+        if len(shape) != 2:
+            raise InputError(
+                f"The rows to forget have the shape {shape}.",
+                hint="give their numbers [m], or their values [m, features].",
+            )
+        rows = check_rows(self, values, reset=False)
+        label = None if answers is None else self._known_answers(answers, len(rows))
+        return state.match(encode(state.data.bins, rows, workers)[0], label)
 
     def save(self, path: str | Path) -> None:
         """Write the model, without any trace of its training rows, to ``path``."""
@@ -227,6 +299,11 @@ class TimberEstimator(BaseEstimator):
         rows = check_rows(self, X, reset=False)
         with Workers(count_threads(self.n_jobs) if len(rows) > _ALONE else 1) as workers:
             return self._fast.margins(rows, workers)
+
+    def count_rows(self) -> int:
+        """Return the number of rows that the model has learnt and not forgotten."""
+        check_is_fitted(self)
+        return self._need_state().n_rows
 
     def _need_state(self) -> State:
         if self._state is None:

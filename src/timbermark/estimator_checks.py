@@ -156,6 +156,24 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
     return weight
 
 
+def check_numbers_of_rows(numbers: Any) -> np.ndarray:
+    """Return the numbers of rows as int64[m]. Raises InputError for what are none.
+
+    >>> check_numbers_of_rows([3, 1])
+    array([3, 1])
+    """
+    given = np.asarray(numbers)
+    if given.size == 0:
+        return np.zeros(0, np.int64)
+    if given.dtype.kind not in "iu" or (given > np.iinfo(np.int64).max).any():
+        raise InputError(
+            f"Numbers of rows must be whole, not of the type {given.dtype}.",
+            hint="rows are counted from 0; a mask goes through numpy.flatnonzero, and values of "
+            "rows are a matrix.",
+        )
+    return given.astype(np.int64)
+
+
 def check_answers(y: ArrayLike, n: int) -> np.ndarray:
     """Return ``y`` [n] as an array of its own type: one answer for each row, all of them finite."""
     if y is None:

@@ -39,7 +39,7 @@ def make_state(n_classes, rng, workers):
     ensemble, state = fit_ensemble(X, label, None, n_classes, params, workers)
     ensemble, state = update_ensemble(
         ensemble, state, X[:1], other(label[:1], n_classes), None, workers, patience=0.0,
-        tolerance=0.0,
+        tolerance=0.0, forget=np.array([5, 9]),
     )  # fmt: skip
     return ensemble, state, X, label
 
@@ -88,8 +88,9 @@ def update(ensemble, path, X, label, n_classes, workers):
         return False
     fresh = X[2:4], other(label[2:4], n_classes), None
     for patience, tolerance in ((0.0, 0.0), (0.1, float("inf")), (0.1, 0.5)):
+        some = state.history.numbers[state.left][:3]
         updated, after = update_ensemble(
-            ensemble, state, *fresh, workers, patience=patience, tolerance=tolerance
+            ensemble, state, *fresh, workers, patience=patience, tolerance=tolerance, forget=some
         )
         assert np.isfinite(updated.value).all()
         assert updated.n_trees == ensemble.n_trees

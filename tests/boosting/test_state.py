@@ -6,7 +6,7 @@ from timbermark.boosting.binning import find_bins
 from timbermark.boosting.data import make_data
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.state import fit_data, fit_ensemble, rebuild_state
-from timbermark.boosting.state_file import load_state, save_state
+from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import read_container, write_container
@@ -61,6 +61,9 @@ def assert_same_state(a, b):
             leaf = a.trained.forest.nodes["left"][used] < 0
             one, two = one[leaf], two[leaf]
         assert np.array_equal(one, two), field
+    assert np.array_equal(a.history.numbers, b.history.numbers)
+    assert np.array_equal(a.history.gone, b.history.gone)
+    assert (a.history.n_learnt, a.history.scale) == (b.history.n_learnt, b.history.scale)
     for one, two in ((a.data, b.data), (a.added, b.added)):
         assert np.array_equal(one.codes, two.codes)
         assert np.array_equal(one.label, two.label)
@@ -215,7 +218,7 @@ def test_files_that_would_mislead_a_kernel_are_refused(n_classes, name, spoil, t
     with Workers(1) as workers:
         _, state = fit_ensemble(X, label, None, n_classes, PARAMS, workers)
     save_state(tmp_path / "s", state)
-    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
+    version, meta, arrays = read_container(tmp_path / "s", "state", FORMAT_VERSION)
     write_container(tmp_path / "t", "state", version, meta, {**arrays, name: spoil(arrays[name])})
     with pytest.raises(FileFormatError):
         load_state(tmp_path / "t")
@@ -298,8 +301,22 @@ def test_scales_that_cannot_be_are_refused(spoil, tmp_path):
     with Workers(1) as workers:
         _, state = fit_ensemble(X, label, None, 0, PARAMS, workers)
     save_state(tmp_path / "s", state)
-    version, meta, arrays = read_container(tmp_path / "s", "state", 2)
+    version, meta, arrays = read_container(tmp_path / "s", "state", FORMAT_VERSION)
     meta["scale"].update(spoil)
     write_container(tmp_path / "t", "state", version, meta, arrays)
     with pytest.raises(FileFormatError, match=r"scale|residuals"):
         load_state(tmp_path / "t")
+
+
+def test_targets_far_outside_that_are_forgotten_bring_the_scale_back():
+    X, label = made(0)
+    with Workers(1) as workers:
+        ensemble, state = fit_ensemble(X, label, None, 0, PARAMS, workers)
+        far, after = update_ensemble(ensemble, state, X[:1], np.array([1e9]), None, workers)
+        nothing = X[:0], label[:0], None
+        for mode in ("exact", "lazy"):
+            back, last = update_ensemble(
+                far, after, *nothing, workers, mode, 0.0, 0.0, forget=np.array([len(X)])
+            )
+            assert equal(back, ensemble)
+            assert last.scale == state.scale

@@ -97,6 +97,13 @@ CHANGES = {
         "data_weight": arrays["data_weight"][:0],
         "leaf": arrays["leaf"][:, :0],
     },
+    "numbers twice": lambda arrays: {"row_numbers": np.zeros_like(arrays["row_numbers"])},
+    "numbers beyond those given": one_value("row_numbers", 200),
+    "numbers of fractions": lambda arrays: {"row_numbers": arrays["row_numbers"] + 0.5},
+    "forgotten rows beyond the last": lambda arrays: {"gone": np.array([80])},
+    "a forgotten row before the first": lambda arrays: {"gone": np.array([-1])},
+    "a row forgotten twice": lambda arrays: {"gone": np.array([3, 3])},
+    "all rows forgotten": lambda arrays: {"gone": np.arange(80)},
     "leaves exchanged": lambda arrays: {"leaf": arrays["leaf"][::-1]},
 }
 
@@ -123,7 +130,8 @@ def test_parameters_are_what_the_estimator_would_allow(name, value, parts, tmp_p
     "meta",
     [{"params": {}}, {"params": 1}, {"scale": {"bits": 1}}, {"scale": {"bits": True, "shift": 9}},
      {"scale": {"bits": 20, "shift": 54}}, {"n_classes": "3"}, {"n_classes": 10**9},
-     {"n_candidates": 1}, {"has_sums": 1}, {"model": 5}],
+     {"n_candidates": 1}, {"has_sums": 1}, {"model": 5}, {"n_learnt": 79}, {"n_learnt": "80"},
+     {"n_learnt": 2**70}, {"first_scale": None}, {"first_scale": {"bits": 0, "shift": 9}}],
 )  # fmt: skip
 def test_other_metadata_is_refused(meta, parts, tmp_path):
     with pytest.raises(FileFormatError):
@@ -156,3 +164,14 @@ def test_a_state_that_names_a_model_of_another_shape_is_refused(parts):
     other = constant_ensemble(n_features=3, value=0.0)
     with pytest.raises(StateError, match="another model"):
         replace(state, owner=other).check(other)
+
+
+def test_states_from_before_forgetting_are_read(parts, tmp_path):
+    _, state, _, meta, arrays = parts
+    meta = {k: v for k, v in meta.items() if k not in ("first_scale", "n_learnt")}
+    arrays = {k: v for k, v in arrays.items() if k not in ("row_numbers", "gone")}
+    write_container(tmp_path / "old", "state", 2, meta, arrays)
+    history = load_state(tmp_path / "old").history
+    assert history.numbers.tolist() == list(range(80))
+    assert not history.gone.any()
+    assert (history.n_learnt, history.scale) == (80, state.scale)

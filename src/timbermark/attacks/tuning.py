@@ -126,11 +126,12 @@ def update_regrown(stolen: Stolen, thief: Thief, strength: float) -> Stolen:
 def tune_with_state(model: TimberEstimator, X: Any, y: Any) -> TimberEstimator:
     """Return a copy of the model, which has its state, updated with the rows.
 
-    Raises StateError where there is no state.
+    Exactly, because that is what the published figures are of. Raises StateError where there is no
+    state.
     """
     tuned = copy.copy(model)
     tuned._state = model._need_state()
-    return tuned.update(X, y)
+    return tuned.update(X, y, mode="exact")
 
 
 def tune_regrown(model: TimberEstimator, X: Any, y: Any) -> TimberEstimator:

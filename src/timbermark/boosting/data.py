@@ -127,23 +127,27 @@ def make_data(
 
 def empty_data(like: TrainingData) -> TrainingData:
     """Return data without rows, in the same bins."""
+    return take_rows(like, np.zeros(0, np.int64))
+
+
+def take_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:
+    """Return the rows at some places, or where a mask is true, in the same bins."""
     return TrainingData(
-        like.bins,
-        like.codes[:0],
-        np.ascontiguousarray(like.columns[:, :0]),
-        like.label[:0],
-        like.weight[:0],
-        like.n_classes,
+        data.bins,
+        data.codes[rows],
+        np.ascontiguousarray(data.columns[:, rows]),
+        data.label[rows],
+        data.weight[rows],
+        data.n_classes,
     )
 
 
 def join_data(first: TrainingData, second: TrainingData) -> TrainingData:
     """Return the rows of both, in this order; both must be in the same bins."""
-    codes = np.concatenate([first.codes, second.codes])
     return TrainingData(
         first.bins,
-        codes,
-        np.ascontiguousarray(codes.T),
+        np.concatenate([first.codes, second.codes]),
+        np.concatenate([first.columns, second.columns], axis=1),
         np.concatenate([first.label, second.label]),
         np.concatenate([first.weight, second.weight]),
         first.n_classes,

@@ -3,9 +3,13 @@
 The state holds facts about training rows: it is a thing of its own, kept beside the model and
 never part of the file that ships.
 
-A state stays at the last full training (its *base*) and lists the rows that were added since.
-Every lazy update starts again from the base with all of them. So adding rows in two steps gives
-the same trees as adding them in one, nothing drifts, and a row added on trial leaves no trace.
+A state stays at the last full training (its *base*) and lists the rows that were learnt since, and
+those of the base that were forgotten since. Every lazy update starts again from the base with all
+of them. So learning rows in two steps gives the same trees as learning them in one, nothing drifts,
+and a row learnt on trial and forgotten leaves no trace.
+
+Rows are numbered in the order in which they came, training rows first, and keep their number for
+ever: the number of a forgotten row is never given to another.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timbermark.boosting.binning import Bins, find_bins
-from timbermark.boosting.data import TrainingData, empty_data, make_data
+from timbermark.boosting.data import TrainingData, empty_data, join_data, make_data, take_rows
 from timbermark.boosting.fitting import (
     Progress,
     Trained,
@@ -29,7 +33,7 @@ from timbermark.boosting.forest import Forest, from_ensemble, joined_bins, to_en
 from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, choose_scale
-from timbermark.errors import StateError
+from timbermark.errors import InputError, StateError
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import Fit
 from timbermark.kernels.tracing import add_leaves, trace_tree
@@ -40,9 +44,39 @@ _MOST_BYTES = 2 * 2**30
 """Beyond this the sums are not kept: an update then trains again."""
 
 
+def number_rows(n_rows: int, weight: np.ndarray | None) -> np.ndarray:
+    """Return the numbers of the rows that `make_data` keeps: those of weight zero are left out.
+
+    >>> number_rows(3, np.array([1.0, 0.0, 2.0]))
+    array([0, 2])
+    """
+    return np.arange(n_rows) if weight is None else np.flatnonzero(weight.astype(np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Which rows a model has learnt and forgotten.
+
+    ``numbers`` int64, ascending: those of the base's rows, then of the rows added since; ``gone``
+    bool, which rows of the base were forgotten since; ``n_learnt``: how many numbers were given;
+    ``scale``: that of the first training, which later ones keep while the rows allow it.
+    """
+
+    numbers: np.ndarray
+    gone: np.ndarray
+    n_learnt: int
+    scale: Scale
+
+    @classmethod
+    def start(cls, n_rows: int, scale: Scale, weight: np.ndarray | None = None) -> History:
+        """Return the history of a first training; rows of weight zero have a number, too."""
+        numbers = number_rows(n_rows, weight)
+        return cls(numbers, np.zeros(len(numbers), np.bool_), n_rows, scale)
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """A model's training: base rows, base trees with their sums, rows added since.
+    """A model's training: base rows, base trees with their sums, rows learnt and forgotten since.
 
     ``owner`` is the ensemble the state belongs to, or its digest where it was read from a file.
     """
@@ -52,6 +86,7 @@ class State:
     data: TrainingData
     trained: Trained
     added: TrainingData
+    history: History
     owner: Ensemble | str
 
     @property
@@ -63,6 +98,75 @@ class State:
     def has_sums(self) -> bool:
         """Return whether a lazy update is possible; if not, the next update trains again."""
         return bool(self.trained.record.shape[1] > 0 and self.trained.leaf.shape[1] > 0)
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows that the model has learnt and not forgotten."""
+        return len(self.history.numbers) - int(self.history.gone.sum())
+
+    @property
+    def left(self) -> np.ndarray:
+        """Return bool: which of the base's rows, and of those added since, are not forgotten."""
+        return np.concatenate([~self.history.gone, np.ones(self.added.n_rows, np.bool_)])
+
+    def find(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the places of rows, among the base's and those added since, by their numbers.
+
+        Raises InputError for a number that was never given, is given twice, or was forgotten.
+        """
+        known, n = self.history.numbers, self.history.n_learnt
+        strange = numbers[(numbers < 0) | (numbers >= n)]
+        if len(strange):
+            raise InputError(
+                f"There is no row {strange[0]} to forget: the model has learnt {n} rows.",
+                hint=f"rows are counted from 0 to {n - 1}, training rows first, then those learnt "
+                "by updates in their order.",
+            )
+        values, times = np.unique(numbers, return_counts=True)
+        if (times > 1).any():
+            raise InputError(
+                f"Row {values[times > 1][0]} is to be forgotten twice.", hint="name it once."
+            )
+        place = np.searchsorted(known, numbers).clip(0, len(known) - 1)
+        missing = numbers[(known[place] != numbers) | ~self.left[place]]
+        if len(missing):
+            raise InputError(
+                f"Row {missing[0]} was forgotten before, or never learnt because its weight was 0.",
+                hint="leave it out; the numbers of the other rows have not changed.",
+            )
+        return place
+
+    def match(self, codes: np.ndarray, label: np.ndarray | None) -> np.ndarray:
+        """Return the numbers of rows, by their bin codes and, if given, their answers.
+
+        Of rows that are the same to the model the one learnt last is taken; a row that is given
+        twice takes two. Raises InputError for a row that the model has not learnt, and where rows
+        of the same values have different answers and none is given.
+        """
+        left = self.left
+        learnt = join_data(self.data, self.added)
+        kept = take_rows(learnt, left)
+        numbers = self.history.numbers[left]
+        wanted = _row_keys(codes, label)
+        rows: dict[bytes, list[int]] = {key: [] for key in wanted}
+        for place, key in enumerate(_row_keys(kept.codes, None if label is None else kept.label)):
+            if key in rows:
+                rows[key].append(place)
+        found = []
+        for i, key in enumerate(wanted):
+            same = rows[key]
+            if not same:
+                raise InputError(
+                    f"Row {i} of the rows to forget was never learnt, or forgotten before.",
+                    hint="give rows and answers as they were learnt, or their numbers.",
+                )
+            if label is None and len(np.unique(kept.label[same])) > 1:
+                raise InputError(
+                    f"Row {i} of the rows to forget was learnt with different answers.",
+                    hint="give the answers as well, or the numbers of the rows.",
+                )
+            found.append(numbers[same.pop()])
+        return np.array(found, np.int64)
 
     def check(self, ensemble: Ensemble) -> None:
         """Raise StateError unless this is the state of ``ensemble``."""
@@ -79,6 +183,14 @@ class State:
                 hint="load the state that was saved with this model, or rebuild one from the "
                 "training data.",
             )
+
+
+def _row_keys(codes: np.ndarray, label: np.ndarray | None) -> list[bytes]:
+    """Return for every row bytes that are equal where its codes and its answer are."""
+    # Sums of answers are not wanted here: -0.0 and 0.0 are the same answer.
+    parts = [codes] if label is None else [codes, (label + 0.0)[:, None]]
+    rows = [np.ascontiguousarray(part).view(np.uint8).reshape(len(codes), -1) for part in parts]
+    return [row.tobytes() for row in np.concatenate(rows, axis=1)]
 
 
 def fits_in_memory(data: TrainingData, params: TrainParams) -> bool:
@@ -105,7 +217,9 @@ def fit_ensemble(
     """
     bins = _find_bins(X, weight, n_classes, params, workers)
     data = make_data(bins, X, label, weight, n_classes, workers)
-    return fit_data(data, params, choose_scale(data), workers, keep_sums, progress)
+    scale = choose_scale(data)
+    history = History.start(len(X), scale, weight)
+    return fit_data(data, params, scale, workers, keep_sums, progress, history)
 
 
 def _find_bins(
@@ -124,12 +238,14 @@ def fit_data(
     workers: Workers,
     keep_sums: bool = True,
     progress: Progress = no_progress,
+    history: History | None = None,
 ) -> tuple[Ensemble, State]:
     """Train on rows that are already in bins; return the model and its state."""
     keep = keep_sums and fits_in_memory(data, params)
     trained = train(data, params, scale, workers, record=keep, progress=progress)
     ensemble = to_ensemble(trained.forest, data.bins, data.n_classes, scale)
-    return ensemble, State(params, scale, data, trained, empty_data(data), ensemble)
+    history = history or History.start(data.n_rows, scale)
+    return ensemble, State(params, scale, data, trained, empty_data(data), history, ensemble)
 
 
 def rebuild_state(
@@ -159,7 +275,8 @@ def rebuild_state(
     scale = choose_scale(data, float(ensemble.init[0]) if n_classes == 0 else None)
     forest = from_ensemble(ensemble, bins, params.max_leaf_nodes)
     trained = trace(forest, ensemble.init, data, params, scale, workers, progress)
-    return State(params, scale, data, trained, empty_data(data), ensemble)
+    history = History.start(len(X), scale, weight)
+    return State(params, scale, data, trained, empty_data(data), history, ensemble)
 
 
 def trace(

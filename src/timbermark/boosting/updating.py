@@ -1,12 +1,15 @@
-"""The in-place update (Algorithm 1 of the paper): new rows, the same trees.
+"""The in-place update (Algorithm 1 of the paper): rows come and go, the trees stay.
 
-``exact`` trains again on old and new rows with the same bins and seeds. ``lazy`` walks the old
-trees and regrows only what the new rows overturn. Its two knobs:
+``exact`` trains again on the rows that are left, with the same bins and seeds. ``lazy`` walks the
+old trees and regrows only what the rows that come and go overturn. Its two knobs:
 
-- *patience* (σ): a split is kept while at most this share of its node's candidates beats it;
-- *tolerance* (ε): an old row's gradients are refreshed once a margin of it moved by more.
+- *patience* (σ): a split is kept while at most this share of its node's candidates beats it. The
+  splits of large nodes are not put in question at all, the less so the fewer rows come and go;
+- *tolerance* (ε): an old row's part in the sums of split candidates is refreshed once a margin of
+  it moved by more.
 
-With both at zero, lazy gives exactly the trees of exact.
+With both at zero, lazy gives exactly the trees of exact. Leaves whose value moves are always added
+up anew from the gradients of all their rows.
 """
 
 from __future__ import annotations
@@ -15,26 +18,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from timbermark.boosting.data import TrainingData, join_data, make_data
+from timbermark.boosting.data import TrainingData, join_data, make_data, take_rows
 from timbermark.boosting.fitting import Progress, Trained, make_growth, no_progress, take_turns
 from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
 from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, check_scale, choose_scale, fits_scale
-from timbermark.boosting.state import State, fit_data
-from timbermark.kernels.layout import TOUCH, Binned, Renewal, Turn, Walk
+from timbermark.boosting.state import History, State, fit_data, number_rows
+from timbermark.errors import InputError
+from timbermark.kernels.layout import TOUCH, Binned, Block, Knobs, Renewal, Turn, Walk
 from timbermark.kernels.updating import renew_trees
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble
 
-PATIENCE, SMALL_PATIENCE = 0.1, 0.03
-"""The default σ, and that below 1000 rows, where one row weighs more. With these marks take as with
-training again and test accuracy stays within half a point; see ``./dev bench update``."""
-_FEW_ROWS = 1000
+PATIENCE = 0.02
+"""The default σ. This and what follows was chosen with seeds 0 and 1 of ``./dev bench update``: as
+many rows take as with training again, and test accuracy is no lower."""
 TOLERANCE = float("inf")
-"""The default ε. Refreshing old rows cost half the speed and gained no accuracy in measurement."""
-_LARGE_SHARE = 0.025
-"""Share of new rows from which training again is as fast as walking, and exact."""
+"""The default ε. Refreshing the sums of candidates, too, cost half the speed and gained no accuracy
+in measurement."""
+_LARGE_SHARE = 0.15
+"""Share of rows that come and go from which training again is as fast as walking, and exact."""
+_FEW_TOUCHED = 0.002
+"""Share of rows that come and go up to which gradients are derived as they are asked for, and no
+leaf is added up anew: so few rows push few others."""
+_MANY_TOUCHED = 0.02
+"""Share of rows from which splits are put in question in every iteration, not in every other."""
+_QUESTIONED = 2.2
+"""Times the share of rows that come and go, to the power of 2/3: the share of all rows that a node
+may hold for its split to be put in question. Large nodes cost most and matter least."""
+_FEW_ROWS = 256
+"""Nodes of so few rows are always cheap to regrow."""
+_SLIGHT = 0.1
+"""Share of a node's sums below which rows that come and go do not put its split in question."""
+_STILL = 0.01
+"""Share of a leaf's step by which its value must move for it to be added up anew."""
+_BLOCK = 64
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 def update_ensemble(
@@ -48,38 +68,102 @@ def update_ensemble(
     patience: float | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress = no_progress,
+    forget: np.ndarray = _NO_ROWS,
 ) -> tuple[Ensemble, State]:
     """Learn the float64 rows ``X`` with answers ``label`` in the trees of ``ensemble``.
 
-    Gives a new model and its state; what was given is left as it was. A lazy update trains again
-    where that is as fast: with many new rows, or where the state holds no sums.
+    ``forget``: the numbers of rows to forget, among those learnt before. Gives a new model and its
+    state; what was given is left as it was. A lazy update trains again where that is as fast: with
+    many rows that come and go, or where the state holds no sums.
 
     Raises StateError where the state is another model's, InputError for weights that are too
-    heavy.
+    heavy, for rows that cannot be forgotten, and where no row would be left.
     """
     state.check(ensemble)
-    if patience is None:
-        patience = PATIENCE if state.data.n_rows >= _FEW_ROWS else SMALL_PATIENCE
     fresh = make_data(state.data.bins, X, label, weight, state.data.n_classes, workers)
-    check_scale(state.scale, fresh)
-    added = join_data(state.added, fresh)
-    fits = fits_scale(state.scale, state.data, added)
-    is_exact = patience == tolerance == 0.0
-    is_small = added.n_rows <= _LARGE_SHARE * state.data.n_rows
-    if mode != "lazy" or not state.has_sums or not fits or not (is_small or is_exact):
-        whole = join_data(state.data, added)
-        scale = state.scale if fits else choose_scale(whole)
-        return fit_data(whole, state.params, scale, workers, progress=progress)
-    if added.n_rows == 0:
+    check_scale(state.history.scale, fresh)
+    changed = _change_rows(state, fresh, number_rows(len(X), weight), len(X), forget)
+    if changed.n_rows == 0:
+        raise InputError(
+            "Forgetting these rows would leave the model without any.",
+            hint="keep some rows, or learn others in the same update.",
+        )
+    patience = PATIENCE if patience is None else patience
+    scale = _exact_scale(changed)
+    if mode != "lazy" or not _can_walk(changed, scale, patience == tolerance == 0.0):
+        return _train_again(changed, scale, workers, progress)
+    if fresh.n_rows == 0 and len(forget) == 0:
         return ensemble, state
     forest = renew(
-        state.trained, state.data, added, state.params, state.scale, patience, tolerance,
-        workers, progress, ensemble.init,
+        state.trained, state.data, changed.added, state.params, state.scale, patience, tolerance,
+        workers, progress, ensemble.init, changed.history.gone,
     )  # fmt: skip
     renewed = to_ensemble(forest, state.data.bins, state.data.n_classes, state.scale)
     if ensemble.init.any():
         renewed = replace(renewed, init=ensemble.init)
-    return renewed, replace(state, added=added, owner=renewed)
+    return renewed, replace(changed, owner=renewed)
+
+
+def _change_rows(
+    state: State, fresh: TrainingData, numbers: np.ndarray, n_given: int, forget: np.ndarray
+) -> State:
+    """Return the state with rows added and taken away, for trees that do not know of it yet."""
+    history, n = state.history, state.data.n_rows
+    places = state.find(forget)
+    kept = np.ones(len(history.numbers), np.bool_)
+    kept[places] = False
+    added = join_data(take_rows(state.added, kept[n:]), fresh)
+    # Rows of the base keep their place: its sums hold them still.
+    known = np.concatenate([history.numbers[:n], history.numbers[n:][kept[n:]]])
+    return replace(
+        state,
+        added=added,
+        history=replace(
+            history,
+            numbers=np.concatenate([known, history.n_learnt + numbers]),
+            gone=history.gone | ~kept[:n],
+            n_learnt=history.n_learnt + n_given,
+        ),
+    )
+
+
+def _exact_scale(state: State) -> Scale:
+    """Return the scale of training on the rows that are left: it depends on nothing else."""
+    first, data, kept = state.history.scale, state.data, ~state.history.gone
+    # Answers and weights are all it takes.
+    left = replace(
+        data, codes=data.codes[:0], columns=data.columns[:, :0], label=data.label[kept],
+        weight=data.weight[kept],
+    )  # fmt: skip
+    return first if fits_scale(first, left, state.added) else choose_scale(_rows_left(state))
+
+
+def _rows_left(state: State) -> TrainingData:
+    return join_data(take_rows(state.data, ~state.history.gone), state.added)
+
+
+def _can_walk(state: State, scale: Scale, is_exact: bool) -> bool:
+    """Return whether a walk from the base to the rows of ``state`` is possible and pays."""
+    touched = state.added.n_rows + int(state.history.gone.sum())
+    pays = touched <= _LARGE_SHARE * state.data.n_rows or is_exact
+    # All sums, with the rows that are gone and those that came, must fit the base's scale.
+    fits = scale == state.scale or (
+        not is_exact and fits_scale(state.scale, state.data, state.added)
+    )
+    return state.has_sums and pays and fits
+
+
+def _train_again(
+    state: State, scale: Scale, workers: Workers, progress: Progress
+) -> tuple[Ensemble, State]:
+    whole, history = _rows_left(state), state.history
+    history = History(
+        history.numbers[state.left],
+        np.zeros(whole.n_rows, np.bool_),
+        history.n_learnt,
+        history.scale,
+    )
+    return fit_data(whole, state.params, scale, workers, progress=progress, history=history)
 
 
 def renew(
@@ -93,19 +177,22 @@ def renew(
     workers: Workers,
     progress: Progress = no_progress,
     init: np.ndarray | None = None,
+    gone: np.ndarray | None = None,
 ) -> Forest:
-    """Return the forest of ``trained`` after the rows ``added`` came in; nothing given is changed.
+    """Return the forest of ``trained`` after rows came and went; nothing given is changed.
 
-    ``trained`` must hold the record of its training on ``data``. ``init`` float64[outputs]: the
-    margins that the trees are added to, by default those of the training.
+    ``trained`` must hold the record of its training on ``data``. ``added``: rows that came;
+    ``gone`` bool[n]: rows of ``data`` that went. ``init`` float64[outputs]: the margins that the
+    trees are added to, by default those of the training.
     """
+    gone = np.zeros(data.n_rows, np.bool_) if gone is None else gone
+    if added.n_rows == 0 and not gone.any():
+        return trained.forest
     start = np.full(data.n_outputs, scale.start) if init is None else init
-    renewal = _start_renewal(data, added, params, scale, patience, tolerance, start)
+    renewal = _start_renewal(data, added, gone, params, scale, patience, tolerance, start)
     forest = empty_forest(trained.forest.n_trees, params.max_leaf_nodes, data.n_outputs)
     n_threads = min(workers.n_threads, data.n_outputs)
-    walks = [
-        make_walk(renewal.binned, params.max_leaf_nodes, data.n_rows) for _ in range(n_threads)
-    ]
+    walks = [make_walk(renewal, params.max_leaf_nodes, data.n_rows) for _ in range(n_threads)]
 
     def work(turn: Turn) -> None:
         renew_trees(turn, renewal, trained.trees, forest.nodes, forest.n_nodes, walks[turn.thread])
@@ -117,6 +204,7 @@ def renew(
 def _start_renewal(
     data: TrainingData,
     added: TrainingData,
+    gone: np.ndarray,
     params: TrainParams,
     scale: Scale,
     patience: float,
@@ -124,43 +212,88 @@ def _start_renewal(
     start: np.ndarray,
 ) -> Renewal:
     """Return what the threads of an update share, as it is before the first iteration."""
-    whole, outputs = join_data(data, added), data.n_outputs
+    whole, outputs, n = join_data(data, added), data.n_outputs, data.n_rows
+    # A row without weight adds nothing to any sum: it is there and is not.
+    whole.weight[:n][gone] = 0.0
     objective = make_objective(whole, params, scale)
-    n_compared = data.n_rows if np.isfinite(tolerance) else 0
+    watched = np.flatnonzero(gone) if np.isinf(tolerance) else np.arange(n)
+    past = take_rows(data, watched)
+    n_touched = int(gone.sum()) + added.n_rows
+    lazy = patience > 0 and np.isinf(tolerance)
+    ahead = not lazy or n_touched > _FEW_TOUCHED * n
+    n_ahead, n_watched = whole.n_rows if ahead else 0, len(watched)
+    n_touching = n_watched + added.n_rows
     return Renewal(
         binned=whole.binned(params, scale.shift),
         loss=objective.loss,
         rule=objective.rule,
-        patience=float(patience),
-        tolerance=float(tolerance),
-        before=np.repeat(start[:, None], data.n_rows, axis=1),
-        after=np.repeat(start[:, None], whole.n_rows, axis=1),
-        grad=np.empty((outputs, whole.n_rows), np.int32),
-        hess=np.empty((outputs, whole.n_rows), np.int32),
-        old_grad=np.empty((outputs, n_compared), np.int32),
-        old_hess=np.empty((outputs, n_compared), np.int32),
-        moved=np.zeros(data.n_rows, np.bool_),
+        knobs=Knobs(
+            patience=float(patience),
+            tolerance=float(tolerance),
+            largest=float(max(_QUESTIONED * (n_touched / n) ** (2 / 3) * n, _FEW_ROWS)),
+            every=2 if lazy and n_touched <= _MANY_TOUCHED * n else 1,
+            slight=_SLIGHT,
+            still=_STILL * _usual_step(params, scale),
+        ),
+        margins=np.repeat(start[:, None], whole.n_rows, axis=1)[None].repeat(2, axis=0),
+        grad=np.empty((outputs, n_ahead), np.int32),
+        hess=np.empty((outputs, n_ahead), np.int32),
+        watched=watched,
+        past=make_objective(past, params, scale).loss,
+        past_count=past.count,
+        before=np.repeat(start[:, None], n_watched, axis=1),
+        past_grad=np.empty((outputs, n_watched), np.int32),
+        past_hess=np.empty((outputs, n_watched), np.int32),
+        moved=np.zeros(n_watched, np.bool_),
+        touching=np.concatenate([watched, np.arange(n, whole.n_rows)]),
+        touch_grad=np.empty((outputs, n_touching), np.int32),
+        touch_hess=np.empty((outputs, n_touching), np.int32),
     )
 
 
-def make_walk(binned: Binned, max_leaves: int, n_old: int) -> Walk:
+def _usual_step(params: TrainParams, scale: Scale) -> float:
+    """Return what a leaf adds to a margin where its gradients and hessians are alike.
+
+    In regression: where the residuals of its rows are a thousandth of the largest there can be.
+    """
+    if scale.residuals is None:
+        return params.learning_rate
+    return params.learning_rate * 2.0 ** (scale.residuals.top - 10) / scale.residuals.unit
+
+
+def make_walk(renewal: Renewal, max_leaves: int, n_old: int) -> Walk:
     """Return scratch space for one thread; the first ``n_old`` rows are the old ones."""
+    binned, outputs = renewal.binned, renewal.margins.shape[1]
     n_nodes, n_all = 2 * max_leaves - 1, len(binned.count)
     candidates = int(binned.firsts[-1])
+    is_regression = len(renewal.loss.target) > 0
     return Walk(
         growth=make_growth(binned, max_leaves),
-        touches=np.zeros(n_all, TOUCH),
-        order=np.zeros(n_all, np.uint32),
-        spare=np.zeros(n_all, np.uint32),
+        block=Block(
+            margins=np.zeros((outputs, _BLOCK)),
+            label=np.zeros(0 if is_regression else _BLOCK, np.int32),
+            target=np.zeros(_BLOCK if is_regression else 0),
+            weight=np.zeros(_BLOCK, np.float32),
+            grad=np.zeros((outputs, _BLOCK), np.int32),
+            hess=np.zeros((outputs, _BLOCK), np.int32),
+        ),
+        grad=np.zeros(n_all, np.int32),
+        hess=np.zeros(n_all, np.int32),
+        touches=np.zeros(len(renewal.touching), TOUCH),
+        order=np.zeros(len(renewal.touching), np.uint32),
+        spare=np.zeros(len(renewal.touching), np.uint32),
         delta=np.zeros(2 * candidates, np.int64),
         sums=np.zeros(2 * candidates, np.int64),
-        codes=np.zeros(candidates, np.int64),
         stratum=_strata_of_codes(binned),
+        # One more: the search for rows writes before it looks.
+        found=np.zeros(n_old + 1, np.uint32),
         by_leaf=np.zeros(n_old, np.uint32),
         leaf_start=np.zeros(n_nodes + 1, np.int64),
+        wanted=np.zeros(n_nodes, np.bool_),
+        leaf_sums=np.zeros(4 * n_nodes, np.int64),
         stack=np.zeros(n_nodes, np.int64),
         leaves=np.zeros(n_nodes, np.int64),
-        table=np.zeros((2, n_nodes)),
+        table=np.zeros(n_nodes),
     )
 
 

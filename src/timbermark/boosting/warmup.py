@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from timbermark.boosting.params import TrainParams
 from timbermark.boosting.predicting import make_predictor
 from timbermark.boosting.scale import choose_scale
 from timbermark.boosting.state import fit_ensemble, rebuild_state
+from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import renew
 from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers
@@ -43,11 +45,14 @@ def warm_up() -> None:
 
 
 def warm_training() -> None:
-    """Run a training, which compiles that of any loss, a prediction, the rebuilding of a state."""
+    """Run a training, which compiles that of any loss; rebuild, save and load a state; predict."""
     X, label = _rows()
     with Workers(2) as workers:
-        ensemble, _ = fit_ensemble(X, label, None, 3, _PARAMS, workers)
+        ensemble, state = fit_ensemble(X, label, None, 3, _PARAMS, workers)
         rebuild_state(ensemble, X, label, None, 3, _PARAMS, workers)
+        with tempfile.TemporaryDirectory() as folder:
+            save_state(Path(folder) / "state", state)
+            load_state(Path(folder) / "state")
         predictor = make_predictor(ensemble)
         if predictor is not None:
             predictor.margins(X, workers)

@@ -45,6 +45,7 @@ from timbermark.cli import (  # noqa: E402, F401
     marks,
     questions,
     reproduce,
+    update,
     verify,
     warmup,
 )

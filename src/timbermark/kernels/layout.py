@@ -38,6 +38,9 @@ PLACE = np.dtype(
         ("twin", np.int64),  # update: the old node it stands for, -1: its rows are listed
         ("first", np.int64),  # update: its touches are order[first:last]
         ("last", np.int64),
+        ("middle", np.int64),  # update: those of its left child end here
+        ("left_g", np.int64),  # update: the sums of its left child
+        ("left_packed", np.int64),
         ("priority", np.float64),  # update: the leaf with the highest is split next
     ]
 )
@@ -171,22 +174,47 @@ class OldTree(NamedTuple):
     leaf: Any  # uint8|uint16[n]
 
 
+class Block(NamedTuple):
+    """Room for the gradients of a few rows at a time."""
+
+    margins: Any  # float64[outputs, size]
+    label: Any  # int32[size]; empty in regression
+    target: Any  # float64[size]; empty where there are classes
+    weight: Any  # float32[size]
+    grad: Any  # int32[outputs, size]
+    hess: Any  # int32[outputs, size]
+
+
 class Walk(NamedTuple):
     """Scratch space of one thread for the update."""
 
     growth: Any  # Growth, for what is grown anew
-    touches: Any  # TOUCH[rows]; the first rows are the old ones, the added ones follow
-    order: Any  # uint32[rows], touches, each node's together
+    block: Any  # Block
+    grad: Any  # int32[rows], of the rows that are asked for; empty where all are derived ahead
+    hess: Any  # int32[rows], likewise
+    touches: Any  # TOUCH[w + added]
+    order: Any  # uint32[w + added], touches, each node's together
     spare: Any  # uint32[rows]
     delta: Any  # int64[2 * candidates]
     sums: Any  # int64[2 * candidates]
-    codes: Any  # int64[candidates], threshold codes of a node's candidates
     stratum: Any  # int32[slots], stratum of every code
-    by_leaf: Any  # uint32[n], old rows sorted by leaf
-    leaf_start: Any  # int64[nodes + 1]; [0] is -1 while the rows are not sorted
+    found: Any  # uint32[n + 1], old rows in the wanted leaves
+    by_leaf: Any  # uint32[n], the same sorted by leaf
+    leaf_start: Any  # int64[nodes + 1]
+    wanted: Any  # bool[nodes], old leaves
+    leaf_sums: Any  # int64[2 * 2 * nodes], gradients and hessians of the old leaves, twice
     stack: Any  # int64[nodes]
     leaves: Any  # int64[nodes]
-    table: Any  # float64[2, nodes], values of the old leaves, before and after
+    table: Any  # float64[nodes], new values of the old leaves
+
+
+class Source(NamedTuple):
+    """Where the gradients of one tree come from."""
+
+    margins: Any  # float64[outputs, rows]
+    loss: Any  # Loss
+    output: Any  # int64
+    is_ahead: Any  # bool, whether the gradients of all rows were derived ahead
 
 
 class Turn(NamedTuple):
@@ -213,17 +241,38 @@ class Training(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """What all threads of an update share; of ``rows`` rows the first n are the old ones."""
+    """What all threads of an update share; of ``rows`` rows the first n are the old ones.
+
+    Forgotten rows are old rows with a weight and a count of zero.
+    """
 
     binned: Any  # Binned, of all rows
     loss: Any  # Loss, of all rows
     rule: Any  # Rule
-    patience: Any  # float64, see timbermark.boosting.updating
+    knobs: Any  # Knobs
+    margins: Any  # float64[2, outputs, rows], in the new model; they take turns
+    grad: Any  # int32[outputs, rows]; no rows where gradients are derived as they are asked for
+    hess: Any  # int32[outputs, rows], likewise
+    watched: Any  # int64[w], old rows that may change what they add to the sums
+    past: Any  # Loss, of the watched rows as they were
+    past_count: Any  # int32[w]
+    before: Any  # float64[outputs, w], margins of the watched rows in the old model
+    past_grad: Any  # int32[outputs, w]
+    past_hess: Any  # int32[outputs, w]
+    moved: Any  # bool[w], whose gradients are out of date
+    touching: Any  # int64[w + added], the watched rows, then the added ones
+    touch_grad: Any  # int32[outputs, w + added]
+    touch_hess: Any  # int32[outputs, w + added]
+
+
+class Knobs(NamedTuple):
+    """How lazy an update is, see :mod:`timbermark.boosting.updating`."""
+
+    patience: Any  # float64
     tolerance: Any  # float64
-    before: Any  # float64[outputs, n], margins of the old rows in the old model
-    after: Any  # float64[outputs, rows], margins of all rows in the new one
-    grad: Any  # int32[outputs, rows]
-    hess: Any  # int32[outputs, rows]
-    old_grad: Any  # int32[outputs, n], no rows where the tolerance is infinite: nothing moves then
-    old_hess: Any  # int32[outputs, n], likewise
-    moved: Any  # bool[n], old rows whose gradients are out of date
+    largest: Any  # float64, the rows of a node up to which its split is put in question
+    every: (
+        Any  # int64, only every so-th iteration is thorough: splits and leaves are put in question
+    )
+    slight: Any  # float64, the share of a node's sums up to which touches are too slight for that
+    still: Any  # float64, a leaf is refreshed where touches move its value by more than this

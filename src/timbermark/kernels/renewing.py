@@ -1,21 +1,26 @@
 """The in-place update of one tree: walk it again, keep what still holds, regrow what does not.
 
 A node of the old tree is known by its sums alone: totals, and for a split the sums at all its
-candidates. Rows enter or change as *touches*: a row number and what it adds to the sums. A touch
-costs its path through the tree; rows nobody touched cost nothing, until a node must be regrown:
-then its rows are looked up and it goes on as in :mod:`timbermark.kernels.growing`.
+candidates. Rows that come, go or change are *touches*: a row number and what it adds to the sums.
+A touch costs its path through the tree; rows nobody touched cost nothing, until a node must be
+regrown: then its rows are looked up and it goes on as in :mod:`timbermark.kernels.growing`.
 
 A node of the new tree is either a *twin* of an old node (same path, same rows but for touches) or
 *live* (its rows are listed, its histogram is filled).
 
-In all kernels here: IN fit Fit holds old rows and added ones with gradients that are up to date;
+Where few rows come and go, the gradients of old rows are wanted in live nodes only, and are derived
+there. Where more do, leaves whose value the touches move are *refreshed*: their sums are added up
+anew, so that old rows which were pushed push back.
+
+In all kernels here: IN fit Fit holds old rows and added ones, forgotten ones with a count of zero;
 IN old OldTree is the old tree with the state of its training; OUT nodes NODE[m] is the new tree;
-walk Walk is scratch.
+IN source Source says where gradients come from; IN knobs Knobs; walk Walk is scratch.
 """
 
 import numpy as np
 
-from timbermark.kernels.compile import part
+from timbermark.kernels.compile import add_pair, inlined, part
+from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.growing import (
     assign_slots,
     can_split,
@@ -30,29 +35,91 @@ from timbermark.kernels.growing import (
     sum_node,
 )
 from timbermark.kernels.histogram import count_of, hessians_of, pack
-from timbermark.kernels.layout import N_LEAVES, N_LISTED, N_NODES, N_SLOTS, UNKNOWN, Split
-from timbermark.kernels.split_checks import goes_left, is_slight, keeps_split, touched_sums
-from timbermark.kernels.splitting import best_candidate
+from timbermark.kernels.layout import (
+    N_LEAVES,
+    N_LISTED,
+    N_NODES,
+    N_SLOTS,
+    UNKNOWN,
+    Loss,
+    Split,
+)
+from timbermark.kernels.splitting import best_candidate, candidate, score, split_score
 
 _FIRST = 1e300
 """Priority of kept splits: they come before all others, in their old order."""
-_LARGE = 10.0
-"""How much more patience the root gets than a leaf, for to regrow a node costs time for each row.
-Chosen by measurement."""
+_WAITING = -2.0
+"""Priority of twins that are to be regrown once all kept splits are carried out."""
 
 
 @part
-def sort_by_leaf(leaf, walk):
-    """Fill ``walk.by_leaf`` and ``walk.leaf_start``."""
+def derive_block(rows, start, stop, margins, loss, block):
+    """Derive the gradients of ``rows[start:stop]``, at most as many as ``block`` has room for.
+
+    IN rows integers; IN margins float64[outputs, n]; IN loss Loss; OUT block Block.
+    """
+    size = stop - start
+    for output in range(margins.shape[0]):
+        row = margins[output]
+        for i in range(size):
+            block.margins[output, i] = row[np.int64(rows[start + i])]
+    for i in range(size):
+        block.weight[i] = loss.weight[np.int64(rows[start + i])]
+    if loss.target.shape[0] > 0:
+        for i in range(size):
+            block.target[i] = loss.target[np.int64(rows[start + i])]
+    else:
+        for i in range(size):
+            block.label[i] = loss.label[np.int64(rows[start + i])]
+    part_of = Loss(
+        block.label, block.target, block.weight, loss.unit, loss.residual_unit, loss.most
+    )
+    derive_gradients(block.margins, part_of, np.int64(0), np.int64(size), block.grad, block.hess)
+
+
+@part
+def ask_gradients(rows, start, stop, source, walk):
+    """Write the gradients of ``rows[start:stop]`` to ``walk``, unless all were derived ahead."""
+    if source.is_ahead:
+        return
+    block = walk.block
+    size = block.weight.shape[0]
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        derive_block(rows, first, last, source.margins, source.loss, block)
+        for i in range(last - first):
+            row = np.int64(rows[first + i])
+            walk.grad[row] = block.grad[source.output, i]
+            walk.hess[row] = block.hess[source.output, i]
+
+
+@part
+def find_rows(leaf, walk):
+    """List the old rows in the leaves that are ``wanted`` in ``walk.found``; return their number.
+
+    IN leaf uint8|uint16[n].
+    """
+    n = np.int64(0)
+    found, wanted = walk.found, walk.wanted
+    for i in range(leaf.shape[0]):
+        found[n] = i
+        n += np.int64(wanted[leaf[i]])
+    return n
+
+
+@part
+def sort_by_leaf(leaf, n_found, walk):
+    """Fill ``walk.by_leaf`` and ``walk.leaf_start`` with the rows found."""
     starts = walk.leaf_start
     starts[:] = 0
-    for i in range(leaf.shape[0]):
-        starts[np.int64(leaf[i]) + 1] += 1
+    for i in range(n_found):
+        starts[np.int64(leaf[walk.found[i]]) + 1] += 1
     for node in range(1, starts.shape[0]):
         starts[node] += starts[node - 1]
-    for i in range(leaf.shape[0]):
-        node = np.int64(leaf[i])
-        walk.by_leaf[starts[node]] = i
+    for i in range(n_found):
+        row = walk.found[i]
+        node = np.int64(leaf[row])
+        walk.by_leaf[starts[node]] = row
         starts[node] += 1
     for node in range(starts.shape[0] - 1, 0, -1):
         starts[node] = starts[node - 1]
@@ -80,14 +147,14 @@ def leaves_under(top, old, stack, out):
 
 
 @part
-def make_live(node, nodes, fit, old, walk):
-    """List the rows of a twin behind those listed so far, and search its best split."""
+def make_live(node, nodes, fit, old, source, walk):
+    """List the rows of a twin behind those listed so far, and search its best split.
+
+    The rows of its leaves must have been sorted.
+    """
     growth = walk.growth
-    if walk.leaf_start[0] < 0:
-        sort_by_leaf(old.leaf, walk)
     place = growth.places[node]
-    listed = growth.control[N_LISTED]
-    place["start"] = listed
+    start = listed = growth.control[N_LISTED]
     for j in range(leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)):
         o = walk.leaves[j]
         for i in range(walk.leaf_start[o], walk.leaf_start[o + 1]):
@@ -99,11 +166,13 @@ def make_live(node, nodes, fit, old, walk):
             growth.rows[listed] = row
             listed += 1
     growth.control[N_LISTED] = listed
+    place["start"] = start
     place["stop"] = listed
     place["slot"] = growth.control[N_SLOTS]
     place["twin"] = -1
     growth.histograms[growth.control[N_SLOTS], :] = 0
     growth.control[N_SLOTS] += 1
+    ask_gradients(growth.rows, start, listed, source, walk)
     fill_node(node, fit, growth)
     sum_node(node, nodes, fit.binned, growth)
     search_split(node, nodes, fit, growth)
@@ -111,71 +180,141 @@ def make_live(node, nodes, fit, old, walk):
 
 
 @part
-def assess(node, nodes, fit, old, patience, walk):
-    """Decide what becomes of a fresh twin; return True where it must be regrown.
+def enter_touches(key, place, binned, walk):
+    """Write what the touches of a twin (at ``place``) add at each of its candidates, alone.
 
-    ``patience`` is the share of the candidates that may beat the old split before it is given up;
-    at 0 every decision is the one that growing from nothing would take.
+    A row counts at every candidate from its own on: ``walk.delta`` must be added up feature by
+    feature, but for the last candidate, that of missing values.
     """
-    new, place = nodes[node], walk.growth.places[node]
-    was = old.nodes[place["twin"]]
-    touched = place["last"] > place["first"]
-    new["choice"] = was["choice"]
-    new["gain"] = was["gain"]
-    place["priority"] = was["gain"]
-    if was["split"] < 0:
-        if patience > 0.0:
-            place["priority"] = -1.0
-            return False
-        return (touched or was["choice"] == UNKNOWN) and can_split(node, nodes, fit.rule)
-    new["feature"] = was["feature"]
-    new["code"] = was["code"]
-    new["missing_left"] = was["missing_left"]
-    if patience > 0.0:
-        place["priority"] = _FIRST / (1.0 + was["split"])
-    # Infinite patience: splits stay and leaves alone learn.
-    if not touched or patience == np.inf:
-        return False
-    if patience > 0.0 and is_slight(was, place, fit.binned, patience, walk):
-        return False
-    touched_sums(new["key"], place, old.record[was["split"]], fit.binned, walk)
-    if patience > 0.0:
-        share = new["c"] / nodes[0]["c"]
-        enough = patience * (1.0 + _LARGE * share)
-        kept, gain = keeps_split(new, place, old.nodes, fit, enough, walk)
-        new["gain"] = gain
-        return not kept
-    found = best_candidate(new, walk.sums, fit.binned, fit.rule, walk.growth.gain)
-    new["gain"] = walk.growth.gain[0]
-    place["priority"] = new["gain"]
-    if found != new["choice"]:
-        return True
-    # The majority may lie on the other side by now. With patience the split stays as it is.
-    if found >= 0:
-        new["missing_left"] = chosen_split(new, fit.binned, walk.sums)[0].missing_left
-    return False
+    delta = walk.delta
+    delta[:] = 0
+    for i in range(place["first"], place["last"]):
+        touch = walk.touches[walk.order[i]]
+        for f in range(binned.n_strata.shape[0]):
+            code = np.int64(binned.codes[touch["row"], f])
+            strata, thresholds = binned.n_strata[f], binned.n_thresholds[f]
+            j = binned.firsts[f]
+            if code > thresholds:
+                j += strata
+            else:
+                s = np.int64(walk.stratum[np.int64(binned.offsets[f]) + code])
+                if s < strata and code > candidate(key, f, s, thresholds, strata):
+                    s += 1
+                if s >= strata:
+                    continue
+                j += s
+            delta[2 * j] += touch["g"]
+            delta[2 * j + 1] += touch["packed"]
 
 
 @part
-def split_twin(node, nodes, binned, old, walk):
-    """Carry out the kept split of a twin: its children are twins, its touches are divided.
+def touched_sums(key, place, old_sums, binned, walk):
+    """Write the candidates' sums of a twin (at ``place``), with its touches, to ``walk.sums``."""
+    enter_touches(key, place, binned, walk)
+    delta, sums = walk.delta, walk.sums
+    for f in range(binned.n_strata.shape[0]):
+        g = np.int64(0)
+        packed = np.int64(0)
+        last = binned.firsts[f] + binned.n_strata[f]
+        for j in range(binned.firsts[f], last):
+            g += delta[2 * j]
+            packed += delta[2 * j + 1]
+            sums[2 * j] = old_sums[2 * j] + g
+            sums[2 * j + 1] = old_sums[2 * j + 1] + packed
+        sums[2 * last] = old_sums[2 * last] + delta[2 * last]
+        sums[2 * last + 1] = old_sums[2 * last + 1] + delta[2 * last + 1]
 
-    Returns the left child.
+
+@inlined
+def beats(left_g, packed, node, binned, rule, value):
+    """Return whether a candidate is valid, and whether its score is above ``value``.
+
+    As `split_score` says, but without a division: this is where a patient walk spends its time.
     """
-    places, order, spare = walk.growth.places, walk.order, walk.spare
-    place = places[node]
-    f = np.int64(nodes[node]["feature"])
-    split = Split(f, np.int64(nodes[node]["code"]), np.int64(nodes[node]["missing_left"]))
-    old_left = old.nodes[place["twin"]]["left"]
-    was = old.nodes[old_left]
-    g = was["g"]
-    packed = pack(was["h"], was["c"], binned)
+    left_h, left_c = hessians_of(packed, binned), count_of(packed, binned)
+    h, c = node["h"] - left_h, node["c"] - left_c
+    valid = (
+        left_c >= rule.least_rows
+        and c >= rule.least_rows
+        and left_h >= rule.least_hessian
+        and h >= rule.least_hessian
+        and left_c > 0
+        and c > 0
+    )
+    if not valid:
+        return False, False
+    a, b = np.float64(left_g), np.float64(node["g"] - left_g)
+    below_a, below_b = np.float64(left_h) + rule.l2, np.float64(h) + rule.l2
+    return True, a * a * below_b + b * b * below_a > value * below_a * below_b
+
+
+@part
+def keeps_split(node, place, old_sums, fit, value, patience, walk):
+    """Return whether at most ``patience`` of the candidates score above ``value``, the old split's.
+
+    IN node: the new node's record; IN place: its place; IN old_sums int64[2 * candidates]. The old
+    split need not be one of the candidates.
+    """
+    binned, rule, delta = fit.binned, fit.rule, walk.delta
+    enter_touches(node["key"], place, binned, walk)
+    # Beyond this it is given up, however many candidates are valid.
+    most = patience * binned.firsts[-1]
+    above = 0
+    n_valid = 0
+    for f in range(binned.n_strata.shape[0]):
+        last = binned.firsts[f] + binned.n_strata[f]
+        missing_g = old_sums[2 * last] + delta[2 * last]
+        missing = old_sums[2 * last + 1] + delta[2 * last + 1]
+        any_missing = count_of(missing, binned) > 0
+        g = np.int64(0)
+        packed = np.int64(0)
+        for j in range(binned.firsts[f], last):
+            g += delta[2 * j]
+            packed += delta[2 * j + 1]
+            left_g, left = old_sums[2 * j] + g, old_sums[2 * j + 1] + packed
+            valid, better = beats(left_g, left, node, binned, rule, value)
+            if any_missing:
+                turned = beats(left_g + missing_g, left + missing, node, binned, rule, value)
+                valid |= turned[0]
+                better |= turned[1]
+            n_valid += valid
+            above += better
+        if any_missing:
+            valid, better = beats(missing_g, missing, node, binned, rule, value)
+            n_valid += valid
+            above += better
+        if above > most:
+            return False
+    return above <= patience * n_valid
+
+
+@part
+def goes_left(node, code, n_thresholds):
+    """Return whether a row with this code of the node's feature goes left."""
+    if code == n_thresholds + 1:
+        return node["missing_left"] == 1
+    return code <= node["code"]
+
+
+@part
+def divide_touches(node, nodes, binned, old, walk):
+    """Divide the touches of a twin among its children, and note the sums of the left one."""
+    order, spare = walk.order, walk.spare
+    place = walk.growth.places[node]
+    was = old.nodes[place["twin"]]
+    old_left = old.nodes[was["left"]]
+    f = np.int64(was["feature"])
+    g = old_left["g"]
+    packed = pack(old_left["h"], old_left["c"], binned)
     middle = place["first"]
     right = np.int64(0)
     for i in range(place["first"], place["last"]):
         touch = order[i]
         row = walk.touches[touch]["row"]
-        if goes_left(nodes[node], np.int64(binned.codes[row, f]), binned.n_thresholds[f]):
+        code = np.int64(binned.codes[row, f])
+        # Where missing values turn to the other side, what old rows are taken out of does not.
+        split = was if row < old.leaf.shape[0] else nodes[node]
+        if goes_left(split, code, binned.n_thresholds[f]):
             order[middle] = touch
             middle += 1
             g += walk.touches[touch]["g"]
@@ -185,13 +324,133 @@ def split_twin(node, nodes, binned, old, walk):
             right += 1
     for i in range(right):
         order[middle + i] = spare[i]
-    left = link_children(node, split, g, packed, nodes, binned, walk.growth)
+    place["middle"] = middle
+    place["left_g"] = g
+    place["left_packed"] = packed
+
+
+@part
+def kept_score(node, place, fit):
+    """Return the score of a twin's old split with its touches; -1 where a child is too small."""
+    packed = place["left_packed"]
+    return split_score(
+        place["left_g"], hessians_of(packed, fit.binned), count_of(packed, fit.binned),
+        node["g"], node["h"], node["c"], fit.rule,
+    )  # fmt: skip
+
+
+@part
+def is_slight(was, place, binned, most, walk):
+    """Return whether the touches are too small to overturn a split, which need not be scored then.
+
+    A child's sum of gradients is of the order of sqrt(gain * h); what is far below that moves all
+    candidates' gains by a small part.
+    """
+    g = np.int64(0)
+    h = np.int64(0)
+    for i in range(place["first"], place["last"]):
+        touch = walk.touches[walk.order[i]]
+        g += abs(touch["g"])
+        h += abs(hessians_of(touch["packed"], binned))
+    return g <= most * np.sqrt(was["gain"] * was["h"]) and h <= most * was["h"]
+
+
+@part
+def leave_unsearched(new, place):
+    """Make a twin a leaf whose splits nobody searches."""
+    new["choice"] = UNKNOWN
+    new["gain"] = -1.0
+    place["priority"] = -1.0
+
+
+@part
+def assess(node, nodes, fit, old, patience, knobs, walk):
+    """Decide what becomes of a fresh twin; return True where it must be regrown.
+
+    ``patience`` is the share of the candidates that may beat the old split before it is
+    given up; at 0 every decision is the one that growing from nothing would take.
+    """
+    new, place = nodes[node], walk.growth.places[node]
+    was = old.nodes[place["twin"]]
+    touched = place["last"] > place["first"]
+    new["choice"] = was["choice"]
+    new["gain"] = was["gain"]
+    place["priority"] = was["gain"]
+    # Growing searches the root, however small it is.
+    too_small = node > 0 and not can_split(node, nodes, fit.rule)
+    if was["split"] < 0:
+        if patience > 0.0:
+            place["priority"] = -1.0
+            return False
+        if too_small:
+            leave_unsearched(new, place)
+        return (touched or was["choice"] == UNKNOWN) and can_split(node, nodes, fit.rule)
+    new["feature"] = was["feature"]
+    new["code"] = was["code"]
+    new["missing_left"] = was["missing_left"]
+    if patience > 0.0:
+        place["priority"] = _FIRST / (1.0 + was["split"])
+        divide_touches(node, nodes, fit.binned, old, walk)
+        return touched and not stands(node, nodes, fit, old, patience, knobs, walk)
+    if touched:
+        if too_small:
+            leave_unsearched(new, place)
+            return False
+        touched_sums(new["key"], place, old.record[was["split"]], fit.binned, walk)
+        found = best_candidate(new, walk.sums, fit.binned, fit.rule, walk.growth.gain)
+        new["gain"] = walk.growth.gain[0]
+        place["priority"] = new["gain"]
+        if found != new["choice"]:
+            return True
+        # The majority may lie on the other side by now. With patience the split stays as it is.
+        if found >= 0:
+            new["missing_left"] = chosen_split(new, fit.binned, walk.sums)[0].missing_left
+    divide_touches(node, nodes, fit.binned, old, walk)
+    return False
+
+
+@part
+def stands(node, nodes, fit, old, patience, knobs, walk):
+    """Return whether the split of a touched twin is good enough to be kept."""
+    new, place = nodes[node], walk.growth.places[node]
+    was = old.nodes[place["twin"]]
+    value = kept_score(new, place, fit)
+    # A split that makes a child too small is no split, however patient one is.
+    if value < 0.0:
+        return False
+    # Infinite patience: splits stay and leaves alone learn. To regrow large nodes costs time for
+    # each row, and little is learnt there that the nodes below cannot learn.
+    if patience == np.inf or new["c"] > knobs.largest:
+        return True
+    if is_slight(was, place, fit.binned, knobs.slight, walk):
+        return True
+    new["gain"] = value - score(new["g"], new["h"], fit.rule.l2)
+    return keeps_split(new, place, old.record[was["split"]], fit, value, patience, walk)
+
+
+@part
+def split_twin(node, nodes, binned, old, walk):
+    """Carry out the kept split of a twin, whose touches are divided: its children are twins.
+
+    Returns the left child.
+    """
+    places = walk.growth.places
+    place = places[node]
+    split = Split(
+        np.int64(nodes[node]["feature"]),
+        np.int64(nodes[node]["code"]),
+        np.int64(nodes[node]["missing_left"]),
+    )
+    old_left = old.nodes[place["twin"]]["left"]
+    left = link_children(
+        node, split, place["left_g"], place["left_packed"], nodes, binned, walk.growth
+    )
     for child in range(2):
         places[left + child]["twin"] = old_left + child
         places[left + child]["priority"] = -1.0
     places[left]["first"] = place["first"]
-    places[left]["last"] = middle
-    places[left + 1]["first"] = middle
+    places[left]["last"] = place["middle"]
+    places[left + 1]["first"] = place["middle"]
     places[left + 1]["last"] = place["last"]
     return left
 
@@ -236,7 +495,6 @@ def renew_root(n_touches, nodes, binned, old, walk):
     place["twin"] = 0
     place["first"] = 0
     place["last"] = n_touches
-    walk.leaf_start[0] = -1
 
 
 @part
@@ -252,7 +510,28 @@ def next_leaf(nodes, growth):
 
 
 @part
-def renew_tree(n_touches, nodes, fit, old, patience, walk):
+def rouse(nodes, fit, old, source, walk):
+    """Make all twins live that wait for it; return whether there were any."""
+    growth = walk.growth
+    n_nodes = growth.control[N_NODES]
+    walk.wanted[:] = False
+    any_waits = False
+    for node in range(n_nodes):
+        if growth.places[node]["priority"] == _WAITING:
+            any_waits = True
+            found = leaves_under(growth.places[node]["twin"], old.nodes, walk.stack, walk.leaves)
+            for j in range(found):
+                walk.wanted[walk.leaves[j]] = True
+    if any_waits:
+        sort_by_leaf(old.leaf, find_rows(old.leaf, walk), walk)
+        for node in range(n_nodes):
+            if growth.places[node]["priority"] == _WAITING:
+                make_live(node, nodes, fit, old, source, walk)
+    return any_waits
+
+
+@part
+def renew_tree(n_touches, nodes, fit, old, source, patience, knobs, walk):
     """Update the old tree to the first ``n_touches`` of ``walk.touches``."""
     control, places = walk.growth.control, walk.growth.places
     renew_root(n_touches, nodes, fit.binned, old, walk)
@@ -260,10 +539,16 @@ def renew_tree(n_touches, nodes, fit, old, patience, walk):
     n_fresh = 1
     while True:
         for node in range(fresh, fresh + n_fresh):
-            if assess(node, nodes, fit, old, patience, walk):
-                make_live(node, nodes, fit, old, walk)
+            if assess(node, nodes, fit, old, patience, knobs, walk):
+                places[node]["priority"] = _WAITING
         n_fresh = 0
+        # Without patience the gain of a node that is regrown decides when its turn is. With it
+        # all kept splits come first, and one search finds the rows of all nodes to regrow.
+        if patience == 0.0:
+            rouse(nodes, fit, old, source, walk)
         node = next_leaf(nodes, walk.growth)
+        if node < 0 and rouse(nodes, fit, old, source, walk):
+            node = next_leaf(nodes, walk.growth)
         if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
             return
         twin = places[node]["twin"]
@@ -272,7 +557,8 @@ def renew_tree(n_touches, nodes, fit, old, patience, walk):
             n_fresh = 2 if control[N_LEAVES] < fit.rule.max_leaves else 0
         else:
             if twin >= 0:
-                make_live(node, nodes, fit, old, walk)
+                places[node]["priority"] = _WAITING
+                rouse(nodes, fit, old, source, walk)
             split_live(node, nodes, fit, walk)
 
 
@@ -290,21 +576,75 @@ def renewed_value(node, place, rule, old):
 
 
 @part
-def finish_renewal(nodes, rule, old, walk, before, after, compare):
-    """Set the values of the renewed tree's leaves and add the tree to both margins.
+def is_moved(node, place, rule, old, still):
+    """Return whether the touches of a twin that is a leaf move its value by more than ``still``."""
+    if node["split"] >= 0 or place["twin"] < 0 or place["last"] == place["first"]:
+        return False
+    was = old.nodes[place["twin"]]
+    moved = leaf_value(node["g"], node["h"], rule) - leaf_value(was["g"], was["h"], rule)
+    return abs(moved) > still
 
-    INOUT before float64[n], the margins of the old rows in the old model, kept up only where they
-    are to ``compare`` with; INOUT after float64[rows], all rows in the new one.
+
+@part
+def refresh_leaves(nodes, fit, old, still, walk):
+    """Add up the sums of all leaves anew that the touches moved, and those of the nodes above.
+
+    The gradients of all rows must have been derived.
     """
-    n = before.shape[0]
+    growth = walk.growth
+    n_nodes = growth.control[N_NODES]
+    any_moved = False
+    for node in range(n_nodes):
+        any_moved |= is_moved(nodes[node], growth.places[node], fit.rule, old, still)
+    if not any_moved:
+        return
+    sums = walk.leaf_sums
+    sums[:] = 0
+    # Two copies that take turns: rows that follow each other are often in one leaf, and an addition
+    # would have to wait for the one before.
+    half = np.uint64(sums.shape[0] // 2)
+    for i in range(old.leaf.shape[0]):
+        add_pair(
+            sums,
+            (np.uint64(old.leaf[i]) << np.uint64(1)) + np.uint64(i & 1) * half,
+            np.int64(fit.grad[i]),
+            np.int64(fit.hess[i]),
+        )
+    for i in range(sums.shape[0] // 2):
+        sums[i] += sums[sums.shape[0] // 2 + i]
+    for node in range(n_nodes - 1, -1, -1):
+        new, place = nodes[node], growth.places[node]
+        if new["split"] >= 0:
+            new["g"] = nodes[new["left"]]["g"] + nodes[new["left"] + 1]["g"]
+            new["h"] = nodes[new["left"]]["h"] + nodes[new["left"] + 1]["h"]
+        elif is_moved(new, place, fit.rule, old, still):
+            g = np.int64(0)
+            h = np.int64(0)
+            for j in range(leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)):
+                g += sums[2 * walk.leaves[j]]
+                h += sums[2 * walk.leaves[j] + 1]
+            for i in range(place["first"], place["last"]):
+                touch = walk.touches[walk.order[i]]
+                if touch["row"] >= old.leaf.shape[0]:
+                    g += touch["g"]
+                    h += hessians_of(touch["packed"], fit.binned)
+            new["g"] = g
+            new["h"] = h
+
+
+@part
+def finish_renewal(nodes, rule, old, walk, margins, out):
+    """Set the values of the renewed tree's leaves and add the tree to the margins.
+
+    IN margins float64[rows]; OUT out float64[rows].
+    """
+    n = old.leaf.shape[0]
     growth, table = walk.growth, walk.table
-    for node in range(old.nodes.shape[0]):
-        table[0, node] = old.nodes[node]["value"]
-        table[1, node] = 0.0
+    table[:] = 0.0
+    out[n:] = margins[n:]
     for node in range(growth.control[N_NODES]):
         place = growth.places[node]
-        v = renewed_value(nodes[node], place, rule, old)
-        nodes[node]["value"] = v
+        nodes[node]["value"] = v = renewed_value(nodes[node], place, rule, old)
         if nodes[node]["split"] >= 0:
             continue
         # A split may have been kept in mind but not carried out, for want of leaves.
@@ -312,18 +652,17 @@ def finish_renewal(nodes, rule, old, walk, before, after, compare):
         nodes[node]["code"] = 0
         nodes[node]["missing_left"] = 0
         if place["twin"] < 0:
-            for i in range(place["start"], place["stop"]):
-                after[growth.rows[i]] += v
             continue
-        found = leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)
-        for j in range(found):
-            table[1, walk.leaves[j]] = v
+        for j in range(leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)):
+            table[walk.leaves[j]] = v
         for i in range(place["first"], place["last"]):
             row = walk.touches[walk.order[i]]["row"]
             if row >= n:
-                after[row] += v
+                out[row] += v
     for i in range(n):
-        after[i] += table[1, old.leaf[i]]
-    if compare:
-        for i in range(n):
-            before[i] += table[0, old.leaf[i]]
+        out[i] = margins[i] + table[old.leaf[i]]
+    for node in range(growth.control[N_NODES]):
+        place = growth.places[node]
+        if nodes[node]["split"] < 0 and place["twin"] < 0:
+            for i in range(place["start"], place["stop"]):
+                out[growth.rows[i]] += nodes[node]["value"]

@@ -1,4 +1,9 @@
-"""Several iterations of the in-place update on several threads, as in training."""
+"""Several iterations of the in-place update on several threads, as in training.
+
+In an iteration every thread derives the gradients of its part of the rows, meets the others, and
+takes trees to renew until none is left. Where few rows come or go, the gradients of all others are
+derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
+"""
 
 import numpy as np
 
@@ -6,49 +11,70 @@ from timbermark.kernels.barrier import meet, own_rows, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.histogram import pack
-from timbermark.kernels.layout import N_NODES, Fit, OldTree
-from timbermark.kernels.renewing import finish_renewal, renew_tree
+from timbermark.kernels.layout import N_NODES, Fit, OldTree, Source
+from timbermark.kernels.renewing import (
+    derive_block,
+    finish_renewal,
+    refresh_leaves,
+    renew_tree,
+)
 
 
 @part
-def list_touches(fit, moved, old_grad, old_hess, out):
-    """List the touches of one tree: added rows enter, moved rows change. Returns how many.
+def derive_touching(renewal, margins, start, stop, block):
+    """Derive the gradients of ``renewal.touching[start:stop]`` from the margins as they are."""
+    size = block.weight.shape[0]
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        derive_block(renewal.touching, first, last, margins, renewal.loss, block)
+        for output in range(margins.shape[0]):
+            for i in range(last - first):
+                renewal.touch_grad[output, first + i] = block.grad[output, i]
+                renewal.touch_hess[output, first + i] = block.hess[output, i]
 
-    IN fit Fit; IN moved bool[n], old rows; IN old_grad, old_hess int32[n], what the moved rows'
-    part in the old sums was (empty: no row has moved); OUT out TOUCH[rows].
+
+@part
+def find_moved(before, watched, margins, tolerance, start, stop, out):
+    """Mark the watched rows whose margin moved by more than ``tolerance`` in any output.
+
+    IN before float64[outputs, w]; IN watched int64[w]; IN margins float64[outputs, rows]; OUT out
+    bool[w].
     """
-    grad, hess, binned = fit.grad, fit.hess, fit.binned
+    for j in range(start, stop):
+        moved = False
+        for output in range(before.shape[0]):
+            moved |= abs(before[output, j] - margins[output, watched[j]]) > tolerance
+        out[j] = moved
+
+
+@part
+def list_touches(renewal, output, out):
+    """List the touches of one tree. Returns how many there are.
+
+    Added rows enter, forgotten rows leave, rows that have moved change. OUT out TOUCH[w + added].
+    """
+    binned, watched = renewal.binned, renewal.watched
+    n_watched = watched.shape[0]
+    grad, hess = renewal.touch_grad[output], renewal.touch_hess[output]
     n = 0
-    for row in range(moved.shape[0], grad.shape[0]):
+    for j in range(n_watched, grad.shape[0]):
+        row = renewal.touching[j]
         out[n]["row"] = row
-        out[n]["g"] = np.int64(grad[row])
-        out[n]["packed"] = pack(np.int64(hess[row]), np.int64(binned.count[row]), binned)
+        out[n]["g"] = np.int64(grad[j])
+        out[n]["packed"] = pack(np.int64(hess[j]), np.int64(binned.count[row]), binned)
         n += 1
-    for row in range(old_grad.shape[0]):
-        if moved[row]:
-            g = np.int64(grad[row]) - np.int64(old_grad[row])
-            h = np.int64(hess[row]) - np.int64(old_hess[row])
-            if g != 0 or h != 0:
+    for j in range(n_watched):
+        row = watched[j]
+        c = np.int64(binned.count[row]) - np.int64(renewal.past_count[j])
+        if renewal.moved[j] or c != 0:
+            g = np.int64(grad[j]) - np.int64(renewal.past_grad[output, j])
+            h = np.int64(hess[j]) - np.int64(renewal.past_hess[output, j])
+            if g != 0 or h != 0 or c != 0:
                 out[n]["row"] = row
                 out[n]["g"] = g
-                out[n]["packed"] = pack(h, np.int64(0), binned)
+                out[n]["packed"] = pack(h, c, binned)
                 n += 1
     return n
-
-
-@part
-def find_moved(before, after, tolerance, start, stop, out):
-    """Mark the rows whose margin moved by more than ``tolerance`` in any output.
-
-    IN before, after float64[outputs, n]; OUT out bool[n].
-    """
-    flags = out[start:stop]
-    flags[:] = False
-    for output in range(before.shape[0]):
-        a = before[output, start:stop]
-        b = after[output, start:stop]
-        for i in range(stop - start):
-            flags[i] |= abs(a[i] - b[i]) > tolerance
 
 
 @kernel
@@ -59,27 +85,44 @@ def renew_trees(turn, renewal, trees, nodes, n_nodes, walk):
     the old rows; OUT nodes NODE[trees, m], n_nodes int64[trees]: the renewed forest; walk Walk,
     this thread's own.
     """
-    before, after, grad, hess = renewal.before, renewal.after, renewal.grad, renewal.hess
-    moved, old_grad, old_hess = renewal.moved, renewal.old_grad, renewal.old_hess
-    n_outputs, n_rows = after.shape
-    compare = old_grad.shape[1] > 0
-    start, stop = own_rows(turn, n_rows)
-    old_stop = min(stop, before.shape[1])
+    watched, before, knobs = renewal.watched, renewal.before, renewal.knobs
+    n_outputs = before.shape[0]
+    all_start, all_stop = own_rows(turn, renewal.grad.shape[1])
+    touch_start, touch_stop = own_rows(turn, renewal.touching.shape[0])
+    past_start, past_stop = own_rows(turn, watched.shape[0])
     for iteration in range(turn.first, turn.last):
-        derive_gradients(after, renewal.loss, start, stop, grad, hess)
-        if compare and start < old_stop:
-            find_moved(before, after, renewal.tolerance, start, old_stop, moved)
-            derive_gradients(before, renewal.loss, start, old_stop, old_grad, old_hess)
+        margins, out = renewal.margins[iteration % 2], renewal.margins[(iteration + 1) % 2]
+        is_thorough = iteration % knobs.every == 0
+        if is_thorough and all_start < all_stop:
+            derive_gradients(margins, renewal.loss, all_start, all_stop, renewal.grad, renewal.hess)
+        derive_touching(renewal, margins, touch_start, touch_stop, walk.block)
+        if past_start < past_stop:
+            derive_gradients(
+                before, renewal.past, past_start, past_stop, renewal.past_grad, renewal.past_hess
+            )
+            find_moved(
+                before, watched, margins, knobs.tolerance, past_start, past_stop, renewal.moved
+            )
         if not meet(turn.sync, 2 * (iteration - turn.first) + 1, turn.n_threads):
             return
         output = take(turn.tickets, iteration)
         while output < n_outputs:
             t = iteration * n_outputs + output
             old = OldTree(trees.nodes[t], trees.record[t], trees.leaf[t])
-            fit = Fit(renewal.binned, grad[output], hess[output], renewal.rule)
-            n_touches = list_touches(fit, moved, old_grad[output], old_hess[output], walk.touches)
-            renew_tree(n_touches, nodes[t], fit, old, renewal.patience, walk)
-            finish_renewal(nodes[t], fit.rule, old, walk, before[output], after[output], compare)
+            is_ahead = is_thorough and renewal.grad.shape[1] > 0
+            source = Source(margins, renewal.loss, output, is_ahead)
+            grad, hess = walk.grad, walk.hess
+            if is_ahead:
+                grad, hess = renewal.grad[output], renewal.hess[output]
+            fit = Fit(renewal.binned, grad, hess, renewal.rule)
+            n_touches = list_touches(renewal, output, walk.touches)
+            patience = knobs.patience if is_thorough else np.inf
+            renew_tree(n_touches, nodes[t], fit, old, source, patience, knobs, walk)
+            if is_ahead and knobs.tolerance > 0.0:
+                refresh_leaves(nodes[t], fit, old, knobs.still, walk)
+            finish_renewal(nodes[t], fit.rule, old, walk, margins[output], out[output])
+            for j in range(watched.shape[0]):
+                before[output, j] += old.nodes[old.leaf[watched[j]]]["value"]
             n_nodes[t] = walk.growth.control[N_NODES]
             output = take(turn.tickets, iteration)
         if not meet(turn.sync, 2 * (iteration - turn.first) + 2, turn.n_threads):
