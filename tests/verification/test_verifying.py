@@ -20,7 +20,6 @@ FILES = [
     ("xgboost", "ubj"),
     ("lightgbm", "txt"),
     ("catboost", "cbm"),
-    ("catboost", "json"),
     ("histogram", "skops"),
     ("gradient", "skops"),
 ]
