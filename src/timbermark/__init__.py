@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from timbermark.ownership.opening import Opening, open_mark
     from timbermark.verification.disputes import Party, judge_dispute
     from timbermark.verification.endpoint import Endpoint
-    from timbermark.verification.judge import judge
-    from timbermark.verification.judge import claim
+    from timbermark.verification.judge import claim, judge
     from timbermark.verification.verifying import verify
 
 __version__ = "0.1.0"

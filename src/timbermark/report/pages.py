@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from timbermark.ownership.statistics import show_chance
+from timbermark.ownership.evidence import show_chance
 
 Row: TypeAlias = tuple[str, ...]
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

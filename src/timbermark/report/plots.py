@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from timbermark.ownership.statistics import CONCLUSIVE_BITS, INDICATIVE_BITS
+from timbermark.ownership.evidence import CONCLUSIVE_BITS, INDICATIVE_BITS
 from timbermark.report.drawing import FIRST, LINE, MUTED, SECOND
 from timbermark.report.pages import Plot
 

@@ -22,7 +22,7 @@ from timbermark.trees.ensemble import Ensemble
 from timbermark.verification.endpoint import Endpoint, is_url
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.reading import list_answers
-from timbermark.verification.table import AnswerTable, is_answer_file
+from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 
 # What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
 # without the engine.
@@ -51,9 +51,7 @@ class Model:
         """
         rows, order = inquiry.everything()
         kind = inquiry.rules.wanted
-        function = self.functions.get(kind) or self.functions.get("either")
-        if function is None:
-            function = self.functions["labels"]  # predict, for a mark of numbers
+        function = self.functions.get(kind) or self.functions["either"]
         try:
             response = function(rows)
         except Exception as error:
@@ -93,7 +91,7 @@ def open_suspect(suspect: Any) -> Asked:
         return AnswerTable.from_file(suspect) if is_answer_file(suspect) else _open_file(suspect)
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
-    if hasattr(suspect, "columns") and hasattr(suspect, "iloc"):
+    if is_frame(suspect):
         return AnswerTable.from_frame(suspect)
     return _open_object(suspect)
 
@@ -139,10 +137,10 @@ def _open_estimator(model: Any) -> Model:
         for kind, name in (("scores", "predict_proba"), ("labels", "predict"))
         if callable(found := _attribute(model, name))
     }
-    classes = _attribute(model, "classes_")
-    listed = None
-    if classes is not None and np.ndim(classes) == 1:
-        listed = tuple(np.asarray(classes).tolist())
+    listed = _list_classes(_attribute(model, "classes_"))
+    if listed is None and "scores" not in functions:
+        # What predict gives, labels, scores or numbers, nobody knows before.
+        functions = {"either": functions["labels"]}
     facts = Facts(
         description=type(model).__name__,
         through="object",
@@ -150,11 +148,19 @@ def _open_estimator(model: Any) -> Model:
         # A pickled model of CatBoost says that it takes no columns.
         n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
-        offers=tuple(functions),
+        offers=tuple(kind for kind in functions if kind != "either"),
         classes=listed,
         scale_by_hand=False,
     )
     return Model(facts=facts, functions=functions)
+
+
+def _list_classes(classes: Any) -> tuple[Any, ...] | None:
+    try:
+        known = np.asarray(classes)
+    except Exception:  # of a foreign class, or lists of several outputs
+        return None
+    return tuple(known.tolist()) if classes is not None and known.ndim == 1 else None
 
 
 def _open_pair(model: Any, encoder: Any) -> Model:
