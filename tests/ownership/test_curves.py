@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timbermark.ownership.labels import UNANSWERED
+from timbermark.ownership.statistics import evidence_bits
 
 from tests.ownership.making import make_mark
 from timbermark.ownership import Inquiry, Mark, OwnerKey, judge
@@ -16,8 +18,6 @@ from timbermark.ownership.evidence import (
     scores_evidence,
     sequential_evidence,
 )
-from timbermark.ownership.labels import UNANSWERED
-from timbermark.ownership.statistics import evidence_bits
 
 INQUIRY = Inquiry("someone")
 

@@ -5,9 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.ownership.making import classes
-from timbermark.errors import InputError
 from timbermark.ownership.labels import (
     UNANSWERED,
     UNKNOWN,
@@ -15,6 +12,9 @@ from timbermark.ownership.labels import (
     list_answers,
     read_answers,
 )
+
+from tests.ownership.making import classes
+from timbermark.errors import InputError
 
 
 def read(answers, labels):

@@ -3,12 +3,12 @@
 import os
 
 import pytest
+from timbermark.ownership.ledger import ledger_path, read_ledger, record_opening, what_is_left
+from timbermark.ownership.mark_folder import list_marks
 
 from tests.ownership.making import KEY, make_mark
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import Claim, Mark, open_mark
-from timbermark.ownership.ledger import ledger_path, read_ledger, record_opening, what_is_left
-from timbermark.ownership.mark_folder import list_marks
 
 MARK = make_mark(k=40)
 CLAIM = Claim.make(MARK, KEY, marked_digest="cd" * 32)

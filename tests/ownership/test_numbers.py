@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timbermark.ownership.numbers import are_unlike, compare_pairs, read_numbers
 
 from tests.ownership import independent
 from tests.ownership.making import make_mark
@@ -19,7 +20,6 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files import write_container
 from timbermark.ownership import Inquiry, Mark, OwnerKey, judge, numbers_evidence, verify
 from timbermark.ownership.evidence import rescale_numbers
-from timbermark.ownership.numbers import are_unlike, compare_pairs, read_numbers
 from timbermark.trees.model_file import ensemble_to_arrays
 
 ROOT = Path(__file__).resolve().parents[2]

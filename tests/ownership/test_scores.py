@@ -3,11 +3,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from timbermark.ownership.scores import are_scores, read_scores
 
 from tests.ownership.making import confident, make_mark
 from timbermark.errors import InputError
 from timbermark.ownership import verify
-from timbermark.ownership.scores import are_scores, read_scores
 
 MARK = make_mark(k=128, d=3)
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timbermark.ownership.labels import UNANSWERED
 
 from tests.conftest import ROOT
 from tests.ownership.making import (
@@ -32,7 +33,6 @@ from timbermark.ownership import (
     symbols,
     verify,
 )
-from timbermark.ownership.labels import UNANSWERED
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.model_file import ensemble_to_arrays, save_ensemble
 

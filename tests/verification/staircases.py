@@ -55,7 +55,9 @@ def scores(trees: Ensemble, rows: np.ndarray) -> np.ndarray:
     return reference.probabilities(reference.margins(trees, rows), trees.objective)
 
 
-def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64) -> Mark:
+def make_mark(
+    trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64, q: int = 4
+) -> Mark:
     """A mark for a staircase, on k of its steps: even or odd ones first, as the seed is.
 
     The same each time for the same arguments.
@@ -67,7 +69,7 @@ def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64
     known = scores(trees, rows)
     mark = Mark.make(
         key, owner=owner, model_digest=digest(trees), classes=[f"c{i}" for i in range(N_CLASSES)],
-        triggers=rows, alphabets=np.argsort(-known, axis=1)[:, :4], reference=known,
+        triggers=rows, alphabets=np.argsort(-known, axis=1)[:, :q], reference=known,
         feature_names=["height", "noise"],
     )  # fmt: skip
     mark_id = rng.bytes(16)
@@ -110,12 +112,12 @@ class House:
 
 
 def build_house(
-    folder: Path, owner: str, trees: Ensemble, seed: int, stamps=(), share=1.0, k=64
+    folder: Path, owner: str, trees: Ensemble, seed: int, stamps=(), share=1.0, k=64, q=4
 ) -> House:
     """A model, its mark, both models' files, the claim and evidence for the judge."""
     folder.mkdir()
     key = OwnerKey(hashlib.sha256(owner.encode()).digest())
-    mark = make_mark(trees, key, owner, seed, k)
+    mark = make_mark(trees, key, owner, seed, k, q)
     marked = embed(trees, mark)
     files = {"unmarked.timber": trees, "marked.timber": marked}
     for name, model in files.items():

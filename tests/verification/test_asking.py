@@ -661,7 +661,10 @@ def test_options_of_endpoints_are_refused_elsewhere():
     for options in ({"journal": "x"}, {"decoys": 1}, {"stop_at": 64}, {"in_doubt": "ask"}):
         with pytest.raises(InputError) as caught:
             tm.verify(lambda X: [0] * len(X), MARK, **options)
-        assert (caught.value.code, caught.value.parameter) == ("endpoints-only", next(iter(options)))
+        assert (caught.value.code, caught.value.parameter) == (
+            "endpoints-only",
+            next(iter(options)),
+        )
     for wrong in ({"stop_at": 0}, {"stop_at": "now"}, {"in_doubt": "hope"}, {"decoys": -1}):
         with pytest.raises(InputError) as caught:
             tm.verify("http://localhost:1/invocations", MARK, **wrong)

@@ -21,9 +21,7 @@ CLAIM_OF_IT = Claim.make(MARK, KEY, marked_digest="cd" * 32)
 @pytest.fixture
 def pack(tmp_path):
     opening = open_mark(MARK, CLAIM_OF_IT, judge=JUDGE)
-    write_pack(
-        tmp_path / "evidence", {CLAIM: CLAIM_OF_IT.to_bytes(), OPENING: opening.to_bytes()}
-    )
+    write_pack(tmp_path / "evidence", {CLAIM: CLAIM_OF_IT.to_bytes(), OPENING: opening.to_bytes()})
     return Pack("evidence", CLAIM_OF_IT, opening)
 
 
@@ -63,9 +61,7 @@ def test_a_pack_of_numbers_is_judged_again(pack, tmp_path):
 def test_a_second_opinion_trains_regressors(pack):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 3))
-    found = judge(
-        pack, suspect=lambda X: np.asarray(X, float).sum(axis=1), rows=(X, X.sum(axis=1))
-    )
+    found = judge(pack, suspect=lambda X: np.asarray(X, float).sum(axis=1), rows=(X, X.sum(axis=1)))
     assert found.level == "none"
     assert len(found.references) == 5
     assert max(model.bits for model in found.references) < 20

@@ -11,11 +11,11 @@ from tests.verification.making import draw, learnt, make_mark
 from tests.verification.servers import ModelServer, reply
 from tests.verification.test_stopping import sequential_evidence
 from timbermark.errors import InputError
+from timbermark.verification import words
 from timbermark.verification.dialects import MOST_PATHS, ReplyError, check_paths
 from timbermark.verification.endpoint import Endpoint, price_request
 from timbermark.verification.judging import judge_again
 from timbermark.verification.transcript import Transcript
-from timbermark.verification import words
 from timbermark.verification.words import list_conditions
 
 K, D, WIDE = 128, 96, 2325

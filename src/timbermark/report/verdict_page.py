@@ -133,7 +133,10 @@ def suspect_facts(verdict: Verdict) -> Facts:
         ("columns matched", context.columns.replace("-", " ")),
         ("answers read", words.say_reading(context.reading)),
         ("SHA-256 of its file", verdict.suspect_digest),
-        *((f"request: {name}", _show_request(value)) for name, value in context.request.items()),
+        *(
+            (f"request: {name.replace('_', ' ')}", _show_request(value))
+            for name, value in context.request.items()
+        ),
     )
 
 
