@@ -20,10 +20,10 @@ import timbermark as tm
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.verification.endpoints.killing import run_with_kills
-from timbermark.verification.decoys import make_decoys
-from timbermark.verification.endpoints.stopping import is_hopeless
 
 from timbermark.ownership.evidence import labels_gains, sequential_evidence
+from timbermark.verification.decoys import make_decoys
+from timbermark.verification.endpoints.stopping import is_hopeless
 
 RATES = (1.0, 0.8, 0.5)
 N_RUNS = 1000

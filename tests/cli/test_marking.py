@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.utils import shuffle
-from timbermark.cli.wording import use_flags
 
 import timbermark
 from timbermark import Mark, OwnerKey, TimberClassifier
 from timbermark.cli import main
 from timbermark.cli.printing import show_json
+from timbermark.cli.wording import use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 from timbermark.marking.embedding import check_choices

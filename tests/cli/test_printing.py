@@ -13,7 +13,7 @@ from timbermark.errors import InputError, PassphraseNeededError
         ("stop_at='now' is wrong.", "--stop-at now is wrong."),
         ('name it, as in protocol="mlflow".', "name it, as in --protocol mlflow."),
         ("open share=0.75, or force=True.", "open --share 0.75, or --force."),
-        ("choose another, or force=True to replace it.", "choose another, or --force to replace it."),
+        ("or force=True to replace it.", "or --force to replace it."),
         ("give label_map={theirs: yours} and so on.", "give --label-map theirs=yours and so on."),
         ('as in body={"rows": "$rows"}.', 'as in --body \'{"rows": "$rows"}\'.'),
         ("give token=… or headers=….", "give --token-env or --token-file … or --headers-file …."),

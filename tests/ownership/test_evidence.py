@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timbermark.ownership.score_forms import log_scores, nearest_margins, predict_scores
 
 from tests.ownership import independent
 from tests.ownership.making import make_known_mark, make_mark, marks
@@ -20,6 +19,7 @@ from timbermark.ownership import (
     sequential_evidence,
 )
 from timbermark.ownership.evidence import mixture_bits, scores_gains, softmax
+from timbermark.ownership.score_forms import log_scores, nearest_margins, predict_scores
 
 shares = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-300])
 

@@ -3,10 +3,10 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from timbermark.ownership.merkle import hash_leaf, merkle_paths, merkle_root, root_from_path
 
 from tests.ownership import independent
 from timbermark.errors import InputError
+from timbermark.ownership.merkle import hash_leaf, merkle_paths, merkle_root, root_from_path
 
 sizes = st.integers(1, 70)
 

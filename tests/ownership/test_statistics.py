@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
+
+from timbermark.errors import InputError
 from timbermark.ownership.statistics import (
     evidence_bits,
     level,
@@ -15,8 +17,6 @@ from timbermark.ownership.statistics import (
     round_bits,
     show_chance,
 )
-
-from timbermark.errors import InputError
 
 
 def naive_tail(matched, trials, q):

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
-from timbermark.ownership.labels import UNANSWERED
-from timbermark.ownership.records import derive_salts
 
 from tests.conftest import ROOT
 from tests.ownership import independent
@@ -27,6 +25,8 @@ from timbermark.ownership import (
 from timbermark.ownership import mark as mark_module
 from timbermark.ownership.columns import split_columns
 from timbermark.ownership.encoding import encode, thaw
+from timbermark.ownership.labels import UNANSWERED
+from timbermark.ownership.records import derive_salts
 
 PAGE = (ROOT / "docs" / "mark-format.md").read_text()
 VECTORS = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
