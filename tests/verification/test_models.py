@@ -1,12 +1,12 @@
 """A claim names models by their trees: the same digest for the model and for every file of it."""
 
 import pytest
-from timbermark.verification.models import name_model
 
 import timbermark as tm
 from tests.marking.models import KEY
 from tests.verification.test_verifying import FILES, marked
 from timbermark.errors import FileFormatError, InputError
+from timbermark.verification.judge import name_model
 
 
 @pytest.mark.parametrize(("library", "ending"), FILES)

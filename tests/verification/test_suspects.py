@@ -220,6 +220,60 @@ def test_estimators_of_scikit_learn(fit_on):
     assert (found.matched, found.kind, found.suspect) == (128, "scores", "DecisionTreeClassifier")
 
 
+def fit_library(library, mark, y):
+    """A model of a library that has learnt the triggers by heart."""
+    X = mark.rows()
+    if library == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        return xgboost.XGBClassifier(n_estimators=40, n_jobs=1).fit(X, y)
+    if library == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        quiet = {"n_jobs": 1, "verbose": -1, "min_child_samples": 1}
+        return lightgbm.LGBMClassifier(n_estimators=60, **quiet).fit(X, y)
+    if library == "catboost":
+        catboost = pytest.importorskip("catboost")
+        quiet = {"verbose": False, "thread_count": 1, "allow_writing_files": False}
+        return catboost.CatBoostClassifier(iterations=120, depth=8, **quiet).fit(X, y)
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    return GradientBoostingClassifier(n_estimators=40, max_depth=5, random_state=0).fit(X, y)
+
+
+SAVE = {
+    "json": lambda model, path: model.save_model(path),
+    "ubj": lambda model, path: model.save_model(path),
+    "cbm": lambda model, path: model.save_model(str(path)),
+    "txt": lambda model, path: model.booster_.save_model(path),
+}
+
+
+@pytest.mark.parametrize(
+    ("library", "ending"),
+    [("xgboost", "json"), ("xgboost", "ubj"), ("lightgbm", "txt"), ("catboost", "cbm"),
+     ("gradient", "skops")],
+)  # fmt: skip
+@pytest.mark.parametrize("labels", ["numbers", "texts"])
+def test_files_of_libraries_are_judged_like_their_models(library, ending, labels, tmp_path):
+    """Labels that a file does not store are counted in the order of the mark's classes."""
+    classes = tuple(range(4)) if labels == "numbers" else ("ash", "elm", "fir", "yew")
+    mark = make_mark(k=96, n_classes=4, classes=classes, feature_names=None)
+    y = mark.expected_numbers if library == "xgboost" else np.array(mark.expected)
+    model = fit_library(library, mark, y)
+    path = tmp_path / f"model.{ending}"
+    if ending == "skops":
+        skops = pytest.importorskip("skops.io")
+        skops.dump(model, path)
+    else:
+        SAVE[ending](model, path)
+    by_object, by_file = tm.verify(model, mark), tm.verify(path, mark)
+    assert by_object.level == by_file.level == "conclusive"
+    assert by_file.bits == pytest.approx(by_object.bits, abs=0.05)
+    assert by_file.kind == by_object.kind == "scores"
+    assert by_file.prices == by_object.prices == ()
+    counted = library == "lightgbm" or (labels == "texts" and library == "xgboost")
+    assert by_file.context.reading["classes"] == ("by-place" if counted else "by-name")
+
+
 def test_what_is_opened_already_is_taken_as_it_is():
     opened = open_suspect(learnt(MARK))
     assert open_suspect(opened) is opened

@@ -179,7 +179,8 @@ class EndpointFlags:
         Raises InputError for options of servers with a file, and OSError for a file that is not
         there.
         """
-        from timbermark.verification.endpoint import Endpoint, is_url
+        from timbermark.verification.endpoint import Endpoint
+        from timbermark.verification.suspects import is_url
 
         server = self._read_server()
         if is_url(suspect):

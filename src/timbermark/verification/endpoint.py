@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
@@ -27,6 +27,7 @@ from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import Journal, NoJournal
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import Scale
+from timbermark.verification.suspects import is_url
 from timbermark.verification.verdict import Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
@@ -94,6 +95,8 @@ class Endpoint:
     retries: int = 6  # of each request
     cafile: str | os.PathLike[str] | None = None  # certificates to trust, PEM
     idempotency_header: str | None = None  # carries a key that is the same for a repeated request
+
+    one_by_one: ClassVar[bool] = True  # questions may have decoys, a journal and an early end
 
     def __post_init__(self) -> None:
         _check_url(self.url)
@@ -376,15 +379,6 @@ def _chooses_path(endpoint: Endpoint) -> bool:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
-
-
-def is_url(word: object) -> bool:
-    """Return whether a word is meant as an address.
-
-    >>> is_url("https://host/score"), is_url("model.json")
-    (True, False)
-    """
-    return isinstance(word, str) and word.lower().startswith(("http://", "https://"))
 
 
 def _check_url(url: Any) -> None:

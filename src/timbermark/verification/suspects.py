@@ -9,20 +9,21 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import container_kind, read_container
-from timbermark.libraries.contract import ForeignModel
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
-from timbermark.verification.endpoint import Endpoint, is_url
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.reading import list_answers
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
+
+if TYPE_CHECKING:
+    from timbermark.libraries.contract import ForeignModel
 
 # What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
 # without the engine.
@@ -86,6 +87,9 @@ def open_suspect(suspect: Any) -> Asked:
         found: Asked = suspect
         return found
     if is_url(suspect):
+        # Whoever asks a file needs nothing that speaks to servers.
+        from timbermark.verification.endpoint import Endpoint
+
         return Endpoint(suspect)
     if isinstance(suspect, str | os.PathLike):
         return AnswerTable.from_file(suspect) if is_answer_file(suspect) else _open_file(suspect)
@@ -94,6 +98,15 @@ def open_suspect(suspect: Any) -> Asked:
     if is_frame(suspect):
         return AnswerTable.from_frame(suspect)
     return _open_object(suspect)
+
+
+def is_url(word: object) -> bool:
+    """Return whether a word is meant as an address.
+
+    >>> is_url("https://host/score"), is_url("model.json")
+    (True, False)
+    """
+    return isinstance(word, str) and word.lower().startswith(("http://", "https://"))
 
 
 def _open_object(suspect: Any) -> Model:
