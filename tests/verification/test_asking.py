@@ -474,6 +474,7 @@ def test_an_end_that_is_out_of_reach_is_refused_and_by_default_all_is_asked():
     with ModelServer(learnt(weak)) as server:
         error = refusal(server, weak, verify={"stop_at": 64})
         assert (error.code, error.parameter) == ("stop-at.out-of-reach", "stop_at")
+        assert server.requests == 0
         verdict = tm.verify(server.url(), weak, decoys=0)
         assert (verdict.level, verdict.answered) == ("indicative", 20)
 

@@ -1,6 +1,7 @@
 import gzip
 import json
 import resource
+import signal
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -180,3 +181,22 @@ def test_it_works_inside_of_an_event_loop():
 
     with ModelServer(learnt(mark)) as server:
         assert asyncio.run(inside(server.url())).level == "conclusive"
+
+
+def test_whoever_interrupts_a_run_does_not_wait_for_a_slow_server():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with ModelServer(learnt(MARK), delay=60.0) as server:
+            line = Line(server.url(), MLflow(), {}, 120.0, 0)
+            body = json.dumps({"dataframe_split": {"data": [[0.0, 0.0, 0.0]]}})
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt), line:
+                line.ask(body, 1, {})
+            for thread in line._worker._threads:
+                thread.join(20)
+                assert not thread.is_alive()
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -124,9 +124,14 @@ class Line:
             self._runner.run(self._client.aclose())
             self._runner.close()
 
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        if is_interrupted:
+            # Whoever interrupts a run does not wait for a slow server.
+            loop = self._runner.get_loop()
+            for task in asyncio.all_tasks(loop):
+                loop.call_soon_threadsafe(task.cancel)
         done = self._worker.submit(close)
-        # Whoever interrupts a run does not wait for a slow server.
-        if kind is None or issubclass(kind, Exception):
+        if not is_interrupted:
             done.result()
         self._worker.shutdown(wait=False, cancel_futures=False)
 

@@ -257,7 +257,7 @@ class Inquiry:
             return None
         prices = sum_prices(self.prices())
         needed = stop + prices
-        if not self._within_reach(seals, needed):
+        if not self._within_reach(needed):
             return None
         if round_bits(self._bits() - prices) >= stop:
             return "enough"
@@ -288,9 +288,14 @@ class Inquiry:
             return None
         return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
 
-    def _within_reach(self, seals: Sequence[SealEvidence], needed: float) -> bool:
-        counts = {seal.seal: seal.triggers for seal in seals}
-        most = full_bits(counts.get("leaves", 0), self.mark.q, counts.get("splits", 0))
+    def check_limit(self) -> None:
+        """Raise InputError if the evidence can never reach the limit, before anything is asked."""
+        stop = self._limit()
+        if stop is not None:
+            self._within_reach(stop + sum_prices(self.prices()))
+
+    def _within_reach(self, needed: float) -> bool:
+        most = full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
         if most >= needed:
             return True
         if self.stop_at == "auto":

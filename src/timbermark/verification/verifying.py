@@ -153,6 +153,7 @@ def _verify_endpoint(
         stop_at=stop,
         progress=bar,
     )
+    inquiry.check_limit()
     if "journal" not in given:
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
