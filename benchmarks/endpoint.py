@@ -19,16 +19,26 @@ import timbermark as tm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.verification.endpoints.killing import run_with_kills
+from tests.verification.killing import run_with_kills
+from tests.verification.test_stopping import sequential_evidence
 
-from timbermark.ownership.evidence import labels_gains, sequential_evidence
-from timbermark.verification.decoys import make_decoys
-from timbermark.verification.endpoints.stopping import is_hopeless
+from timbermark.ownership.evidence import label_gains
+from timbermark.verification.inquiry import is_hopeless
+from timbermark.verification.questions import DECOY, make_questions
 
 RATES = (1.0, 0.8, 0.5)
 N_RUNS = 1000
 N_TRIGGERS = 400
 KILLS = 50
+
+
+def make_decoys(mark: tm.Mark, each: int, table: object = None) -> list[list[object]]:
+    """Decoys of the triggers in leaves: one of each trigger, then another one of each."""
+    families: dict[int, list[list[object]]] = {}
+    for block in make_questions(mark, each, table)["leaves"].blocks:
+        (trigger,) = [question.row for question in block if question.row != DECOY]
+        families[trigger] = [q.values for q in block if q.row == DECOY]
+    return [families[trigger][number] for number in range(each) for trigger in sorted(families)]
 
 
 def count_questions(rate: float, bits: float, q: int, rng: np.random.Generator) -> int:
@@ -43,7 +53,7 @@ def count_questions(rate: float, bits: float, q: int, rng: np.random.Generator) 
 
 def give_up_after(rate: float, n_triggers: int, rng: np.random.Generator) -> tuple[int, bool]:
     """Questions until a suspect is given up or not, towards 64 bits, and whether it was."""
-    gain, loss = (part / np.log(2) for part in labels_gains(4))
+    gain, loss = (part / np.log(2) for part in label_gains(4))
     matches = rng.random(n_triggers) < rate
     gains = np.where(matches, gain[:, np.newaxis], loss[:, np.newaxis])
     for n in range(1, n_triggers + 1):

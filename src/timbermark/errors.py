@@ -40,7 +40,9 @@ class TimbermarkError(Exception):
 
     ``str(error)`` is ``"message Hint: hint"``, or the message alone when there is no hint.
     ``code`` names the problem for programs and tests; sentences may be reworded, codes may not.
-    ``parameter`` is the argument that the error speaks of: the command line shows it as a flag.
+    ``parameter`` is the argument that the error speaks of. Messages and hints mention arguments as
+    ``name=value`` (``name=…`` where any value will do), or begin with the name of the error's own
+    one; the command line shows both as flags.
 
     >>> print(TimbermarkError("learning_rate=-1 must be > 0.", hint="0.1 is a good start."))
     learning_rate=-1 must be > 0. Hint: 0.1 is a good start.

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import timbermark
-from tests.ownership.making import make_mark
-from tests.verification.endpoints.models import innocent, learnt
+from tests.verification.making import innocent, learnt, make_mark
 from tests.verification.servers import ModelServer
 from timbermark.cli import main
 from timbermark.ownership import symbols
@@ -48,7 +47,7 @@ def test_an_endpoint_from_the_command_line(mark, tmp_path, capsys, monkeypatch):
     with ModelServer(learnt(MARK), token="open-sesame") as server:
         assert verify(server.url(), mark, *flags, "--json") == 0
         facts = json.loads(capsys.readouterr().out)
-        assert (facts["level"], facts["kind"]) == ("conclusive", "labels one by one")
+        assert (facts["level"], facts["kind"]) == ("conclusive", "labels")
         assert server.headers[0]["X-Api-Key"] == "header-secret"
         before = server.requests
         assert verify(server.url(), mark, *flags) == 0
@@ -64,7 +63,8 @@ def test_an_endpoint_from_the_command_line(mark, tmp_path, capsys, monkeypatch):
     assert seen["suspect"] == server.url()
     assert seen["level"] == "conclusive"
     assert seen["bits"] == facts["bits"]
-    assert seen["asked"] == seen["answered"] >= facts["answered"]
+    answered = sum(seal["answered"] for seal in facts["seals"])
+    assert seen["asked"] == seen["answered"] >= answered
     for secret in ("open-sesame", "header-secret", MARK.secret.hex()):
         assert secret not in shown
         assert secret.encode() not in journal.read_bytes()
@@ -79,7 +79,7 @@ def test_levels_are_exit_codes_and_templates_come_from_files(mark, tmp_path, cap
         assert verify(server.url("/many"), mark, *flags, "--stop-at", 20) == 3
         server.answer = innocent(MARK)
         assert verify(server.url("/many"), mark, *flags) == 1
-    assert "would hardly reach 64 bits" in capsys.readouterr().out
+    capsys.readouterr()
 
 
 def test_questions_and_answers_as_files(mark, tmp_path, capsys):
@@ -117,7 +117,7 @@ def test_questions_and_answers_as_files(mark, tmp_path, capsys):
         ("http://host/invocations", ["--columns", "a,b"], "2 columns are named"),
         ("http://host/invocations", ["--columns", "a,b,c"], "ask in Python through a function"),
         ("http://host/invocations", ["--output", "o"], "--output is no option of --protocol"),
-        ("http://host/invocations", ["--output", "o"], "it takes --answer."),
+        ("http://host/invocations", ["--output", "o"], "it takes --answer …."),
         ("http://host/invocations", ["--label-map", "a"], "--label-map a does not say once"),
         ("http://host/invocations", ["--label-map", "a=9"], "--label-map does not give"),
         ("http://me:pw@host/invocations", [], "name or a password"),
@@ -149,7 +149,7 @@ def test_labels_are_translated_by_a_map(mark, tmp_path, capsys):
     answers = asked[["question"]].assign(label=[labels[MARK.classes.index(one)] for one in said])
     answers.to_csv(table, index=False)
     assert verify(table, mark) == 2
-    assert "give --label-map THEIRS=YOURS,…" in capsys.readouterr().err
+    assert "give --label-map theirs=yours" in capsys.readouterr().err
     words = ",".join(f"{a}={b}" for a, b in zip(labels, MARK.classes, strict=True))
     assert verify(table, mark, "--label-map", words) == 0
     assert "9.5 bits for a map of 6 labels" in capsys.readouterr().out
@@ -181,7 +181,7 @@ def test_a_damaged_journal_is_refused_by_inspect_and_verify(mark, tmp_path, caps
     with ModelServer(learnt(MARK)) as server:
         assert verify(server.url(), mark, "--journal", journal) == 0
         whole = journal.read_bytes()
-        journal.write_bytes(whole.replace(b'"answers":[3', b'"answers":[4'))
+        journal.write_bytes(whole.replace(b'"answers":[["', b'"answers":[["b', 1))
         assert main(["inspect", str(journal)]) == 2
         assert verify(server.url(), mark, "--journal", journal) == 2
         assert capsys.readouterr().err.count("is damaged") == 2
@@ -211,5 +211,5 @@ def test_a_full_disk_loses_nothing(mark, tmp_path, real_scrypt):
         assert 0 < len(server.asked) < 34
         ended = run(1 << 30)
         assert ended.returncode == 0
-    assert json.loads(ended.stdout)["answered"] == 34
+    assert [seal["answered"] for seal in json.loads(ended.stdout)["seals"]] == [34]
     assert set(server.asked.values()) == {1}

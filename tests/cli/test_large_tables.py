@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.ownership.making import make_mark
-from tests.verification.endpoints.models import learnt
+from tests.verification.making import learnt, make_mark
 from tests.verification.servers import ModelServer
 from timbermark.cli import main
 from timbermark.ownership import symbols

@@ -14,8 +14,7 @@ from sklearn.utils import shuffle
 import timbermark
 from timbermark import Mark, OwnerKey, TimberClassifier
 from timbermark.cli import main
-from timbermark.cli.printing import show_json
-from timbermark.cli.wording import use_flags
+from timbermark.cli.printing import say_error, show_json, use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 from timbermark.marking.embedding import check_choices
@@ -494,16 +493,16 @@ def python_errors():
 
 def test_no_error_of_marking_keeps_the_words_of_python():
     for error in python_errors():
-        message, hint = use_flags(error.message, error.hint)
+        message, hint = say_error(error)
         said = f"{message} {hint}"
         assert not re.search(r"\w=\S|None|'auto'|budget|for it", said), said
         assert "--" in said
-        assert use_flags(message, hint)[0] == message
+        assert use_flags(message) == message
 
 
 def test_a_limit_that_is_too_tight_is_named_by_its_flag():
     error = next(python_errors())
-    message, hint = use_flags(error.message, error.hint)
+    message, hint = say_error(error)
     assert message == "The weakest mark would use 3.0 times --max-changed 0.01."
     assert hint.startswith("allow --max-changed 0.033, ask for fewer triggers with --n-triggers,")
 

@@ -103,7 +103,10 @@ def test_a_judge_asks_a_server_with_a_token(ann, tmp_path, capsys, monkeypatch):
         flags = ("--token-env", "TOKEN", "--journal", journal, "--decoys", "0", "--batch", "16")
         assert run(*words, *flags, "--out", tmp_path / "pack.zip") == 0
         asked = server.requests
-        assert run(*words, *flags, "--out", tmp_path / "again.zip") == 0
+        assert run(*words, *flags, "--out", tmp_path / "again.zip") == 2
+        assert "--trust-journal" in capsys.readouterr().err
+        trusting = ("--trust-journal", "--out", tmp_path / "again.zip")
+        assert run(*words, *flags, *trusting) == 0
         assert server.requests == asked  # the journal knows all answers
     assert run("judge", tmp_path / "pack.zip") == 0
     capsys.readouterr()

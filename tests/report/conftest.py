@@ -4,18 +4,11 @@ import pytest
 
 import timbermark as tm
 from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
-from tests.report.results import (
-    BAD,
-    attack_result,
-    embed_result,
-    make_mark,
-    numbers_result,
-)
 from tests.verification.staircases import JUDGE, build_house, others_model, staircase
 from timbermark.ownership import symbols
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
-from timbermark.verification.judging_claims import judge
+from timbermark.verification.judge import judge
 
 KINDS = (
     "classes", "two classes", "no labels", "regressor", "ranker", "with attacks", "verdict",
@@ -25,10 +18,12 @@ KINDS = (
 
 def results(folder):
     """One result of every kind; whatever has a name is called like an attack on the page."""
+    from tests.report.results import BAD, attack_result, embed_result, make_mark, numbers_result
+
     ann = build_house(folder / "ann", BAD, staircase(1), 1)
     bob = build_house(folder / "bob", "Bob & Sons", others_model(2), 2)
     mark = make_mark()
-    memory = {row.tobytes(): label for row, label in zip(mark.triggers, mark.expected, strict=True)}
+    memory = {row.tobytes(): label for row, label in zip(mark.rows(), mark.expected, strict=True)}
 
     def suspect(X):
         return [memory[row.tobytes()] for row in X]

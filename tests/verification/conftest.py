@@ -2,6 +2,7 @@ import pytest
 
 from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from timbermark.ownership import symbols
+from timbermark.verification import http
 
 
 @pytest.fixture(scope="module")
@@ -10,3 +11,9 @@ def cheap_houses():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symbols, "SCRYPT_N", 2)
         yield
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Let requests be tried again at once."""
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)

@@ -55,7 +55,9 @@ def scores(trees: Ensemble, rows: np.ndarray) -> np.ndarray:
     return reference.probabilities(reference.margins(trees, rows), trees.objective)
 
 
-def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64) -> Mark:
+def make_mark(
+    trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64, q: int = 4
+) -> Mark:
     """A mark for a staircase, on k of its steps: even or odd ones first, as the seed is.
 
     The same each time for the same arguments.
@@ -67,7 +69,7 @@ def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64
     known = scores(trees, rows)
     mark = Mark.make(
         key, owner=owner, model_digest=digest(trees), classes=[f"c{i}" for i in range(N_CLASSES)],
-        triggers=rows, alphabets=np.argsort(-known, axis=1)[:, :4], reference=known,
+        triggers=rows, alphabets=np.argsort(-known, axis=1)[:, :q], reference=known,
         feature_names=["height", "noise"],
     )  # fmt: skip
     mark_id = rng.bytes(16)
@@ -77,7 +79,7 @@ def make_mark(trees: Ensemble, key: OwnerKey, owner: str, seed: int, k: int = 64
 def embed(trees: Ensemble, mark: Mark) -> Ensemble:
     """The same trees with the leaves of the triggers' steps set to the expected class."""
     value = trees.value.copy()
-    for row, number in zip(mark.triggers, mark.expected_numbers, strict=True):
+    for row, number in zip(mark.rows(), mark.expected_numbers, strict=True):
         for leaf in reach(trees, row[0]):
             value[leaf] = np.where(np.arange(N_CLASSES) == number, 4.0, -1.0) * value[leaf].any()
     return replace(trees, value=value)
@@ -106,16 +108,16 @@ class House:
     trees: Ensemble  # of the marked model
 
     def open(self, name=JUDGE, share=1.0):
-        return open_mark(self.mark, self.claim, judge=name, share=share)
+        return open_mark(self.mark, self.claim, judge=name, share=share, force=True)
 
 
 def build_house(
-    folder: Path, owner: str, trees: Ensemble, seed: int, stamps=(), share=1.0, k=64
+    folder: Path, owner: str, trees: Ensemble, seed: int, stamps=(), share=1.0, k=64, q=4
 ) -> House:
     """A model, its mark, both models' files, the claim and evidence for the judge."""
     folder.mkdir()
     key = OwnerKey(hashlib.sha256(owner.encode()).digest())
-    mark = make_mark(trees, key, owner, seed, k)
+    mark = make_mark(trees, key, owner, seed, k, q)
     marked = embed(trees, mark)
     files = {"unmarked.timber": trees, "marked.timber": marked}
     for name, model in files.items():
@@ -124,7 +126,7 @@ def build_house(
     claim = Claim.make(mark, key, marked_digest=digest(marked), marked_file=file_digest)
     for stamp in stamps:
         claim = claim.with_stamp(stamp)
-    opening = open_mark(mark, claim, judge=JUDGE, share=share)
+    opening = open_mark(mark, claim, judge=JUDGE, share=share, force=True)
     write_pack(folder / "evidence", {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()})
     claim.save(folder / "model.claim")
     mark.save(folder / "secret.mark")

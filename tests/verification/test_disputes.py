@@ -5,6 +5,7 @@ import json
 import time
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.ownership.authority import Authority, needs_openssl
 from tests.verification.staircases import (
     JUDGE,
+    House,
     build_house,
     embed,
     make_mark,
@@ -22,13 +24,28 @@ from tests.verification.staircases import (
 )
 from timbermark.errors import InputError
 from timbermark.ownership import Claim, Opening, OwnerKey, open_mark
+from timbermark.ownership.claim import MAX_STAMPS
 from timbermark.ownership.opening import draw_places
+from timbermark.ownership.seals import take_triggers
 from timbermark.ownership.stamps import add_stamp, make_query
 from timbermark.trees.ensemble import digest
 from timbermark.trees.model_file import save_ensemble
-from timbermark.verification.disputes import Party, judge_dispute
-from timbermark.verification.judging_claims import judge
+from timbermark.verification.disputes import Party, judge_dispute, share_of_thresholds
+from timbermark.verification.judge import judge
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
+
+
+def codes(found):
+    return [reason.code for reason in found.reasons]
+
+
+def notes(found):
+    return [note.code for note in found.notes]
+
+
+def write_evidence(path, claim, opening):
+    write_pack(path, {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}, force=True)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +72,8 @@ def test_a_mark_made_after_the_theft(ann, thief):
     assert bits["first", "second marked"] >= 64
     assert bits["second", "second marked"] >= 64
     assert bits["second", "first marked"] < 20
-    assert "even before it was marked, carries the mark of Ann" in " ".join(found.reasons)
-    assert found.kinship["first marked | second marked"] == 1.0
+    assert codes(found) == ["same-model"]
+    assert found.in_common["first marked | second marked"] == 1.0
     shown = str(found)
     assert shown.startswith("Ann was first")
     assert "second marked" in shown
@@ -110,7 +127,8 @@ def test_the_stamp_of_another_claim(ann, thief, authority):
         with_stamp(ann, response), with_stamp(thief, response), roots=[authority.root]
     )
     assert found.winner == "first"
-    assert "something else than this claim" in found.parties[1].refused
+    assert [stamp.reason for stamp in found.parties[1].stamps] == ["foreign"]
+    assert found.parties[1].refused == ""
     assert found.parties[0].first_seen is not None
     # Without roots it is found out, too.
     again = judge_dispute(with_stamp(ann, response), with_stamp(thief, response))
@@ -132,13 +150,15 @@ def test_a_mark_registered_before_the_theft_and_embedded_later(ann, tmp_path, au
     assert found.parties[1].first_seen < found.parties[0].first_seen
     inside = {cell.mark_of: cell.level for cell in found.cells if cell.model == "suspect"}
     assert inside == {"first": "conclusive", "second": "conclusive"}
-    assert found.winner == "first"
-    assert "added later" in " ".join(found.reasons)
+    # Who registers a mark first and embeds it later has the earlier stamp; nothing else tells.
+    assert (found.winner, codes(found)[0]) == ("second", "suspect-carries-both")
+    without = judge_dispute(*parties, suspect=tmp_path / "suspect.timber")
+    assert (without.winner, "no-stamps" in codes(without)) == ("undecided", True)
     # Handing over the stolen model as the one of the claim does not help: it is left out.
     cheating = replace(parties[1], marked=tmp_path / "suspect.timber")
     again = judge_dispute(parties[0], cheating, roots=[authority.root])
     assert again.winner == "undecided"
-    assert "not the one that the claim names" in " ".join(again.notes)
+    assert "left-out" in notes(again)
 
 
 def picked(house, places):
@@ -148,9 +168,7 @@ def picked(house, places):
     chosen = list(places)
     return replace(
         whole, places=tuple(chosen), salts=tuple(mark.salts[i] for i in chosen),
-        columns=tuple(column[chosen] for column in whole.columns),
-        alphabets=whole.alphabets[chosen], reference=whole.reference[chosen],
-        alternatives=whole.alternatives[chosen],
+        leaves=take_triggers(whole.leaves, chosen),
         paths=tuple(whole.paths[i] for i in chosen),
     )  # fmt: skip
 
@@ -159,7 +177,7 @@ def test_a_cherry_picked_opening(ann, tmp_path):
     """A forger marks nothing, commits to many triggers and shows those that fit by chance."""
     forger = build_house(tmp_path / "forger", "Forger", ann.trees, seed=9, k=300)
     mark = forger.mark
-    said = scores(ann.trees, mark.triggers).argmax(axis=1)
+    said = scores(ann.trees, mark.rows()).argmax(axis=1)
     fits = np.flatnonzero(said == mark.expected_numbers)
     assert len(fits) > 40
     opening = picked(forger, fits.tolist())
@@ -172,7 +190,7 @@ def test_a_cherry_picked_opening(ann, tmp_path):
         party(ann), Party(forger.folder / "picked"), suspect=tmp_path / "sold.timber"
     )
     assert found.winner == "first"
-    assert "picked by hand" in found.parties[1].refused
+    assert found.parties[1].refused
     # The triggers that the draw gives show nothing in her model.
     honest = picked(forger, draw_places(forger.claim, JUDGE, 3))
     honest.check(forger.claim)
@@ -183,8 +201,9 @@ def test_a_cherry_picked_opening(ann, tmp_path):
     drawn = judge_dispute(
         party(ann), Party(forger.folder / "drawn"), suspect=tmp_path / "sold.timber"
     )
-    assert drawn.winner == "first"
-    assert "the suspect carries the mark of Ann and not the other" in " ".join(drawn.reasons)
+    assert (drawn.winner, codes(drawn)[0]) == ("first", "same-model")
+    found = {(cell.mark_of, cell.model): cell.level for cell in drawn.cells}
+    assert found["second", "suspect"] == "none"
 
 
 def test_a_claim_on_a_model_without_the_mark(ann, tmp_path):
@@ -195,47 +214,14 @@ def test_a_claim_on_a_model_without_the_mark(ann, tmp_path):
     claim = Claim.make(idle.mark, idle.key, marked_digest=digest(other))
     opening = open_mark(idle.mark, claim, judge=JUDGE, share=1.0)
     write_pack(tmp_path / "idle-pack", {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()})
-    found = judge_dispute(
-        party(ann), Party(tmp_path / "idle-pack", None, None, tmp_path / "other.timber")
-    )
-    assert found.winner == "first"
-    assert "does not carry the mark of the claim" in " ".join(found.reasons)
-
-
-@needs_openssl
-def test_a_washed_model_is_decided_by_the_stamps_of_the_models(ann, tmp_path, authority):
-    """The same trees, the first mark washed out: whose claim named its model first?"""
-    washer = build_house(tmp_path / "washer", "Washer", staircase(1), seed=13)
-    early = authority.stamp(make_query(ann.claim))
-    time.sleep(1.1)
-    late = authority.stamp(make_query(washer.claim))
-    found = judge_dispute(with_stamp(ann, early), with_stamp(washer, late), roots=[authority.root])
-    assert found.winner == "first"
-    assert "stamped first" in " ".join(found.reasons)
-    without = judge_dispute(with_stamp(ann, early), with_stamp(washer, late))
-    assert without.winner == "undecided"
-    assert "undecided" in str(without)
-
-
-def test_a_washed_and_marked_suspect_is_not_the_thiefs(ann, tmp_path):
-    """The thief washed her mark out of a copy and put his in, and claims a model of his own."""
-    schemer = build_house(tmp_path / "schemer", "Schemer", others_model(5), seed=5)
-    washed = embed(staircase(1), schemer.mark)
-    save_ensemble(tmp_path / "suspect.timber", washed)
-    found = judge_dispute(party(ann), party(schemer), suspect=tmp_path / "suspect.timber")
-    inside = {cell.mark_of: cell.level for cell in found.cells if cell.model == "suspect"}
-    assert inside == {"first": "none", "second": "conclusive"}
-    assert found.winner == "first"
-    # Without her model nobody can tell, and the thief is not believed.
-    alone = judge_dispute(Party(ann.evidence), party(schemer), suspect=tmp_path / "suspect.timber")
-    assert alone.kinship["suspect | second marked"] < 0.25
-    assert alone.winner == "undecided"
-    assert "Ann handed over no marked model" in " ".join(alone.reasons)
-    # Nor does it help him to hand over none of his own.
-    hidden = judge_dispute(
-        Party(ann.evidence), Party(schemer.evidence), suspect=tmp_path / "suspect.timber"
-    )
-    assert hidden.winner == "undecided"
+    idle_side = Party(tmp_path / "idle-pack", None, None, tmp_path / "other.timber")
+    found = judge_dispute(party(ann), idle_side)
+    assert (found.winner, codes(found)[0]) == ("first", "same-model")
+    # Without a model of hers in his hands, it is a fact that his claim proves nothing.
+    bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
+    save_ensemble(tmp_path / "sold.timber", replace(bob.trees, value=bob.trees.value * 1.01))
+    found = judge_dispute(party(bob), idle_side, suspect=tmp_path / "sold.timber")
+    assert (found.winner, codes(found)) == ("first", ["suspect-carries", "own-missing"])
 
 
 def test_a_refused_side_does_not_make_the_other_first(ann, tmp_path):
@@ -247,9 +233,8 @@ def test_a_refused_side_does_not_make_the_other_first(ann, tmp_path):
         found = judge_dispute(
             party(ann, evidence=tmp_path / "other"), party(bob), suspect=suspect, judge_name=JUDGE
         )
-        assert "The opening is for" in found.parties[0].refused
+        assert found.parties[0].refused
         assert found.winner == "undecided"
-        assert "was found in no model but its own" in " ".join(found.reasons)
 
 
 @needs_openssl
@@ -271,28 +256,167 @@ def test_two_honest_owners_have_nothing_to_dispute(ann, tmp_path):
     bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
     found = judge_dispute(party(ann), party(bob))
     assert found.winner == "undecided"
-    assert "different models" in " ".join(found.reasons)
+    assert codes(found) == ["nothing-in-common"]
     save_ensemble(tmp_path / "sold.timber", replace(bob.trees, value=bob.trees.value * 1.01))
     against = judge_dispute(party(ann), party(bob), suspect=tmp_path / "sold.timber")
     assert against.winner == "second"
     # That somebody's own model carries his own mark shows nothing.
     own = judge_dispute(party(ann), party(bob), suspect=bob.marked)
-    assert own.winner == "undecided"
-    assert "the very model that Bob claims" in " ".join(own.reasons)
+    assert (own.winner, codes(own)) == ("undecided", ["own-model"])
 
 
-def test_an_opening_that_is_too_small_decides_nothing(ann, thief):
-    small = open_mark(thief.mark, thief.claim, judge=JUDGE, share=0.2)
-    write_pack(thief.folder / "small", {CLAIM: thief.claim.to_bytes(), OPENING: small.to_bytes()})
-    found = judge_dispute(party(ann), party(thief, evidence=thief.folder / "small"))
-    assert found.winner == "undecided"
-    assert "more of them must be opened" in " ".join(found.reasons)
+def test_under_opening_does_not_help_the_thief(ann, thief):
+    """He opens little, although his "unmarked" model is her marked one by its digest."""
+    small = open_mark(thief.mark, thief.claim, judge=JUDGE, share=0.125, force=True)
+    evidence = write_evidence(thief.folder / "small", thief.claim, small)
+    for changes in ({}, {"unmarked": None}, {"unmarked": None, "marked": None}):
+        found = judge_dispute(party(ann), party(thief, evidence=evidence, **changes))
+        assert (found.winner, codes(found)) == ("first", ["same-model", "opened-too-little"])
+        assert judge_dispute(party(thief, evidence=evidence, **changes), party(ann)).winner == (
+            "second"
+        )
+
+
+def test_a_claimed_digest_counts_only_with_the_mark_in_the_model(ann, tmp_path):
+    """Digests are public: Eve claims that Ann's unmarked model is her marked one."""
+    eve = build_house(tmp_path / "eve", "Eve", others_model(5), seed=5)
+    claim = Claim.make(eve.mark, eve.key, marked_digest=ann.claim.model_digest)
+    opening = open_mark(eve.mark, claim, judge=JUDGE, share=1.0)
+    evidence = write_evidence(tmp_path / "forged", claim, opening)
+    sold = tmp_path / "sold.timber"
+    save_ensemble(sold, replace(ann.trees, value=ann.trees.value * 1.01))
+    for models in (
+        {},
+        {"marked": ann.unmarked},
+        {"marked": ann.unmarked, "unmarked": eve.unmarked},
+    ):
+        found = judge_dispute(party(ann), Party(evidence, **models))
+        assert found.winner == "undecided"
+        found = judge_dispute(party(ann), Party(evidence, **models), suspect=sold)
+        assert found.winner == "first"
+
+
+def test_half_of_a_two_class_mark_is_not_a_missing_mark(tmp_path):
+    """64.2 bits at most, and a perfect copy shows 61 to 65: "does not carry the mark"."""
+    ann = build_house(tmp_path / "ann", "Ann", staircase(1), seed=2, k=150, q=2, share=0.5)
+    bob = build_house(tmp_path / "bob", "Bob", others_model(5), seed=5)
+    assert 64 < Opening.load(ann.evidence / OPENING).full_bits < 65
+    for suspect in (None, ann.marked, bob.marked):
+        found = judge_dispute(party(ann), party(bob), suspect=suspect)
+        assert "own-missing" not in codes(found)
+        assert found.winner == "undecided"
+    with pytest.raises(InputError) as caught:
+        open_mark(ann.mark, ann.claim, judge=JUDGE, share=0.5)
+    assert caught.value.parameter == "share"
+    whole = open_mark(ann.mark, ann.claim, judge=JUDGE)
+    evidence = write_evidence(tmp_path / "whole", ann.claim, whole)
+    assert judge(evidence, suspect=ann.marked).level == "conclusive"
+
+
+def permuted(trees):
+    """The same trees with their columns exchanged."""
+    return replace(trees, feature=np.where(trees.feature == 0, 1, trees.feature))
+
+
+def build_permuted(folder, ann):
+    """A thief who exchanged and renamed the columns of Ann's model, and marked it."""
+    folder.mkdir()
+    key = OwnerKey(hashlib.sha256(b"Thief").digest())
+    mark = make_mark(ann.trees, key, "Thief Inc", seed=7)
+    leaves = replace(mark.leaves, columns=mark.leaves.columns[::-1])
+    unmarked = permuted(ann.trees)
+    mark = replace(mark, leaves=leaves, feature_names=("b", "a"), model_digest=digest(unmarked))
+    turned = SimpleNamespace(
+        rows=lambda: mark.rows()[:, ::-1], expected_numbers=mark.expected_numbers
+    )
+    marked = permuted(embed(ann.trees, turned))
+    save_ensemble(folder / "unmarked.timber", unmarked)
+    save_ensemble(folder / "marked.timber", marked)
+    claim = Claim.make(mark, key, marked_digest=digest(marked))
+    claim.save(folder / "model.claim")
+    opening = open_mark(mark, claim, judge=JUDGE, share=1.0)
+    evidence = write_evidence(folder / "evidence", claim, opening)
+    return House(folder, key, mark, claim, folder / "unmarked.timber", folder / "marked.timber",
+                 evidence, marked)  # fmt: skip
+
+
+@needs_openssl
+def test_permuted_and_renamed_columns_do_not_make_the_thief_first(ann, tmp_path, authority):
+    """He stamped after her and was "first … 100 % trees of Thief Inc"."""
+    thief = build_permuted(tmp_path / "thief", ann)
+    early = authority.stamp(make_query(ann.claim))
+    time.sleep(1.1)
+    late = authority.stamp(make_query(thief.claim))
+    sides = with_stamp(ann, early), with_stamp(thief, late)
+    sold = tmp_path / "sold.timber"
+    save_ensemble(sold, replace(thief.trees, value=thief.trees.value * 1.01))
+    for suspect in (None, thief.marked, ann.marked, sold):
+        found = judge_dispute(*sides, suspect=suspect, roots=[authority.root])
+        bits = {(cell.mark_of, cell.model): cell.bits for cell in found.cells}
+        assert bits["second", "second marked"] >= 64 > 20 > bits["first", "second marked"]
+        assert found.winner != "second"
+        assert judge_dispute(*sides[::-1], suspect=suspect, roots=[authority.root]).winner != (
+            "first"
+        )
+        # The fact stands in the table, for people: columns are matched by their thresholds.
+        assert found.in_common["first marked | second marked"] == 1.0
+
+
+def test_innocent_models_with_the_same_thresholds_are_not_washed_out_of_each_other(ann, tmp_path):
+    """Models of small trees share most of them; that decides nothing."""
+    bob = build_house(tmp_path / "bob", "Bob", staircase(5), seed=5)
+    found = judge_dispute(party(ann), party(bob))
+    assert found.in_common["first marked | second marked"] == 1.0
+    assert (found.winner, codes(found)) == ("undecided", ["nothing-in-common"])
+
+
+def test_columns_with_few_thresholds_are_not_compared():
+    stumps = [{0.5}, {1.5}, set(map(float, range(7)))]
+    assert share_of_thresholds(stumps, stumps) == 0.0
+    many = [set(map(float, range(100))), {0.5}]
+    assert share_of_thresholds(many, many[::-1]) == 1.0
+
+
+@needs_openssl
+def test_junk_stamps_refuse_nobody(ann, thief, authority):
+    """Eight of them on a copy of her public claim pushed her real stamp over the limit."""
+    real = authority.stamp(make_query(ann.claim))
+    junk = [b"junk %d" % i for i in range(MAX_STAMPS)]
+    for published, packed in (([real], junk), (junk, [real]), (junk, junk)):
+        claims = [replace(ann.claim, stamps=tuple(stamps)) for stamps in (published, packed)]
+        opening = Opening.load(ann.evidence / OPENING)
+        evidence = write_evidence(ann.folder / "junk", claims[1], opening)
+        side = party(ann, evidence=evidence, claim=claims[0])
+        found = judge_dispute(side, party(thief), roots=[authority.root])
+        assert (found.winner, found.parties[0].refused) == ("first", "")
+        assert (found.parties[0].first_seen is not None) == (real in (*published, *packed))
+        assert judge(
+            evidence, claim=claims[0], suspect=ann.marked, roots=[authority.root]
+        ).level == ("conclusive")
+
+
+def test_a_file_with_two_million_features_does_not_hang_the_comparison(ann, thief, tmp_path):
+    """7 KB of XGBoost: rows were drawn for all of its features."""
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    model = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(X, X[:, 0] > 0)
+    path = tmp_path / "wide.json"
+    model.save_model(path)
+    record = json.loads(path.read_text())
+    record["learner"]["learner_model_param"]["num_feature"] = "2000000"
+    for tree in record["learner"]["gradient_booster"]["model"]["trees"]:
+        tree["tree_param"]["num_feature"] = "2000000"
+    path.write_text(json.dumps(record))
+    found = judge_dispute(party(ann), party(thief), suspect=path)
+    assert found.winner == "first"
+    assert "cannot-ask" in notes(found)
 
 
 def test_both_refused_is_undecided(ann, thief):
     found = judge_dispute(party(ann), party(thief), judge_name="Somebody else")
     assert found.winner == "undecided"
-    assert all("The opening is for" in p.refused for p in found.parties)
+    assert all(p.refused for p in found.parties)
 
 
 def test_a_wrong_file_of_the_owner_does_not_help_the_thief(ann, thief, tmp_path):
@@ -309,24 +433,25 @@ def test_a_wrong_file_of_the_owner_does_not_help_the_thief(ann, thief, tmp_path)
         found = judge_dispute(party(ann, **changes), party(thief), judge_name=JUDGE)
         assert found.winner == "first"
         assert found.parties[0].refused == ""
-        assert sum("is left out" in note for note in found.notes) == len(changes)
+        assert notes(found).count("left-out") == len(changes)
 
 
 def test_a_wrong_file_of_the_thief_does_not_help_him_either(ann, thief):
     found = judge_dispute(party(ann), party(thief, unmarked=ann.unmarked), judge_name=JUDGE)
     assert found.winner == "first"
-    assert "is left out" in " ".join(found.notes)
+    assert "left-out" in notes(found)
 
 
 def test_the_same_claim_twice_is_bad_input(ann):
-    with pytest.raises(InputError, match="same claim"):
+    with pytest.raises(InputError) as caught:
         judge_dispute(party(ann), party(ann))
+    assert caught.value.code == "dispute.same-claim"
 
 
 def test_without_models_both_marks_in_a_suspect_stay_undecided(ann, thief):
     found = judge_dispute(Party(ann.evidence), Party(thief.evidence), suspect=thief.marked)
     assert found.winner == "undecided"
-    assert "carries both marks" in " ".join(found.reasons)
+    assert codes(found) == ["suspect-carries-both", "no-stamps"]
 
 
 def test_a_model_of_another_task_carries_no_mark(ann, tmp_path):
@@ -334,12 +459,12 @@ def test_a_model_of_another_task_carries_no_mark(ann, tmp_path):
     bob = build_house(tmp_path / "bob", "Bob", others_model(3), seed=4)
     found = judge_dispute(party(ann), party(bob), suspect=lambda X: ["z"] * len(X))
     assert found.winner == "undecided"
-    assert "cannot be asked" in " ".join(found.notes)
+    assert "cannot-ask" in notes(found)
 
 
 def test_a_key_of_another_owner_does_not_sign_for_ann(ann):
     eve = OwnerKey(hashlib.sha256(b"Eve").digest())
-    with pytest.raises(InputError, match="not made with this owner key"):
+    with pytest.raises(InputError):
         Claim.make(ann.mark, eve, marked_digest="0" * 64)
 
 
@@ -347,7 +472,7 @@ def test_what_is_opened_once_cannot_be_claimed_by_the_judge(ann):
     """Who saw an opening cannot make a mark of his own out of it: it commits to other secrets."""
     opened = Opening.load(ann.evidence / OPENING).check(ann.claim)
     eve = OwnerKey(hashlib.sha256(b"Eve").digest())
-    with pytest.raises(InputError, match="not made with this owner key"):
+    with pytest.raises(InputError):
         Claim.make(opened, eve, marked_digest="0" * 64)
     own = make_mark(ann.trees, eve, "Eve", seed=2)
     assert np.mean(own.symbols == ann.mark.symbols) < 0.6
@@ -359,7 +484,7 @@ def test_stamps_are_added_to_evidence_later(ann, authority):
     stamped = add_stamp(ann.claim, authority.stamp(make_query(ann.claim)))
     found = judge(ann.evidence, suspect=ann.marked, claim=stamped, roots=[authority.root])
     assert found.first_seen is not None
-    assert "1 time stamps hold" in " ".join(found.checks)
+    assert "stamps" in [check.code for check in found.checks]
     unchecked = judge(ann.evidence, suspect=ann.marked, claim=stamped)
     assert unchecked.first_seen is None
     assert "not checked" in str(unchecked)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from timbermark.cli.exit_codes import BAD_INPUT, DONE, UNEXPECTED
+from timbermark.cli.printing import BAD_INPUT, DONE, UNEXPECTED, say_error
 from timbermark.errors import TimbermarkError, explain_missing
 
 __all__ = ["main"]
@@ -29,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     TIMBERMARK_DEBUG is 1.
     """
     from timbermark.cli.app import app
-    from timbermark.cli.wording import use_flags
 
     try:
         with _tidy_end():
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except TimbermarkError as error:
-        return _refuse(BAD_INPUT, *use_flags(error.message, error.hint))
+        return _refuse(BAD_INPUT, *say_error(error))
     except OSError as error:
         if error.strerror is None:
             return _report_bug(error)

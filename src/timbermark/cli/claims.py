@@ -1,4 +1,4 @@
-"""`timbermark claim` and `timbermark open`: publish a claim, show a part of the mark to a judge."""
+"""`timbermark keygen`, `claim` and `open`: a key, a public claim, a part for a judge."""
 
 from __future__ import annotations
 
@@ -10,11 +10,26 @@ import typer
 from timbermark.cli.app import app
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.secrets import unlock
+from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
     from timbermark.ownership.claim import Claim
+    from timbermark.verification.records import Remainder
+
+
+@app.command()
+def keygen(
+    path: Annotated[Path, typer.Argument(help="Where the key goes; keep it and back it up.")],
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Make the 32 secret bytes from which all your marks derive."""
+    from timbermark.ownership.keys import OwnerKey
+
+    key = OwnerKey.generate()
+    key.save(path, new_passphrase(passphrase), force=force)
+    show(f"{path}: owner key {key.fingerprint}")
 
 
 @app.command()
@@ -61,7 +76,8 @@ def claim(
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
     from timbermark.ownership import stamps
     from timbermark.ownership.claim import Claim
-    from timbermark.verification.models import claim as make_claim
+    from timbermark.verification.judge import claim as make_claim
+    from timbermark.verification.records import fetch_stamp
 
     # A claim that is there was checked when it was made.
     made = make_claim(model, secret_mark, key=owner_key, force=force or adds)
@@ -81,7 +97,7 @@ def claim(
         atomic_write(query, asked)
     if tsa:
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
-        made = stamps.add_stamp(made, stamps.fetch_stamp(asked, tsa))
+        made = stamps.add_stamp(made, fetch_stamp(asked, tsa))
         made.save(out, force=True)
     _report(made, out, query, as_json)
 
@@ -103,7 +119,7 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
 
 def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     from timbermark.ownership.stamps import check_stamps
-    from timbermark.verification.judgments import describe_claim, describe_stamp
+    from timbermark.verification.judge import describe_claim, describe_stamp
 
     checks = check_stamps(made)
     if as_json:
@@ -131,25 +147,33 @@ def open_command(
     claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
     judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
     out: Annotated[Path, typer.Option(help="Where the evidence goes: a folder, or NAME.zip.")],
-    share: Annotated[float, typer.Option(help="Share of the triggers to show, up to 1.")] = 0.5,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of the triggers to show, up to 1.  [the smallest that suffices]"),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Overwrite existing files, and show too little to convince."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
 
-    The rest stays secret. What was shown is recorded beside the mark, in MARK.openings.
+    The rest stays secret. By default as much is shown as a copy of the marked model needs to be
+    conclusive, with a margin; less is refused. What was shown is recorded beside the mark, in
+    MARK.openings.
     """
     from timbermark.ownership.claim import Claim
-    from timbermark.ownership.ledger import read_ledger, record_opening, what_is_left
     from timbermark.ownership.mark import Mark
-    from timbermark.ownership.opening import open_mark
+    from timbermark.ownership.opening import is_enough, open_mark
     from timbermark.verification.packs import CLAIM, OPENING, check_target, write_pack
+    from timbermark.verification.records import read_ledger, record_opening, what_is_left
 
     check_target(out, force)
     published = Claim.load(claim)
     read_ledger(mark)  # a damaged ledger is refused before anything is shown
     secret_mark = unlock(lambda secret: Mark.load(mark, secret))
-    opening = open_mark(secret_mark, published, judge=judge, share=share)
+    opening = open_mark(secret_mark, published, judge=judge, share=share, force=force)
     # First the record: a mark must never have been shown without a trace.
     record_opening(mark, published, opening)
     write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
@@ -164,6 +188,8 @@ def open_command(
                 "opened_so_far": left.opened,
                 "unopened": left.left,
                 "bits_left": round(left.bits, 3),
+                "can_convince": left.can_convince,
+                "next_share": left.next_share,
             }
         )
         return
@@ -171,6 +197,14 @@ def open_command(
         f"{out}: {opening.n_opened} of {left.n_triggers} triggers for {opening.judge}, worth "
         f"{opening.full_bits:.0f} bits at most"
     )
-    show(f"{left.left} triggers nobody has seen, worth {left.bits:.0f} bits")
-    if opening.full_bits < 64:
-        tell(["Less than 64 bits are not conclusive: open a larger share."])
+    show(say_left(left))
+    if not is_enough(opening.full_bits):
+        tell(["So much may not be conclusive, even for a copy that nobody touched."])
+
+
+def say_left(left: Remainder) -> str:
+    """Return what is left of a mark after its openings, in one line."""
+    told = f"{left.left} triggers nobody has seen, worth {left.bits:.0f} bits"
+    if left.next_share is None:
+        return f"{told}: too few to convince another judge by themselves"
+    return f"{told}: an opening with --share {left.next_share:g} can convince another judge"

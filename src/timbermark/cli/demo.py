@@ -1,4 +1,4 @@
-"""`timbermark demo`: the main job from end to end, on data that comes with the install.
+"""`timbermark demo`, the main job from end to end, and `timbermark warmup`.
 
 A model is trained, marked and claimed; a thief averages it with a model of their own; the owner
 verifies, opens a part of the mark, and a judge decides. Everything is left in a folder.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from timbermark.marking.embedding import EmbedResult
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.opening import Opening
-    from timbermark.verification.judgments import Judgment
+    from timbermark.verification.judge import Judgment
 
 _N_TRAIN, _N_THIEF = 1_100, 250
 _OWNER, _JUDGE = "timbermark demo", "Judge Judy"
-_OPENED = 0.5
 
 Rows = tuple[Any, Any]
 
@@ -47,7 +47,7 @@ def demo(
     from timbermark.estimator import TimberClassifier
     from timbermark.marking.embedding import embed
     from timbermark.ownership.keys import OwnerKey
-    from timbermark.verification.models import claim as make_claim
+    from timbermark.verification.judge import claim as make_claim
 
     place = _Folder(out)
     train, thiefs, test = _cut(*shuffle(*load_digits(return_X_y=True), random_state=0))
@@ -143,17 +143,17 @@ class _Folder:
 
     def forget_openings(self, mark: str) -> None:
         """Remove the record of openings of the mark that is being replaced."""
-        from timbermark.ownership.ledger import ledger_path
+        from timbermark.verification.records import ledger_path
 
         ledger_path(self._path / mark).unlink(missing_ok=True)
 
     def open_mark(self, mark: str, result: EmbedResult, claim: Claim) -> Opening:
         """Open a part of the mark to the judge, as `timbermark open` does."""
-        from timbermark.ownership.ledger import record_opening
         from timbermark.ownership.opening import open_mark
         from timbermark.verification.packs import CLAIM, OPENING, write_pack
+        from timbermark.verification.records import record_opening
 
-        opening = open_mark(result.mark, claim, judge=_JUDGE, share=_OPENED)
+        opening = open_mark(result.mark, claim, judge=_JUDGE)
         record_opening(self._path / mark, claim, opening)
         parts = {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}
         write_pack(self.at("evidence"), parts, force=True)
@@ -202,9 +202,9 @@ def _show_suspects(suspects: dict[str, Any], result: EmbedResult, test: Rows) ->
 def _judge(place: _Folder, suspect: _Average) -> Judgment:
     """Let the judge ask what was opened, as somebody who has the server's answers only."""
     from timbermark.files import atomic_write
-    from timbermark.verification.judging_claims import find_parts, judge
+    from timbermark.verification.judge import find_parts, judge
     from timbermark.verification.packs import read_pack
-    from timbermark.verification.question_files import write_questions
+    from timbermark.verification.table import write_questions
 
     evidence = place.at("evidence")
     claim, opening = find_parts(read_pack(evidence), None)
@@ -252,6 +252,18 @@ def _show_hints(out: Path, pages: list[str]) -> None:
         f"try:  timbermark verify {out}/marked.timber {out}/digits.mark\n"
         f"      timbermark judge {out}/pack.zip"
     )
+
+
+@app.command()
+def warmup() -> None:
+    """Compile all kernels now, so that the first training or marking starts at once."""
+    from timbermark.boosting.warmup import warm_up
+    from timbermark.editing.warmup import warm_editing
+
+    start = time.perf_counter()
+    warm_up()
+    warm_editing()
+    show(f"kernels are ready ({time.perf_counter() - start:.1f} s)")
 
 
 def _say(text: str) -> None:

@@ -1,16 +1,16 @@
-"""`timbermark inspect`: what a file is, without its secrets."""
+"""`timbermark inspect` and `timbermark marks`: files and folders, without their secrets."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.printing import show_facts, show_json
-from timbermark.cli.secrets import VARIABLE, try_to_unlock
+from timbermark.cli.printing import show, show_facts, show_json, tell
+from timbermark.cli.secrets import VARIABLE, try_to_unlock, unlock
 from timbermark.errors import InputError
 from timbermark.files import container_kind
 
@@ -67,7 +67,7 @@ def _describe_mark_file(path: Path) -> dict[str, Any]:
 
 
 def _describe_openings(path: Path, mark: Mark) -> dict[str, Any]:
-    from timbermark.ownership.ledger import read_ledger, what_is_left
+    from timbermark.verification.records import read_ledger, what_is_left
 
     left = what_is_left(mark, read_ledger(path))
     return {
@@ -77,13 +77,15 @@ def _describe_openings(path: Path, mark: Mark) -> dict[str, Any]:
         ],
         "unopened": left.left,
         "bits_left": round(left.bits, 3),
+        "can_convince": left.can_convince,
+        "next_share": left.next_share,
     }
 
 
 def _describe_claim(path: Path) -> dict[str, Any]:
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.stamps import check_stamps
-    from timbermark.verification.judgments import describe_claim
+    from timbermark.verification.judge import describe_claim
 
     claim = Claim.load(path)
     return {
@@ -141,11 +143,13 @@ def _describe_mark(mark: Mark) -> dict[str, Any]:
         "model_library": about["library"],
         "model_kind": about["kind"],
         "triggers": mark.n_triggers,
+        "leaves": mark.n_leaves,
+        "splits": mark.n_splits,
         "alphabet": mark.q,
         "lead": about["lead"],
         "draws": mark.draws,
         # While every symbol is there.
-        "bits": round(mark.n_triggers * math.log2(mark.q) - math.log2(mark.draws), 3),
+        "bits": round(mark.full_bits, 3),
         "features": mark.n_features,
         "answers": mark.answers,
         "classes": len(mark.classes) or None,
@@ -162,12 +166,12 @@ def _describe_key(path: Path) -> dict[str, Any]:
 
 
 def _describe_journal(path: Path) -> dict[str, Any]:
-    from timbermark.ownership.judging_answers import printable
     from timbermark.verification.journal import read_journal
+    from timbermark.verification.verdict import printable
 
     history = read_journal(path)
     start, ended = history.start, history.ended or {}
-    answered = sum(answer is not None for answer in history.answers)
+    answered = sum(answer is not None for answer in history.answers.values())
     names = ("owner", "mark_id", "mark_digest", "model_digest", "suspect", "protocol", "created")
     return {
         "kind": "journal",
@@ -177,9 +181,7 @@ def _describe_journal(path: Path) -> dict[str, Any]:
         "triggers": start.get("n_triggers"),
         "asked": len(history.answers),
         "answered": answered,
-        "refused": history.refused,
-        "under_way": None if history.under_way is None else history.under_way[1],
-        "ended": ended.get("why"),
+        "under_way": len(history.under_way),
         "level": ended.get("level"),
         "bits": ended.get("bits"),
         "evidence": ended.get("kind"),
@@ -216,3 +218,42 @@ def _describe_model(path: Path) -> dict[str, Any]:
         "digest": digest(trees),
         "notes": list(model.notes),
     }
+
+
+@app.command()
+def marks(
+    folder: Annotated[Path, typer.Argument(help="The folder in which your marks are.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """List the marks of a folder: model, date, strength, openings, claims; nothing secret."""
+    from timbermark.ownership.mark import Mark
+    from timbermark.verification.records import list_marks
+
+    listed, notes = list_marks(folder, lambda path: unlock(lambda secret: Mark.load(path, secret)))
+    if as_json:
+        show_json({"marks": [asdict(mark) for mark in listed], "notes": list(notes)})
+        return
+    for mark in listed:
+        show(mark.path)
+        if mark.problem:
+            show(f"  {mark.problem}")
+            continue
+        show(f"  mark {mark.mark_id} of {mark.owner}, made {mark.created}")
+        show(f"  model {mark.model_digest[:16]}… {mark.model_kind}".rstrip())
+        show(f"  {mark.triggers} triggers, {mark.bits:.0f} bits")
+        if mark.openings:
+            show(
+                f"  opened for {', '.join(mark.openings)}; {mark.unopened} triggers, "
+                f"{mark.bits_left:.0f} bits are left"
+            )
+            can = "can" if mark.can_convince else "can no longer"
+            show(f"  what is left {can} convince another judge by itself")
+        for claim in mark.claims:
+            show(f"  claim {claim.path} of {claim.claimed}, {claim.n_stamps} time stamps")
+            named = f"{claim.model}, " if claim.model else ""
+            show(f"    on the marked model {named}{claim.marked_digest[:16]}…")
+        if not mark.claims:
+            show("  no claim")
+    if not listed:
+        show(f"no marks in {folder}")
+    tell(notes)

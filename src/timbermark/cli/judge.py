@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
-from timbermark.cli.exit_codes import DONE, INDICATIVE, NONE, exit_code
+from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
 from timbermark.cli.outputs import check_report
-from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.verify import Answers
+from timbermark.cli.printing import (
+    DONE,
+    INDICATIVE,
+    NONE,
+    exit_code,
+    show,
+    show_json,
+    tell,
+)
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
-    from timbermark.verification.judgments import Judgment
+    from timbermark.ownership.opening import Opening
+    from timbermark.verification.judge import Judgment
 
 _SECOND, _DISPUTE = "Second opinion", "Disputes"
 
@@ -45,6 +52,14 @@ def judge(
     answers: Annotated[
         Answers, typer.Option(help="What counts; another kind than auto takes costs a bit.")
     ] = Answers.auto,
+    label_map: Annotated[
+        str | None,
+        typer.Option(help="Its labels and the mark's, as no=0,yes=1, if they differ; costs bits."),
+    ] = None,
+    trust_journal: Annotated[
+        bool,
+        typer.Option("--trust-journal", help="Take answers from a journal that you wrote."),
+    ] = False,
     rows: Annotated[
         Path | None,
         typer.Option(help="Your own rows, to train models on.", rich_help_panel=_SECOND),
@@ -109,11 +124,11 @@ def judge(
         if label is not None and rows is None:
             raise InputError("--label is given without --rows.", hint="give the rows, too.")
         _judge_one(
-            evidence, claim, asked, name, trusted, answers, rows, label, out, report, force,
-            as_json, endpoint,
+            evidence, claim, asked, name, trusted, answers, read_label_map(label_map),
+            trust_journal, rows, label, out, report, force, as_json, endpoint,
         )  # fmt: skip
         return
-    _refuse_without({"--rows": rows, "--out": out}, "", "--against")
+    _refuse_without({"--rows": rows, "--out": out, "--label-map": label_map}, "", "--against")
     endpoint.refuse("with --against, where every model is asked everything", only_asking=True)
     from timbermark.verification.disputes import Party, judge_dispute
 
@@ -138,6 +153,8 @@ def _judge_one(
     name: str | None,
     roots: list[bytes],
     answers: Answers,
+    labels: dict[str, str] | None,
+    trust_journal: bool,
     rows: Path | None,
     label: str | None,
     out: Path | None,
@@ -146,7 +163,7 @@ def _judge_one(
     as_json: bool,
     endpoint: EndpointFlags,
 ) -> None:
-    from timbermark.verification.judging_claims import judge as weigh
+    from timbermark.verification.judge import judge as weigh
     from timbermark.verification.packs import check_target, read_pack
 
     if out is not None:
@@ -164,8 +181,10 @@ def _judge_one(
         rows=None
         if rows is None
         else _read_rows(rows, label, names, () if head is None else head.columns),
-        verbose=1,
-        **endpoint.asking(names, None if pack.opening is None else pack.opening.columns),
+        label_map=labels,
+        trust_journal=trust_journal,
+        progress=True,
+        **endpoint.asking(names, _columns(pack.opening)),
     )
     if out is not None and not judgment.save(out, force=force):
         tell(['The pack holds no page: that takes pip install "timbermark[report]".'])
@@ -174,6 +193,12 @@ def _judge_one(
     show_json(judgment.to_dict()) if as_json else show(str(judgment))
     _name_page(report, as_json)
     raise typer.Exit(exit_code(judgment.level))
+
+
+def _columns(opening: Opening | None) -> Any:
+    """Return the columns of what was opened, to tell numbers from texts."""
+    seals = [] if opening is None else [opening.leaves, opening.splits]
+    return next((seal.columns for seal in seals if seal is not None), None)
 
 
 def _name_page(report: Path | None, as_json: bool) -> None:

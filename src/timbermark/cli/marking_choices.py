@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from timbermark.cli.shared_options import share_options
+from timbermark.cli.options import share_options
 from timbermark.marking.budget import Budget
 
 DEFAULT_LIMITS = {

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.endpoints import split_words
-from timbermark.cli.large_tables import LOCAL, is_pattern, on_scheduler
+from timbermark.cli.options import read_rows, split_words
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @app.command()
@@ -38,9 +33,9 @@ def questions(
     in a column called label, or scores in columns called like the classes.
     """
     from timbermark.ownership.mark import Mark
-    from timbermark.verification.judging_claims import find_parts
+    from timbermark.verification.judge import find_parts
     from timbermark.verification.packs import is_pack, read_pack
-    from timbermark.verification.question_files import id_column, write_questions
+    from timbermark.verification.table import id_column, write_questions
 
     check_outputs({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from}, force)
     opened: Mark
@@ -59,47 +54,3 @@ def questions(
     )
     show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
     show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
-
-
-def read_rows(
-    feature_names: Sequence[str] | None,
-    path: Path | None,
-    columns: Sequence[Sequence[str | None] | np.ndarray] | None = None,
-    scheduler: str = LOCAL,
-) -> object:
-    """Return rows to make decoys from, in the mark's columns; None without a file.
-
-    ``columns``: the mark's, which are numbers or texts; None where only the table tells. What the
-    mark has no value of is missing. Of many files, and of Parquet where there is a cluster, some
-    rows are enough.
-    """
-    if path is not None and _is_sampled(path, scheduler):
-        from timbermark.verification.decoys import sample_rows
-
-        with on_scheduler(scheduler, [str(path)]):
-            return sample_rows(path, feature_names)
-    with on_scheduler(scheduler, []):
-        pass  # which refuses one that has nothing to do
-    if path is None:
-        return None
-    from timbermark.cli.tables import read_table
-
-    if columns is None:
-        return read_table(path, feature_names, None, None).X
-    texts = [place for place, column in enumerate(columns) if isinstance(column, tuple)]
-    # In columns that the mark has no value of there may be anything; a decoy has none, either.
-    known = {
-        place: None
-        for place, column in enumerate(columns)
-        if all(value is None or value != value for value in column)
-    }
-    X = read_table(path, feature_names, None, frozenset([*texts, *known]), known).X
-    if known:
-        X[:, list(known)] = None
-    return X
-
-
-def _is_sampled(path: Path, scheduler: str) -> bool:
-    from timbermark.files.tables import is_parquet
-
-    return is_pattern(path) or (scheduler != LOCAL and is_parquet(path))

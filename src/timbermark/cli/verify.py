@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.endpoint_options import EndpointFlags, takes_endpoints
-from timbermark.cli.endpoints import read_label_map
-from timbermark.cli.exit_codes import exit_code
+from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
 from timbermark.cli.outputs import check_report
-from timbermark.cli.printing import show, show_json
+from timbermark.cli.printing import exit_code, show, show_json
 from timbermark.cli.secrets import unlock
 
 if TYPE_CHECKING:
-    from timbermark.ownership.verdict import Verdict
-
-
-class Answers(StrEnum):
-    """What a suspect is asked for."""
-
-    auto = "auto"
-    labels = "labels"
-    scores = "scores"
-    numbers = "numbers"
+    from timbermark.verification.verdict import Verdict
 
 
 @app.command()
@@ -82,8 +71,8 @@ def verify(
         for row in _table(verdict) if table else ():
             match = "match" if row["matched"] else "no match"
             show(
-                f"{row['trigger']:5}  wanted {row['expected']!s:12} got {row['response']!s:12} "
-                f"{match}"
+                f"{row['trigger']:5}  {row['seal']:6}  wanted {row['expected']!s:12} got "
+                f"{row['response']!s:12} {match}"
             )
         if report is not None:
             show(f"{report}: the page")
@@ -91,7 +80,4 @@ def verify(
 
 
 def _table(verdict: Verdict) -> list[dict[str, Any]]:
-    return [
-        {"trigger": a.trigger, "expected": a.expected, "response": a.response, "matched": a.matched}
-        for a in verdict.table()
-    ]
+    return [asdict(answer) for answer in verdict.table()]

@@ -18,9 +18,10 @@ from timbermark.report.pages import (
     facts,
 )
 from timbermark.report.verdict_page import install_lines
+from timbermark.verification import words
 
 if TYPE_CHECKING:
-    from timbermark.verification.dispute_results import Dispute, PartyFinding
+    from timbermark.verification.disputes import Dispute, PartyFinding
 
 _SIDES = ("first", "second")
 
@@ -33,12 +34,12 @@ def describe(dispute: Dispute) -> Page:
     sections = [_marks_section(dispute)]
     sections += [_party_section(party) for party in dispute.parties]
     if dispute.notes:
-        sections.append(Section("Notes", (Notes(dispute.notes),)))
+        sections.append(Section("Notes", (Notes(tuple(words.say_notes(dispute.notes))),)))
     sections.append(_recompute_section(dispute))
     return Page(
         what="dispute between two claims",
         headline=capitalized(headline),
-        lead=tuple(map(capitalized, dispute.reasons)),
+        lead=tuple(capitalized(words.say(words.REASONS, reason)) for reason in dispute.reasons),
         figures=tuple(
             (party.first_seen or "no time", f"of the claim of {party.owner}, by a verified stamp")
             for party in dispute.parties
@@ -65,12 +66,12 @@ def _marks_section(dispute: Dispute) -> Section:
             tuple(rows),
         )
     ]
-    shares = dispute.kinship.items()
+    shares = dispute.in_common.items()
     if shares:
         parts.append(
             Table(
-                "Trees in common: how much of one model is made of trees of another",
-                ("model", "trees of", "share"),
+                "Thresholds in common, columns matched by them: a fact that decides nothing",
+                ("thresholds of", "found in", "share"),
                 tuple((*pair.split(" | "), f"{share:.0%}") for pair, share in shares),
                 texts=2,
             )
@@ -79,8 +80,8 @@ def _marks_section(dispute: Dispute) -> Section:
         "Whose mark is in whose model",
         tuple(parts),
         (
-            "Only the first owner's marked model carries one mark; a model that was taken from it "
-            "and marked again carries both.",
+            "A model that was taken from the first owner's and marked again carries both marks; "
+            "the first owner's carries one.",
         ),
     )
 

@@ -10,16 +10,18 @@ from timbermark.report.verdict_page import (
     digest_lines,
     evidence_section,
     figures_of,
+    headline_of,
     install_lines,
     lead_of,
     mark_facts,
     suspect_facts,
     suspect_path,
 )
+from timbermark.verification import words
 
 if TYPE_CHECKING:
     from timbermark.ownership.stamps import StampCheck
-    from timbermark.verification.judgments import Judgment
+    from timbermark.verification.judge import Judgment
 
 _MOST_ANSWERS = 512
 
@@ -33,7 +35,11 @@ def describe(judgment: Judgment) -> Page:
         _claim_section(judgment),
         Section(
             "What was checked",
-            (Notes(tuple(map(capitalized, judgment.checks))),),
+            (
+                Notes(
+                    tuple(capitalized(words.say(words.CHECKS, check)) for check in judgment.checks)
+                ),
+            ),
             (
                 "All of this was derived again from the files. If one of these did not hold, there "
                 "would be no verdict.",
@@ -59,13 +65,14 @@ def describe(judgment: Judgment) -> Page:
     ]
     if judgment.references:
         sections.append(_second_opinion(judgment))
-    remarks = (*judgment.notes, *verdict.warnings)
+    warnings = [words.say(words.WARNINGS, note) for note in verdict.warnings]
+    remarks = (*words.say_notes(judgment.notes), *warnings)
     if remarks:
         sections.append(Section("Notes", (Notes(remarks),)))
     sections += [_answers_section(judgment), _recompute_section(judgment)]
     return Page(
         what=f"judgment for {opening.judge}",
-        headline=capitalized(verdict.finding),
+        headline=headline_of(verdict),
         level=judgment.level,
         lead=lead_of(verdict),
         figures=(
@@ -82,9 +89,16 @@ def stamps_table(stamps: tuple[StampCheck, ...]) -> Table:
     return Table(
         "Time stamps of the claim",
         ("status", "time", "authority", "reason"),
-        tuple((s.status, s.time or "", s.authority or "", s.reason or "") for s in stamps),
+        tuple(
+            (s.status, s.time or "", s.authority, words.STAMP_REASONS.get(s.reason, ""))
+            for s in stamps
+        ),
         texts=4,
     )
+
+
+def _reason(stamp: StampCheck) -> str:
+    return words.STAMP_REASONS.get(stamp.reason, "")
 
 
 def _claim_section(judgment: Judgment) -> Section:
@@ -104,13 +118,9 @@ def _claim_section(judgment: Judgment) -> Section:
 
 
 def _second_opinion(judgment: Judgment) -> Section:
-    rows = [
-        (r.kind, f"{r.bits:.1f}", "" if r.matched is None else f"{r.matched} of {r.trials}")
-        for r in judgment.references
-    ]
+    rows = [(r.kind, f"{r.bits:.1f}", f"{r.matched} of {r.trials}") for r in judgment.references]
     verdict = judgment.verdict
-    matched = "" if verdict.matched is None else f"{verdict.matched} of {verdict.trials}"
-    rows.append(("the suspect", f"{verdict.bits:.1f}", matched))
+    rows.append(("the suspect", f"{verdict.bits:.1f}", f"{verdict.matched} of {verdict.trials}"))
     return Section(
         "Second opinion",
         (
@@ -128,12 +138,12 @@ def _second_opinion(judgment: Judgment) -> Section:
 def _answers_section(judgment: Judgment) -> Section:
     verdict, places = judgment.verdict, judgment.opening.places
     table = verdict.table()
-    what = "difference of numbers" if verdict.kind == "numbers" else "label"
     rows = tuple(
         (
             str(places[answer.trigger]),
+            answer.seal,
             _show(answer.expected),
-            "no answer" if answer.response is None else _show(answer.response),
+            "nothing" if answer.response is None else _show(answer.response),
             "yes" if answer.matched else "no",
         )
         for answer in table[:_MOST_ANSWERS]
@@ -149,11 +159,12 @@ def _answers_section(judgment: Judgment) -> Section:
         "The answers",
         (
             Table(
-                f"What the mark asks for and what the suspect answered: the {what} of each trigger",
-                ("place in the mark", "asked for", "answered", "match"),
+                "What the mark asks for and what the suspect's answers say: labels in leaves, in "
+                "splits the end of the gap that the middle is answered like",
+                ("place in the mark", "seal", "asked for", "answered", "match"),
                 rows,
-                texts=4,
-                marked=tuple(i for i, row in enumerate(rows) if row[3] == "no"),
+                texts=5,
+                marked=tuple(i for i, row in enumerate(rows) if row[4] == "no"),
             ),
         ),
         tuple(text),
@@ -186,7 +197,7 @@ def _recompute_section(judgment: Judgment) -> Section:
 
 def _is_claimed(judgment: Judgment) -> str:
     found = judgment.is_marked_model
-    if found is None or judgment.verdict.asked_through != "file":
+    if found is None or judgment.verdict.context.through != "file":
         return "not known, because no file of a model was asked"
     return "yes, it is the very file that the claim names" if found else "no, it is another file"
 

@@ -12,17 +12,21 @@ from timbermark.report.pages import (
     Page,
     Part,
     Section,
+    Table,
     capitalized,
     chance_in_words,
     chance_of,
     facts,
 )
 from timbermark.report.plots import Curve, evidence_plot
+from timbermark.verification import words
+from timbermark.verification.verdict import printable
 
 if TYPE_CHECKING:
-    from timbermark.ownership.verdict import Verdict
+    from timbermark.verification.verdict import Verdict
 
 _MOST_STEPS, _FEWEST_AT_ONCE = 24, 4
+_LONGEST_SHOWN = 2000
 
 
 def describe(verdict: Verdict) -> Page:
@@ -33,7 +37,8 @@ def describe(verdict: Verdict) -> Page:
         Section("The mark", (mark_facts(verdict),)),
     ]
     if verdict.warnings:
-        sections.append(Section("Warnings", (Notes(verdict.warnings),)))
+        said = tuple(words.say(words.WARNINGS, note) for note in verdict.warnings)
+        sections.append(Section("Warnings", (Notes(said),)))
     sections.append(
         Section(
             "How to recompute it",
@@ -48,7 +53,7 @@ def describe(verdict: Verdict) -> Page:
     )
     return Page(
         what="verdict",
-        headline=capitalized(verdict.finding),
+        headline=headline_of(verdict),
         level=verdict.level,
         lead=lead_of(verdict),
         figures=figures_of(verdict),
@@ -57,34 +62,31 @@ def describe(verdict: Verdict) -> Page:
     )
 
 
+def headline_of(verdict: Verdict) -> str:
+    """Return what was found, in one sentence."""
+    return capitalized(words.FINDINGS[verdict.level].format(owner=verdict.owner))
+
+
 def lead_of(verdict: Verdict) -> tuple[str, ...]:
-    """Return what the level means, and on what condition."""
-    condition = verdict.condition if verdict.level != "none" else ""
-    return tuple(said for said in (verdict.meaning, condition) if said)
+    """Return what the level means, and on what conditions."""
+    conditions = words.list_conditions(verdict) if verdict.level != "none" else []
+    return (words.say_meaning(verdict), *conditions)
 
 
 def figures_of(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     """Return the key figures at the head of the page."""
-    found = [
+    return (
         (f"{verdict.bits:.1f} bits", "of evidence"),
         (chance_of(verdict.bits), "chance of coincidence, at most"),
-    ]
-    if verdict.matched is not None:
-        found.append(
+        *(
             (
-                f"{verdict.matched} of {count_trials(verdict)}",
-                f"answers match; chance gives about {count_trials(verdict) / verdict.q:.0f}",
+                f"{seal.matched} of {seal.counted}",
+                f"symbols in {seal.seal} match; chance gives about {seal.counted / seal.q:.0f}",
             )
-        )
-    return tuple(found)
-
-
-def count_trials(verdict: Verdict) -> int:
-    """Return the number of triggers that count.
-
-    Where asking may stop at any moment, those without an answer do not.
-    """
-    return verdict.trials if verdict.kind in ("labels", "numbers") else verdict.answered
+            for seal in verdict.seals
+            if seal.counted
+        ),
+    )
 
 
 def evidence_section(verdict: Verdict, curve: Curve) -> Section:
@@ -92,25 +94,57 @@ def evidence_section(verdict: Verdict, curve: Curve) -> Section:
     rows: list[tuple[str, str | None]] = [
         ("from", f"{verdict.kind} of {verdict.answered} of {verdict.trials} triggers"),
         ("before prices", f"{verdict.raw_bits:.1f} bits"),
-        *(("minus", f"{price.bits:.1f} bits for {price.reason}") for price in verdict.prices),
+        *(
+            ("minus", f"{price.bits:.1f} bits for {words.say_price(price)}")
+            for price in verdict.prices
+        ),
         ("evidence", f"{verdict.bits:.1f} bits"),
         ("levels", "none below 20 bits, indicative from 20, conclusive from 64"),
     ]
-    parts: list[Part] = [facts(*rows)]
+    parts: list[Part] = [facts(*rows), seals_table(verdict)]
     if curve:
         parts.append(evidence_plot(curve))
     return Section("The evidence", tuple(parts), (chance_in_words(verdict.bits),))
 
 
+def seals_table(verdict: Verdict) -> Table:
+    """Return what each seal of the mark shows; together they are worth what is stated above."""
+    return Table(
+        "Evidence of each seal of the mark, before prices",
+        ("seal", "bits", "triggers", "answered", "tell a symbol", "match", "by chance"),
+        tuple(
+            (
+                seal.seal,
+                f"{seal.bits:.1f}",
+                *map(str, (seal.triggers, seal.answered, seal.counted, seal.matched)),
+                f"{seal.counted / seal.q:.0f}",
+            )
+            for seal in verdict.seals
+        ),
+    )
+
+
 def suspect_facts(verdict: Verdict) -> Facts:
     """Return the facts about the suspect and how it was asked."""
+    context = verdict.context
     return facts(
         ("suspect", verdict.suspect),
-        ("asked through", verdict.asked_through),
-        ("columns matched", verdict.columns),
-        ("answers read", verdict.reading),
+        ("asked through", words.say_through(verdict)),
+        ("columns matched", context.columns.replace("-", " ")),
+        ("answers read", words.say_reading(context.reading)),
         ("SHA-256 of its file", verdict.suspect_digest),
+        *(
+            (f"request: {name.replace('_', ' ')}", _show_request(value))
+            for name, value in context.request.items()
+        ),
     )
+
+
+def _show_request(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    said = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return printable(said)[:_LONGEST_SHOWN]
 
 
 def mark_facts(verdict: Verdict) -> Facts:
@@ -127,10 +161,9 @@ def mark_facts(verdict: Verdict) -> Facts:
 
 def suspect_path(verdict: Verdict) -> str:
     """Return the suspect as the command line takes it, as far as the verdict knows it."""
-    if verdict.suspect.startswith(("http://", "https://")):
-        return verdict.suspect
     kind, _, path = verdict.suspect.partition(" ")
-    return path if kind in ("file", "answers") and verdict.suspect_digest else "SUSPECT"
+    is_named = kind in ("file", "answers") and verdict.suspect_digest is not None
+    return path if is_named or kind == "endpoint" else "SUSPECT"
 
 
 def install_lines(version: str, extra: str = "") -> tuple[str, ...]:
@@ -170,10 +203,10 @@ def blur_curve(curve: Curve) -> Curve:
 
 def _commands(verdict: Verdict) -> tuple[str, ...]:
     path = shlex.quote(suspect_path(verdict))
-    answers = "" if verdict.kind != "labels" else " --answers labels"
-    by_hand = any(price.reason.startswith("a kind of answers") for price in verdict.prices)
+    by_hand = any(price.code == "kind" for price in verdict.prices)
+    answers = f" --answers {verdict.kind}" if by_hand else ""
     return (
         *install_lines(verdict.version),
         *digest_lines(verdict),
-        f"timbermark verify {path} secret.mark{answers if by_hand else ''}",
+        f"timbermark verify {path} secret.mark{answers}",
     )

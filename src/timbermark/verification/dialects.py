@@ -182,7 +182,8 @@ def _score(value: Any) -> Any:
         raise ReplyError("an answer is nested too deeply")
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         # The logarithm of probability 0 is an answer, everything else that is not finite is none.
-        return -1e308 if value == float("-inf") else None
+        # Journals hold no infinity, and readers know the text.
+        return "-inf" if value == float("-inf") else None
     if isinstance(value, int) and abs(value) > 2**63:
         raise ReplyError("an answer is a number of more than 64 bits")
     return value
@@ -396,6 +397,8 @@ class JsonTemplate:
                 "The template of the request does not say in one place where the questions go.",
                 hint=f"give a body with one of {', '.join((*_MANY, *_ONE))}, as in "
                 '\'{"rows": "$rows"}\'.',
+                code="template",
+                parameter="body",
             )
         self.one_at_a_time = bool(words & set(_ONE))
         self.sends_names = bool(words & _NAMED)
@@ -439,6 +442,8 @@ def read_template(text: str) -> Any:
         raise InputError(
             f"The template of the request is no JSON ({error}).",
             hint='as in \'{"rows": "$rows"}\'.',
+            code="template",
+            parameter="body",
         ) from None
 
 
@@ -492,11 +497,16 @@ def complete_url(url: str, protocol: str) -> tuple[str, str]:
             raise InputError(
                 f"The address {urlunsplit(parts._replace(query=''))} does not tell the protocol.",
                 hint=f'name it: {", ".join(PROTOCOLS)}, as in protocol="mlflow".',
+                code="protocol",
+                parameter="protocol",
             )
         protocol = found[0]
     if protocol not in PROTOCOLS:
         raise InputError(
-            f"protocol={protocol!r} is not known.", hint=f"use one of {', '.join(PROTOCOLS)}."
+            f"protocol={protocol!r} is not known.",
+            hint=f"use one of {', '.join(PROTOCOLS)}.",
+            code="protocol",
+            parameter="protocol",
         )
     path = PROTOCOLS[protocol].complete_path(parts.path)
     return urlunsplit(parts._replace(path=path, fragment="")), protocol
@@ -516,7 +526,9 @@ def open_dialect(protocol: str, options: Mapping[str, Any]) -> Dialect:
     if strange:
         raise InputError(
             f"{strange[0]} is no option of protocol={protocol!r}.",
-            hint=f"it takes {', '.join(dialect.options)}.",
+            hint=f"it takes {', '.join(f'{name}=…' for name in dialect.options)}.",
+            code="protocol.option",
+            parameter=strange[0],
         )
     return dialect(**given)
 

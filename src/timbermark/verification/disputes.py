@@ -3,7 +3,9 @@
 Each party hands over the unmarked and the marked model that its claim names, and the judge looks
 for both marks in all of them. The rules, in their order; the first that answers decides:
 
-1. A side whose unmarked model is the other's marked model, by its digest, is second.
+1. A side whose unmarked model is the other's marked model, by its digest, is second, if that
+   model carries the other's mark, conclusively: digests stand in public claims, and anybody can
+   claim a digest.
 2. A side whose unmarked model carries the other's mark, conclusively, is second; if both do, the
    dispute is undecided.
 3. A side whose marked model carries the other's mark, conclusively, is second, unless the other's
@@ -11,7 +13,8 @@ for both marks in all of them. The rules, in their order; the first that answers
 4. A claim whose own marked model lacks its mark, far below its full bits, proves nothing: the
    other side is first if its mark is found in the suspect.
 5. If the suspect carries both marks, the earlier verified time stamp decides; if it carries one,
-   that side is first unless the other's verified time stamp is earlier.
+   that side is first unless the other's verified time stamp is earlier, or the suspect is the very
+   model that it claims.
 6. Otherwise the dispute is undecided.
 
 A side whose evidence does not hold has no mark to find. Opening few triggers counts against
@@ -22,7 +25,9 @@ shown as a fact and decide nothing.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -35,6 +40,7 @@ from timbermark.ownership.opening import OpenedMark
 from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, read_roots
 from timbermark.reportable import Reportable
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.judge import (
     describe_claim,
     describe_stamp,
@@ -51,6 +57,8 @@ Winner: TypeAlias = Literal["first", "second", "undecided"]
 SIDES: tuple[Side, Side] = ("first", "second")
 _LACKS = 0.25
 """A model lacks a mark if fewer than this share of its full bits, and fewer than 20, are found."""
+_MOST_COLUMNS = 500
+"""Columns that are compared, those with most thresholds first."""
 _FEWEST_THRESHOLDS = 8
 """Thresholds of a column below which two columns are not compared: few ones agree by chance."""
 
@@ -200,11 +208,13 @@ def judge_dispute(
         models["suspect"] = suspect
     cells, notes = _fill_table({"first": one.opened, "second": two.opened}, models)
     parties = (one.finding, two.finding)
-    winner, reasons = decide(parties, cells)
+    trees = _find_trees(models)
+    known = trees.get("suspect")
+    winner, reasons = decide(parties, cells, None if known is None else digest_trees(known))
     return Dispute(
         parties,
         tuple(cells),
-        _compare_thresholds(models),
+        _compare_thresholds(trees),
         winner,
         tuple(reasons),
         (*one.notes, *two.notes, *notes),
@@ -214,8 +224,12 @@ def judge_dispute(
 Decision: TypeAlias = tuple[Winner, list[Note]]
 
 
-def decide(parties: tuple[PartyFinding, PartyFinding], cells: Sequence[Cell]) -> Decision:
+def decide(
+    parties: tuple[PartyFinding, PartyFinding], cells: Sequence[Cell], suspect: str | None = None
+) -> Decision:
     """Return which side was first, or "undecided", and the reasons.
+
+    ``suspect``: the digest of the suspect's trees, if it has any to show.
 
     >>> ann, bob = PartyFinding("first", "Ann", None), PartyFinding("second", "Bob", None)
     >>> decide((ann, bob), [])[0]
@@ -237,10 +251,10 @@ def decide(parties: tuple[PartyFinding, PartyFinding], cells: Sequence[Cell]) ->
     if len([p for p in parties if p.refused]) == 2:
         return "undecided", [Note("both-refused"), *facts]
     for owner, other in pairs:
-        if owner.claim and other.claim and owner.claim.marked_digest == other.claim.model_digest:
-            return owner.side, [
-                Note("same-model", {"owner": owner.owner, "other": other.owner}), *facts
-            ]  # fmt: skip
+        same = owner.claim and other.claim and owner.claim.marked_digest == other.claim.model_digest
+        if same and carries(f"{owner.side} marked", owner.side):
+            names = {"owner": owner.owner, "other": other.owner}
+            return owner.side, [Note("same-model", names), *facts]
     for kind in ("unmarked", "marked"):
         found = [(a, b) for a, b in pairs if carries(f"{b.side} {kind}", a.side)]
         if len(found) == 2:
@@ -267,6 +281,8 @@ def decide(parties: tuple[PartyFinding, PartyFinding], cells: Sequence[Cell]) ->
         if earlier and not other.refused:
             time = Note("earlier-stamp", {"owner": other.owner, "time": other.first_seen})
             return "undecided", [said, time, *facts]
+        if owner.claim and suspect == owner.claim.marked_digest:
+            return "undecided", [Note("own-model", {"owner": owner.owner}), *facts]
         return owner.side, [said, *facts]
     return "undecided", [Note("nothing-in-common"), *facts]
 
@@ -355,14 +371,17 @@ def _fill_table(
     return cells, notes
 
 
-def _compare_thresholds(models: Mapping[str, Any]) -> dict[str, float]:
-    """Return which share of one model's thresholds another has, for models of different sides."""
+def _find_trees(models: Mapping[str, Any]) -> dict[str, Ensemble]:
+    """Return the trees of all models that have any to show; endpoints and functions have none."""
     trees: dict[str, Ensemble] = {}
     for name, model in models.items():
-        try:
+        with suppress(TimbermarkError, TypeError, OSError):
             trees[name] = name_model(model).trees
-        except (TimbermarkError, TypeError):
-            continue  # an endpoint or a function has none to show
+    return trees
+
+
+def _compare_thresholds(trees: Mapping[str, Ensemble]) -> dict[str, float]:
+    """Return which share of one model's thresholds another has, for models of different sides."""
     known = {name: _list_thresholds(one) for name, one in trees.items()}
     pairs = [
         (a, b)
@@ -379,7 +398,10 @@ def _list_thresholds(trees: Ensemble) -> list[set[float]]:
     features, values = trees.feature[numeric], trees.threshold[numeric]
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
-    return [set(values[features == feature].tolist()) for feature in np.unique(features)]
+    order = np.argsort(features, kind="stable")
+    _, starts = np.unique(features[order], return_index=True)
+    columns = [set(part.tolist()) for part in np.split(values[order], starts[1:])]
+    return sorted(columns, key=len, reverse=True)[:_MOST_COLUMNS]
 
 
 def share_of_thresholds(one: Sequence[set[float]], other: Sequence[set[float]]) -> float:
@@ -395,5 +417,12 @@ def share_of_thresholds(one: Sequence[set[float]], other: Sequence[set[float]]) 
     total = sum(map(len, counted))
     if not total:
         return 0.0
-    found = sum(max((len(column & theirs) for theirs in other), default=0) for column in counted)
+    having: dict[float, list[int]] = {}
+    for place, theirs in enumerate(other):
+        for value in theirs:
+            having.setdefault(value, []).append(place)
+    found = 0
+    for column in counted:
+        places = Counter(place for value in column for place in having.get(value, ()))
+        found += max(places.values(), default=0)
     return found / total

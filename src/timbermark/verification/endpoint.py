@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
@@ -27,6 +27,7 @@ from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import Journal, NoJournal
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import Scale
+from timbermark.verification.suspects import is_url
 from timbermark.verification.verdict import Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
@@ -39,6 +40,22 @@ _STANDARD_OUTPUTS = ("predict", "predict_proba", "decision_function", "predict_l
 """What servers of scikit-learn's interface call their outputs."""
 _BITS_PER_BYTE = 8.0
 _COMMON, _BITS_PER_SIGN = frozenset("abcdefghijklmnopqrstuvwxyz-_./:"), 5.0
+_USUAL_KEYS = frozenset(
+    (
+        *("columns", "data", "dataframe", "dataframe_records", "dataframe_split", "examples"),
+        *("feature_names", "features", "index", "input", "inputs", "input_data", "instance"),
+        *("instances", "items", "json", "names", "ndarray", "observations", "parameters"),
+        *("payload", "queries", "records", "request", "row", "rows", "sample", "samples"),
+        *("signature_name", "values", "x", "X"),
+    )
+)
+"""32 names under which servers take rows: one of them costs 5 bits."""
+_FORM_BITS = 2.0
+"""The template's placeholder is one of four; every further list or object costs as much."""
+_CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
+_REPEATED = ("idempotency-key", "x-idempotency-key", "x-request-id")
+"""Usual headers that carry a key or the name of a request."""
+_HEADER_SIGNS = frozenset("!#$%&'*+-.^_`|~")
 _LONGEST_SHOWN = 200
 _FEW_REFUSALS = 8
 _ROOM, _ROOM_PER_SCORE = 256, 28
@@ -79,11 +96,14 @@ class Endpoint:
     cafile: str | os.PathLike[str] | None = None  # certificates to trust, PEM
     idempotency_header: str | None = None  # carries a key that is the same for a repeated request
 
+    one_by_one: ClassVar[bool] = True  # questions may have decoys, a journal and an early end
+
     def __post_init__(self) -> None:
         _check_url(self.url)
         url, protocol = complete_url(self.url, self.protocol)
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "protocol", protocol)
+        _check_body(self.body)
         dialect = open_dialect(protocol, self.options)
         _check_number("batch", self.batch, 1, 10_000, whole=True)
         _check_number("timeout", self.timeout, 0.01, 3600.0)
@@ -186,14 +206,7 @@ def ask_server(
     )
     pace, taken, refused = Pace(endpoint.rate), 0, 0
     with line:
-        waiting: list[Question] = []
-        blocks = inquiry.blocks()
-        block: tuple[Question, ...] | None = ()
-        while block is not None:
-            # Blocks are asked together as far as they fit into one request.
-            while block is not None and len(waiting) < endpoint.batch:
-                block = next(blocks, None)
-                waiting += block or ()
+        while waiting := inquiry.following(endpoint.batch):
             while waiting:
                 batch, waiting = waiting[: endpoint.batch], waiting[endpoint.batch :]
                 known = {q.id: journal.answers[q.id] for q in batch if q.id in journal.answers}
@@ -270,10 +283,10 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     """Return the prices of what was chosen by hand about requests and replies.
 
     A path to the answers is one of 1,024 at most, which is checked against each reply. An output is
-    one of four standard names, or one of 1,024. Of a template everything but its placeholders costs
-    what it takes to write it down, 8 bits a byte: keys and constants alike may choose among models.
-    So does what the address has beyond its host and the protocol's own path; common signs of a path
-    cost 5 bits.
+    one of four standard names, or one of 1,024. Of a template everything costs what it takes to
+    write it down: 2 bits for the placeholder and for each list or object in it, 5 bits for a usual
+    key, and for other keys and all constants 5 bits a common sign and 8 bits a byte. So does what
+    the address has beyond its host and the protocol's own path: any of it may choose among models.
 
     >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
     10.0
@@ -286,10 +299,12 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
         count = len(_STANDARD_OUTPUTS) if standard else _MOST_OUTPUTS
         prices.append(Price("output", float(count.bit_length() - 1), {"outputs": count}))
     if endpoint.body is not None:
-        prices.append(_price_of_bytes("template", _template_bytes(endpoint.body)))
+        n_bytes = len(json.dumps(endpoint.body, ensure_ascii=False).encode(errors="replace"))
+        prices.append(Price("template", sum(_price_parts(endpoint.body)), {"bytes": n_bytes}))
     parts = urlsplit(endpoint.url)
     if parts.query:
-        prices.append(_price_of_bytes("query", len(parts.query.encode())))
+        n_bytes = len(parts.query.encode())
+        prices.append(Price("query", _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes}))
     path = own_path(endpoint.protocol, parts.path)
     if path:
         prices.append(Price("address", _price_of_word(path), {"letters": len(path)}))
@@ -303,37 +318,20 @@ def _price_of_word(word: str) -> float:
     )
 
 
-def _price_of_bytes(code: str, n_bytes: int) -> Price:
-    return Price(code, _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes})
-
-
-def _template_bytes(template: Any) -> int:
-    """Return the bytes of all keys and constants of a template, but one key for the placeholder."""
-    found = sum(_constant_bytes(template))
-    # The one key under which questions go belongs to the server's interface.
-    return max(0, found - _longest_key(template))
-
-
-def _constant_bytes(template: Any) -> Iterator[int]:
-    if isinstance(template, dict):
-        for key, part in template.items():
-            yield len(str(key).encode(errors="replace")) + 1
-            yield from _constant_bytes(part)
-    elif isinstance(template, list):
-        for part in template:
-            yield from _constant_bytes(part)
-    elif not is_placeholder(template):
+def _price_parts(template: Any, is_inside: bool = False) -> Iterator[float]:
+    if is_placeholder(template):
+        yield _FORM_BITS
+    elif isinstance(template, dict | list):
+        yield _FORM_BITS if is_inside else 0.0
+        keys = list(template) if isinstance(template, dict) else []
+        for key in keys:
+            usual = key in _USUAL_KEYS
+            yield _BITS_PER_SIGN if usual else _BITS_PER_SIGN + _price_of_word(str(key))
+        for part in template.values() if isinstance(template, dict) else template:
+            yield from _price_parts(part, is_inside=True)
+    else:
         written = template if isinstance(template, str) else json.dumps(template)
-        yield len(written.encode(errors="replace")) + 1
-
-
-def _longest_key(template: Any) -> int:
-    if not isinstance(template, dict):
-        return 0
-    keys = [
-        len(str(k).encode(errors="replace")) + 1 for k, v in template.items() if is_placeholder(v)
-    ]
-    return max(keys, default=0)
+        yield _BITS_PER_SIGN + _price_of_word(written)
 
 
 def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
@@ -348,17 +346,15 @@ def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
         found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
     if urlsplit(endpoint.url).query:
         found.append(Note("query"))
-    if endpoint.headers:
-        # A header may choose among models, and what it says is not shown: it has no price.
-        names = _shorten(", ".join(endpoint.headers))
-        found.append(Note("headers", {"names": names, "caps": _choose(endpoint.headers)}))
+    names = [*endpoint.sent_headers]
+    if endpoint.idempotency_header is not None:
+        names.append(endpoint.idempotency_header)
+    if names:
+        # A header may choose among models, and what it says is not shown: it has no price. Who may
+        # ask at all is told by credentials, which the verdict cannot do without.
+        caps = any(name.lower() not in (*_CREDENTIALS, *_REPEATED) for name in names)
+        found.append(Note("headers", {"names": _shorten(", ".join(names)), "caps": caps}))
     return tuple(found)
-
-
-def _choose(headers: Mapping[str, str]) -> bool:
-    """Return whether headers may choose among a server's models: all but credentials may."""
-    credentials = ("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization")
-    return any(name.lower() not in credentials for name in headers)
 
 
 def _describe(endpoint: Endpoint) -> dict[str, Any]:
@@ -385,15 +381,6 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
-def is_url(word: object) -> bool:
-    """Return whether a word is meant as an address.
-
-    >>> is_url("https://host/score"), is_url("model.json")
-    (True, False)
-    """
-    return isinstance(word, str) and word.lower().startswith(("http://", "https://"))
-
-
 def _check_url(url: Any) -> None:
     hint = "as in https://host/invocations."
     if not is_url(url):
@@ -408,9 +395,21 @@ def _check_url(url: Any) -> None:
     if parts.username is not None or parts.password is not None:
         raise InputError(
             "The address of the endpoint holds a name or a password.",
-            hint="give credentials as a token or as headers; addresses are written down.",
+            hint="give token=… or headers=… instead: addresses are written down.",
             code="url.credentials",
         )
+
+
+def _check_body(body: Any) -> None:
+    try:
+        json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(
+            "The template of the request cannot be written as JSON.",
+            hint='as in body={"rows": "$rows"}.',
+            code="template",
+            parameter="body",
+        ) from None
 
 
 def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
@@ -433,9 +432,8 @@ def _check_headers(headers: Any) -> dict[str, str]:
         sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
         if (
             not sound
-            or any(c.isspace() or c == ":" for c in name)
-            or not value.isascii()
-            or not (name + value).isprintable()
+            or not all(c.isalnum() or c in _HEADER_SIGNS for c in name)
+            or not (value.isascii() and value.isprintable() and value == value.strip())
         ):
             # The value itself is not shown: it may be a secret.
             raise InputError(
@@ -453,6 +451,7 @@ def _check_headers(headers: Any) -> dict[str, str]:
 
 
 def _check_names(what: str, given: Any) -> tuple[Any, ...]:
+    given = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
         raise InputError(
             f"{what} is no list.", hint="give each name once, in order.", parameter=what

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 from timbermark.errors import InputError, require_library
 from timbermark.verification.dialects import Dialect, ReplyError
@@ -32,12 +33,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 LONGEST_WAIT = 900.0
 """Seconds; a server that asks to wait longer ends the run."""
 OWN_HEADERS = frozenset(
-    {"accept", "accept-encoding", "content-type", "content-length", "host", "transfer-encoding"}
+    {
+        *("accept", "accept-encoding", "content-type", "content-length", "host"),
+        *("transfer-encoding", "connection", "expect", "te", "trailer", "upgrade"),
+    }
 )
 """Headers that the protocol sets itself, in lower case."""
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({400, 422})
 _LONGEST_EXCERPT = 200
+_SHORTEST_SECRET = 4
 _LATER = "try again later."
 
 
@@ -101,6 +106,12 @@ class Line:
         require_library("httpx", "endpoints", "to ask a server")
         self._url, self._dialect, self._headers = url, dialect, dict(headers)
         self._timeout, self._retries = timeout, retries
+        query = urlsplit(url).query
+        values = [value for _, value in parse_qsl(query)]
+        secrets = [query, *values, *self._headers.values()]
+        secrets += [secret.removeprefix("Bearer ") for secret in self._headers.values()]
+        # The longest first: one may be a part of another.
+        self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST_SECRET}, key=len)[::-1]
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="timbermark-http")
         self._runner = asyncio.Runner()
         self._client = _open_client(cafile)
@@ -113,9 +124,14 @@ class Line:
             self._runner.run(self._client.aclose())
             self._runner.close()
 
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        if is_interrupted:
+            # Whoever interrupts a run does not wait for a slow server.
+            loop = self._runner.get_loop()
+            for task in asyncio.all_tasks(loop):
+                loop.call_soon_threadsafe(task.cancel)
         done = self._worker.submit(close)
-        # Whoever interrupts a run does not wait for a slow server.
-        if kind is None or issubclass(kind, Exception):
+        if not is_interrupted:
             done.result()
         self._worker.shutdown(wait=False, cancel_futures=False)
 
@@ -175,15 +191,22 @@ class Line:
         except httpx.HTTPError as error:
             _fail("final", f"cannot be asked ({_excerpt(str(error))}).", "check the address.")
         self._check_status(response, reply)
-        return read_reply(reply, n, self._dialect, self._clean)
+        found = read_reply(reply, n, self._dialect, self._clean)
+        return [self._clean_answer(answer) for answer in found]
 
     def _clean(self, text: str) -> str:
         """Return a text of the server without credentials that it may repeat."""
-        for secret in self._headers.values():
-            for part in (secret, secret.removeprefix("Bearer ")):
-                if len(part) >= 4:
-                    text = text.replace(part, "…")
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
         return text
+
+    def _clean_answer(self, answer: Any) -> Any:
+        """Return an answer without credentials: answers stand in journals, packs and messages."""
+        if isinstance(answer, dict):
+            return {self._clean_answer(name): score for name, score in answer.items()}
+        # A short header may be the name of a class.
+        is_long = isinstance(answer, str) and len(answer) >= 2 * _SHORTEST_SECRET
+        return self._clean(answer) if is_long else answer
 
     def _check_status(self, response: httpx.Response, reply: bytes) -> None:
         code = response.status_code
@@ -204,7 +227,7 @@ class Line:
             _fail(
                 "final",
                 f"refused the credentials, or their absence, with status {code}.",
-                "give the right ones, as a token or as headers.",
+                "give the right ones: token=… or headers=….",
             )
         if code in _AGAIN:
             wait = _read_wait(response.headers.get("retry-after"))
@@ -215,7 +238,7 @@ class Line:
             raise FailureError(
                 "final",
                 said + ": the request is too large.",
-                "ask fewer questions at once.",
+                "ask fewer questions at once, as in batch=1.",
                 parameter="batch",
             )
         _fail("final", said + detail, "check the address and the protocol.")
@@ -245,7 +268,7 @@ def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list
     >>> read_reply(b'{"predictions": ["a", NaN]}', 2, MLflow())
     ['a', None]
     """
-    hint = "does it speak this protocol? A path to the answers can be given, see the documentation."
+    hint = 'does it speak this protocol? A path to the answers is given as answer="results".'
     try:
         value = json.loads(reply)
     except (ValueError, RecursionError):
@@ -273,7 +296,7 @@ async def _read(response: httpx.Response) -> bytes:
             raise FailureError(
                 "final",
                 f"gave a reply of more than {MAX_REPLY >> 20} MiB.",
-                "ask fewer questions at once.",
+                "ask fewer questions at once, as in batch=1.",
                 parameter="batch",
             )
         pieces.append(piece)

@@ -9,7 +9,7 @@ every answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -20,6 +20,7 @@ from timbermark.errors import InputError
 from timbermark.ownership.columns import plain_rows, take_rows
 from timbermark.ownership.evidence import (
     CONCLUSIVE_BITS,
+    AnswerKind,
     Answers,
     Price,
     SealEvidence,
@@ -93,6 +94,16 @@ class Facts:
     warnings: tuple[Note, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the answers so far; all of it is None before the first one."""
+
+    reading: Reading | None
+    answers: Answers | None
+    shown: list[Any] | None  # labels as they came
+    seals: tuple[SealEvidence, ...]
+
+
 class Asked(Protocol):
     """A suspect that can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
 
@@ -127,6 +138,8 @@ class Inquiry:
     request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
     _given_up: set[str] = field(default_factory=set)
+    _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
+    _known: Known | None = None  # what the answers so far give
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -163,70 +176,78 @@ class Inquiry:
         whole = whole_columns(self.mark)
         return [wire_row(q.values, self.columns.places, whole) for q in questions]
 
-    def blocks(self) -> Iterator[tuple[Question, ...]]:
-        """Yield blocks of questions until enough is known; take in answers between them."""
-        asked: set[tuple[str, int]] = set()
-        while self.ending() is None:
-            following = next(
-                (
-                    (seal, at)
-                    for seal in self._seal_order()
-                    if seal not in self._given_up
-                    for at in range(len(self.questions[seal].blocks))
-                    if (seal, at) not in asked
-                ),
-                None,
-            )
-            if following is None:
-                return
-            asked.add(following)
-            yield self.questions[following[0]].blocks[following[1]]
+    def following(self, room: int = 1) -> list[Question]:
+        """Return the questions to ask next; none once enough is known.
+
+        These are whole blocks, as many as fit into ``room`` questions and at least one. Take in
+        their answers before asking for more.
+        """
+        found: list[Question] = []
+        if self.ending() is not None:
+            return found
+        for seal in self._seal_order():
+            if seal in self._given_up:
+                continue
+            blocks, at = self.questions[seal].blocks, self._next.get(seal, 0)
+            while at < len(blocks) and (not found or len(found) + len(blocks[at]) <= room):
+                found += blocks[at]
+                at += 1
+            self._next[seal] = at
+            if at < len(blocks):
+                break
+        return found
 
     def _seal_order(self) -> tuple[str, ...]:
         """Return the seals in the order of asking, which follows from the kind of answers."""
-        reading = self.reading
+        reading = self.known.reading
         kind = reading.kind if reading is not None else self.kind
         return seal_order(self.mark, kind)
 
     def take(self, answers: Mapping[int, Any]) -> None:
         """Take in answers to rows of the mark; rows of decoys are left out."""
         self.answers.update(answers)
+        self._known = None
         if self.progress is not None:
             self.progress(self.asked, self.n_questions, max(0.0, self.net_bits()))
 
     @property
-    def reading(self) -> Reading | None:
-        """Return how answers are read, None before the first one."""
-        return settle(list(self.answers.values()), self.mark, self.rules)
+    def known(self) -> Known:
+        """Return how the answers so far are read and what they prove."""
+        if self._known is None:
+            self._known = self._read()
+        return self._known
 
-    def evidence(self) -> tuple[SealEvidence, ...]:
-        """Return what the answers so far prove, by seal."""
-        reading = self.reading
+    def _read(self) -> Known:
+        # The same answers are read in the same way, in whatever order they came.
+        ordered = {row: self.answers[row] for row in _reading_order(self.mark, self.answers)}
+        reading = settle(list(ordered.values()), self.mark, self.rules)
         if reading is None:
-            return ()
-        answers, _ = read(self.answers, reading, self.mark)
-        return weigh(self.mark, answers)
+            return Known(None, None, None, ())
+        answers, shown = read(ordered, reading, self.mark)
+        return Known(reading, answers, shown, weigh(self.mark, answers))
 
-    def prices(self, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
+    def prices(self) -> tuple[Price, ...]:
         """Return all prices so far, those of the mark included."""
-        reading = self.reading
+        missing = price_missing(self.mark, self.known.seals)
+        return (*self.mark.prices, *self._by_hand(), *missing)
+
+    def _by_hand(self) -> tuple[Price, ...]:
+        reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        missing = price_missing(self.mark, seals)
-        by_hand = (*self.columns.prices, *self.facts.prices, *self.charged)
-        return (*self.mark.prices, *by_hand, *read_prices, *missing)
+        return (*self.columns.prices, *self.facts.prices, *self.charged, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
-        seals = self.evidence()
-        bits = total_bits([seal.bits for seal in seals], len(self.mark.seals))
-        return bits - sum_prices(self.prices(seals))
+        return self._bits() - sum_prices(self.prices())
+
+    def _bits(self) -> float:
+        return total_bits([seal.bits for seal in self.known.seals], len(self.mark.seals))
 
     def ending(self) -> Ending | None:
         """Return why there is no further question, None if there is one."""
-        seals = self.evidence()
-        if not seals:
+        seals, answers = self.known.seals, self.known.answers
+        if answers is None:
             return None
-        answers, _ = read(self.answers, _known(self.reading), self.mark)
         if answers.kind == "labels":
             told = answers.values[answers.answered]
             if len(told) >= _ENOUGH_UNKNOWN and (told < 0).all():
@@ -234,12 +255,11 @@ class Inquiry:
         stop = self._limit()
         if stop is None:
             return None
-        prices = self.prices(seals)
-        needed = stop + sum_prices(prices)
-        if not self._within_reach(seals, needed):
+        prices = sum_prices(self.prices())
+        needed = stop + prices
+        if not self._within_reach(needed):
             return None
-        bits = total_bits([seal.bits for seal in seals], len(self.mark.seals))
-        if round_bits(bits - sum_prices(prices)) >= stop:
+        if round_bits(self._bits() - prices) >= stop:
             return "enough"
         for seal in seals:
             # What the other seal has shown so far need not be shown by this one.
@@ -268,9 +288,14 @@ class Inquiry:
             return None
         return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
 
-    def _within_reach(self, seals: Sequence[SealEvidence], needed: float) -> bool:
-        counts = {seal.seal: seal.triggers for seal in seals}
-        most = full_bits(counts.get("leaves", 0), self.mark.q, counts.get("splits", 0))
+    def check_limit(self) -> None:
+        """Raise InputError if the evidence can never reach the limit, before anything is asked."""
+        stop = self._limit()
+        if stop is not None:
+            self._within_reach(stop + sum_prices(self.prices()))
+
+    def _within_reach(self, needed: float) -> bool:
+        most = full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
         if most >= needed:
             return True
         if self.stop_at == "auto":
@@ -288,10 +313,10 @@ class Inquiry:
 
         Raises InputError if nothing was answered that can be read.
         """
-        reading = self.reading
+        reading = self.known.reading
         warnings = [*self.facts.warnings, *self.warnings]
         asked = self._count_asked() if early else None
-        if self._given_up:
+        if self.ending() == "hopeless":
             stop = self._limit() or 0.0
             warnings.append(
                 Note("hopeless", {"asked": asked, "of": self.mark.n_triggers, "limit": stop})
@@ -306,16 +331,14 @@ class Inquiry:
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
             request={**self.facts.request, **self.request},
-            prices=(
-                *self.columns.prices,
-                *self.facts.prices,
-                *self.charged,
-                *(() if reading is None else reading.prices),
-            ),
+            prices=self._by_hand(),
             warnings=tuple(warnings),
             conditions=self.facts.conditions,
         )
-        answers, shown = read(self.answers, _known(reading, self.mark), self.mark)
+        answers, shown = self.known.answers, self.known.shown
+        if answers is None:
+            kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
+            answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, asked)
 
     def _count_asked(self) -> int:
@@ -378,9 +401,6 @@ def _choose_kind(
     if not offers:
         return wanted, ()
     if (mark.answers == "numbers") != ("numbers" in offers):
-        # What predict gives, nobody knows before; only a model that is known answers one kind.
-        if mark.answers == "numbers" and "labels" in offers and "scores" not in offers:
-            return "numbers", ()
         said = "numbers" if "numbers" in offers else "labels"
         raise InputError(
             f"The suspect ({facts.description}) answers with {said}, the mark is one of "
@@ -400,10 +420,12 @@ def _choose_kind(
     )
 
 
-def _known(reading: Reading | None, mark: Mark | None = None) -> Reading:
-    if reading is not None:
-        return reading
-    return Reading("numbers" if mark is not None and mark.answers == "numbers" else "labels")
+def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:
+    """Return rows in the order of a mark, which the answers do not depend on."""
+    leaves = mark.order("leaves").tolist() if mark.n_leaves else []
+    splits = mark.order("splits").tolist() if mark.n_splits else []
+    behind = [mark.n_leaves + 3 * place + part for place in splits for part in range(3)]
+    return [row for row in (*leaves, *behind) if row in rows]
 
 
 def is_hopeless(gains: AnyArray, needed: float, n_triggers: int, q: int) -> bool:

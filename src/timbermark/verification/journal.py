@@ -105,7 +105,7 @@ class NoJournal:
         self.run = secrets.token_hex(16)
 
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
-        """Forget the record."""
+        """Drop the record: nothing is kept."""
 
 
 class Journal:

@@ -269,7 +269,7 @@ def find_parts(pack: Pack, published: Claim | None) -> tuple[Claim, Opening]:
     if published is None and pack.claim is None:
         raise InputError(
             f"{pack.name} holds no claim.",
-            hint="give the claim as its owner published it.",
+            hint="give the claim as its owner published it: claim=….",
             code="pack.no-claim",
             parameter="claim",
         )
@@ -304,8 +304,8 @@ def _check_journal(path: Any, trusted: bool) -> None:
 def _judge_transcript(pack: Pack, opened: OpenedMark) -> tuple[Verdict, str]:
     if pack.transcript is None:
         raise InputError(
-            f"{pack.name} holds no answers and no suspect is given.",
-            hint="give a suspect to ask.",
+            f"{pack.name} holds no answers, and there is nobody to ask.",
+            hint="name whom to ask: suspect=….",
             code="pack.no-answers",
             parameter="suspect",
         )

@@ -173,7 +173,7 @@ def _are_unlike(mark: Mark, answers: Answers) -> bool:
     ends = answers.values[mark.n_leaves :].reshape(-1, 3)[:, [0, 2]].reshape(-1)
     known = mark.splits.reference.reshape(-1)
     told = np.isfinite(ends)
-    if told.sum() < _FEWEST_TOLD or np.ptp(ends[told]) == 0.0 or np.ptp(known[told]) == 0.0:
+    if told.sum() < _FEWEST_TOLD or any(len(set(v[told].tolist())) < 2 for v in (ends, known)):
         return False
     ranks = [values[told].argsort().argsort() for values in (ends, known)]
     return bool(np.corrcoef(ranks[0], ranks[1])[0, 1] < _UNLIKE)

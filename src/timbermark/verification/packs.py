@@ -138,7 +138,10 @@ def check_target(path: str | os.PathLike[str], force: bool = False) -> None:
             f"{target} is {'a folder' if is_zip else 'a file'}.",
             hint="a name that ends in .zip is an archive, any other a folder.",
         )
-    taken = target.exists() if is_zip else target.is_dir() and any(target.iterdir())
+    # A link that leads nowhere is somebody's, too.
+    taken = os.path.lexists(target) and (
+        not target.is_dir() or (not is_zip and any(target.iterdir()))
+    )
     if taken and not force:
         raise InputError(
             f"{target} exists already, nothing was written.",

@@ -220,6 +220,7 @@ def _make_decoys(
     taken = {tuple(row) for row in triggers}
     share = min(1.0, max(_RENEWED, _FEWEST_RENEWED / len(known)))
     salt = seal.name.encode()
+    gaps = _draw_gaps(mark, len(triggers), each)
     middles = [_renew(mark, salt + b"m", i, row, known, share) for i, row in enumerate(triggers)]
     for number in range(each * len(triggers)):
         trigger = number % len(triggers)
@@ -228,17 +229,27 @@ def _make_decoys(
             row = _renew(mark, salt + b"d%d" % attempt, number, middles[trigger], known, more)
             if tuple(row) not in taken:
                 taken.add(tuple(row))
-                families[trigger] += _spread(mark, seal, row, number)
+                families[trigger] += _spread(seal, row, gaps[number])
                 break
     return families
 
 
-def _spread(mark: Mark, seal: Seal, row: list[Any], number: int) -> list[list[Any]]:
+def _draw_gaps(mark: Mark, n: int, each: int) -> list[int]:
+    """Return whose gap each decoy of a trigger in splits has.
+
+    Every gap is drawn equally often: one that occurs once would tell its trigger.
+    """
+    drawn: list[int] = []
+    for time in range(each):
+        drawn += sorted(range(n), key=lambda i: _tag(mark, f"gap/{time}/{i}"))
+    return drawn
+
+
+def _spread(seal: Seal, row: list[Any], gap: int) -> list[list[Any]]:
     """Return the rows of a decoy: itself, or three that differ in the column of some trigger."""
     if not isinstance(seal, SplitSeal):
         return [row]
-    drawn = int.from_bytes(_tag(mark, f"gap/{number}")[:8], "little") % len(seal.features)
-    feature, values = int(seal.features[drawn]), seal.values[drawn].tolist()
+    feature, values = int(seal.features[gap]), seal.values[gap].tolist()
     return [[*row[:feature], value, *row[feature + 1 :]] for value in values]
 
 

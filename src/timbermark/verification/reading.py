@@ -36,7 +36,7 @@ Scale: TypeAlias = Literal["auto", "probabilities", "margins"]
 HIGHEST_PROBABILITY = 1.0 + 1e-5
 """Sums of float32 numbers pass 1 by a few units in the last place."""
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
-_MISSING_TEXTS = ("", "nan", "none", "null", "<na>", "na", "n/a")
+_MISSING_TEXTS = ("", "nan", "none", "null", "<na>", "na", "n/a", "inf", "infinity")
 _PLEASE = (
     "answer with one label or number for each row, as predict does, or with one score for each "
     "class of the mark, as predict_proba does."
@@ -211,7 +211,9 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
         )
     if not isinstance(given, Mapping) or not given:
         raise InputError(
-            "label_map is no dictionary of labels.", hint="leave it out.", parameter="label_map"
+            "label_map is no dictionary of labels.",
+            hint="as in label_map={theirs: yours}.",
+            parameter="label_map",
         )
     targets = match_labels(list(given.values()), mark.classes)
     if (targets < 0).any() or len(set(targets.tolist())) < len(given):
@@ -309,7 +311,7 @@ def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Readi
     if rules.wanted == "labels":
         raise InputError(
             "The suspect answers with scores, not with labels.",
-            hint='leave answers="labels" out, or give a path to the labels.',
+            hint='leave answers="labels" out; of an endpoint, answer=… leads to the labels.',
             code="answers.scores",
             parameter="answers",
         )
@@ -360,7 +362,7 @@ def _settle_one(given: Sequence[Any], mark: Mark, rules: ReadingRules, chosen: b
     if len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool):
         raise InputError(
             f"The suspect answered {str(first)[:40]!r}, which are no scores.",
-            hint='leave answers="scores" out, or give a path to the scores.',
+            hint='leave answers="scores" out; of an endpoint, answer=… leads to the scores.',
             code="answers.no-scores",
             parameter="answers",
         )
@@ -429,11 +431,10 @@ def read(
 
 def _read_scores(answers: Mapping[int, Any], reading: Reading, mark: Mark) -> Reals:
     placed = np.full((mark.n_rows, len(mark.classes)), np.nan)
-    rows = {row: _score_row(answer, reading, mark) for row, answer in answers.items()}
-    whole = {row: values for row, values in rows.items() if values is not None}
-    if not whole:
+    if not answers:
         return placed
-    values = np.array(list(whole.values()), dtype=np.float64)
+    rows = [_score_row(answer, reading, mark) for answer in answers.values()]
+    values = np.array(rows, dtype=np.float64)
     shares = reading.scale == "probabilities"
     values = np.clip(values, 0.0, 1.0) if shares else softmax(values)
     if reading.classes is not None:
@@ -443,11 +444,11 @@ def _read_scores(answers: Mapping[int, Any], reading: Reading, mark: Mark) -> Re
         matched[:, numbers[known]] = values[:, known]
         matched[np.isnan(values).any(axis=1)] = np.nan
         values = matched
-    placed[list(whole)] = values
+    placed[list(answers)] = values
     return placed
 
 
-def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float] | None:
+def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float]:
     width = len(mark.classes if reading.classes is None else reading.classes)
     if reading.one_score:
         row = [answer]
@@ -455,8 +456,6 @@ def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float] | None:
         row = [answer[name] for name in reading.classes]
     else:
         row = answer if isinstance(answer, list) and len(answer) == width else [[]]
-    if any(value is None or (isinstance(value, float) and value != value) for value in row):
-        return None
     try:
         numbers = [float(value) for value in row]
     except (TypeError, ValueError, OverflowError):
@@ -589,12 +588,18 @@ def _looks_missing(answer: Any) -> bool:
     if isinstance(answer, str):
         return answer.strip().lower() in _MISSING_TEXTS
     if isinstance(answer, float):
-        return answer != answer
+        # The logarithm of probability 0 is an answer; nothing else that is not finite is one.
+        return answer != answer or answer == math.inf
     return answer is None
 
 
 def _is_missing(answer: Any, mark: Mark) -> bool:
-    """Return whether an answer is none; a text like "None" may be a class of the mark."""
+    """Return whether an answer is none; a text like "None" may be a class of the mark.
+
+    Scores are an answer if all of them are there.
+    """
+    if isinstance(answer, list | dict):
+        return any(map(_looks_missing, _values(answer)))
     if not isinstance(answer, str):
         return _looks_missing(answer)
     return _looks_missing(answer) and answer.strip() not in mark.classes

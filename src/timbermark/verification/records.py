@@ -23,7 +23,7 @@ from timbermark.files import atomic_write
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
 from timbermark.ownership.encoding import TIME_FORMAT, is_unicode
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.opening import EIGHTHS, Opening, count_opened, is_enough, worth
+from timbermark.ownership.opening import EIGHTHS, Opening, is_enough, worth
 
 ENDING = ".openings"
 MOST_FILES = 10_000
@@ -55,8 +55,14 @@ class Remainder:
     n_triggers: int
     opened: int  # triggers that at least one judge has seen
     bits: float  # what the other triggers are worth at most
-    next_bits: float  # what an opening of half of the mark would show of them, on average
-    can_convince: bool  # whether that is conclusive for a copy that nobody touched
+    # The smallest share of the mark to open next, with which the unseen triggers alone are
+    # conclusive for a copy that nobody touched, on average; None if there is none.
+    next_share: float | None
+
+    @property
+    def can_convince(self) -> bool:
+        """Return whether another opening can be conclusive by triggers that nobody has seen."""
+        return self.next_share is not None
 
     @property
     def left(self) -> int:
@@ -127,9 +133,10 @@ def what_is_left(mark: Mark, entries: Sequence[LedgerEntry]) -> Remainder:
     seen = {place for entry in mine for place in entry.places if 0 <= place < mark.n_triggers}
     left = [place for place in range(mark.n_triggers) if place not in seen]
     bits = worth(mark.head, left) if left else 0.0
-    half = count_opened(mark.n_triggers, EIGHTHS // 2) / mark.n_triggers
-    shown = bits if not mine else half * bits
-    return Remainder(mine, mark.n_triggers, len(seen), bits, shown, is_enough(shown))
+    shares = (part / EIGHTHS for part in range(1, EIGHTHS + 1))
+    # An opening draws from all triggers, so that it shows a like share of the unseen ones.
+    enough = next((share for share in shares if is_enough(share * bits)), None)
+    return Remainder(mine, mark.n_triggers, len(seen), bits, enough)
 
 
 def _key(entry: LedgerEntry) -> tuple[Any, ...]:

@@ -9,20 +9,21 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import container_kind, read_container
-from timbermark.libraries.contract import ForeignModel
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
-from timbermark.verification.endpoint import Endpoint, is_url
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.reading import list_answers
-from timbermark.verification.table import AnswerTable, is_answer_file
+from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
+
+if TYPE_CHECKING:
+    from timbermark.libraries.contract import ForeignModel
 
 # What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
 # without the engine.
@@ -51,9 +52,7 @@ class Model:
         """
         rows, order = inquiry.everything()
         kind = inquiry.rules.wanted
-        function = self.functions.get(kind) or self.functions.get("either")
-        if function is None:
-            function = self.functions["labels"]  # predict, for a mark of numbers
+        function = self.functions.get(kind) or self.functions["either"]
         try:
             response = function(rows)
         except Exception as error:
@@ -88,14 +87,26 @@ def open_suspect(suspect: Any) -> Asked:
         found: Asked = suspect
         return found
     if is_url(suspect):
+        # Whoever asks a file needs nothing that speaks to servers.
+        from timbermark.verification.endpoint import Endpoint
+
         return Endpoint(suspect)
     if isinstance(suspect, str | os.PathLike):
         return AnswerTable.from_file(suspect) if is_answer_file(suspect) else _open_file(suspect)
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
-    if hasattr(suspect, "columns") and hasattr(suspect, "iloc"):
+    if is_frame(suspect):
         return AnswerTable.from_frame(suspect)
     return _open_object(suspect)
+
+
+def is_url(word: object) -> bool:
+    """Return whether a word is meant as an address.
+
+    >>> is_url("https://host/score"), is_url("model.json")
+    (True, False)
+    """
+    return isinstance(word, str) and word.lower().startswith(("http://", "https://"))
 
 
 def _open_object(suspect: Any) -> Model:
@@ -139,10 +150,10 @@ def _open_estimator(model: Any) -> Model:
         for kind, name in (("scores", "predict_proba"), ("labels", "predict"))
         if callable(found := _attribute(model, name))
     }
-    classes = _attribute(model, "classes_")
-    listed = None
-    if classes is not None and np.ndim(classes) == 1:
-        listed = tuple(np.asarray(classes).tolist())
+    listed = _list_classes(_attribute(model, "classes_"))
+    if listed is None and "scores" not in functions:
+        # What predict gives, labels, scores or numbers, nobody knows before.
+        functions = {"either": functions["labels"]}
     facts = Facts(
         description=type(model).__name__,
         through="object",
@@ -150,11 +161,19 @@ def _open_estimator(model: Any) -> Model:
         # A pickled model of CatBoost says that it takes no columns.
         n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
-        offers=tuple(functions),
+        offers=tuple(kind for kind in functions if kind != "either"),
         classes=listed,
         scale_by_hand=False,
     )
     return Model(facts=facts, functions=functions)
+
+
+def _list_classes(classes: Any) -> tuple[Any, ...] | None:
+    try:
+        known = np.asarray(classes)
+    except Exception:  # of a foreign class, or lists of several outputs
+        return None
+    return tuple(known.tolist()) if classes is not None and known.ndim == 1 else None
 
 
 def _open_pair(model: Any, encoder: Any) -> Model:

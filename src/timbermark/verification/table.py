@@ -57,12 +57,16 @@ class AnswerTable:
 
     @classmethod
     def from_frame(cls, frame: Any) -> AnswerTable:
-        """Return the table of a data frame; ids may be its index."""
+        """Return the table of a data frame (of pandas, polars or Arrow); ids may be its index."""
+        what = f"answers in a table of {len(frame)} rows"
+        if not hasattr(frame, "iloc"):
+            named = frame.to_pydict() if hasattr(frame, "to_pydict") else frame.to_dict()
+            return cls(what, {str(name): list(cells) for name, cells in named.items()})
         cells = {str(name): frame[name].tolist() for name in frame.columns}
         index = getattr(frame.index, "name", None)
         if index is not None and str(index) not in cells:
             cells[str(index)] = frame.index.tolist()
-        return cls(f"answers in a table of {len(frame)} rows", cells)
+        return cls(what, cells)
 
     @classmethod
     def from_mapping(cls, answers: Mapping[Any, Any]) -> AnswerTable:
@@ -171,6 +175,19 @@ class AnswerTable:
             hint="call it 'label', or call columns of scores like the classes.",
             code="table.which-column",
         )
+
+
+def is_frame(suspect: Any) -> bool:
+    """Return whether an object is a data frame of pandas or polars, or a table of Arrow.
+
+    >>> is_frame({"question": ["ab"]})
+    False
+    """
+    if isinstance(suspect, type):
+        return False
+    is_pandas = hasattr(suspect, "columns") and hasattr(suspect, "iloc")
+    is_polars = hasattr(suspect, "columns") and hasattr(suspect, "iter_columns")
+    return is_pandas or is_polars or hasattr(suspect, "to_pydict")
 
 
 def is_answer_file(path: str | os.PathLike[str]) -> bool:

@@ -20,7 +20,6 @@ from timbermark.verification.verdict import Context, Note
 FORMAT = "timbermark transcript 2"
 _KEYS = {"scores": "scores", "labels": "class", "numbers": "number"}
 _TEXTS = ("suspect", "through", "columns")
-_THROUGH = ("file", "object", "function", "table", "http")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,14 +148,13 @@ def _read_context(given: Any) -> Context:
     _require(isinstance(given, dict) and given.keys() == names, "how it was asked")
     digest = given["suspect_digest"]
     _require(
-        all(isinstance(given[name], str) and is_unicode(given[name]) for name in _TEXTS)
-        and given["through"] in _THROUGH
+        all(isinstance(given[name], str) and given[name].isprintable() for name in _TEXTS)
         and (digest is None or isinstance(digest, str)),
         "how it was asked",
     )
     listed = given["column_names"]
     _require(
-        isinstance(listed, list) and all(isinstance(n, str) and is_unicode(n) for n in listed),
+        isinstance(listed, list) and all(isinstance(n, str) and n.isprintable() for n in listed),
         "a name",
     )
     prices = []

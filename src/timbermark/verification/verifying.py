@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from timbermark.errors import InputError
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
-from timbermark.verification.endpoint import Endpoint, ask_server
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
-from timbermark.verification.journal import Journal
 from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.verdict import Verdict
+
+if TYPE_CHECKING:
+    from timbermark.verification.endpoint import Endpoint
 
 DEFAULT_DECOYS = 1
 
@@ -103,7 +104,7 @@ def verify(
         )
         if value is not None
     }
-    one_by_one = isinstance(asked, Endpoint)
+    one_by_one = getattr(asked, "one_by_one", False)
     if given and not one_by_one:
         name = next(iter(given))
         raise InputError(
@@ -117,9 +118,9 @@ def verify(
         "feature_names": feature_names,
         "label_map": label_map,
     }
-    if isinstance(asked, Endpoint):
+    if one_by_one:
         with questions_bar(progress) as bar:
-            return _verify_endpoint(asked, known, given, bar, common)
+            return _verify_endpoint(cast("Endpoint", asked), known, given, bar, common)
     inquiry = begin(asked, known, **common)
     for piece in asked.ask(inquiry):
         inquiry.take(piece)
@@ -133,6 +134,10 @@ def _verify_endpoint(
     bar: Callable[[int, int, float], None] | None,
     common: Mapping[str, Any],
 ) -> Verdict:
+    # Whoever asks a file needs nothing that speaks to servers.
+    from timbermark.verification.endpoint import ask_server
+    from timbermark.verification.journal import Journal
+
     stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     check_stop_at(stop)
     if in_doubt not in ("ask", "skip"):
@@ -148,6 +153,7 @@ def _verify_endpoint(
         stop_at=stop,
         progress=bar,
     )
+    inquiry.check_limit()
     if "journal" not in given:
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from timbermark.ownership.evidence import Price
-from timbermark.verification.verdict import Note, SealFinding, Verdict
+from timbermark.verification.verdict import Note, SealFinding, Verdict, printable
 
 if TYPE_CHECKING:
     from timbermark.ownership.stamps import StampCheck
@@ -55,7 +55,7 @@ PRICES = {
     "holes": "{left_out} of {of} answers left out",
     "path": "a path to the answers given by hand",
     "output": "an output chosen by hand",
-    "template": "{bytes} bytes of the request's template given by hand",
+    "template": "a template of the request given by hand, {bytes} bytes",
     "query": "{bytes} bytes behind the question mark of the address",
     "address": "{letters} letters of the address beyond the protocol's own",
 }
@@ -155,6 +155,7 @@ REASONS = {
     "same-model": "the unmarked model of {other} is the marked model of {owner}, by its digest",
     "own-missing": "the marked model that {owner} claims does not carry the mark of its claim",
     "suspect-carries": "the suspect carries the mark of {owner} and not the other",
+    "own-model": "the suspect is the very model that {owner} claims, which shows nothing",
     "suspect-carries-both": "the suspect carries both marks",
     "each-other": "each side's models carry the other's mark",
     "opened-too-little": (
@@ -174,17 +175,19 @@ def say(table: Mapping[str, str], note: Note) -> str:
     >>> say(NOTES, Note("ignored-files", {"count": 2, "pack": "evidence"}))
     '2 other files in evidence were not looked at.'
     """
+    # Facts may come from a pack that anybody wrote.
     facts: dict[str, Any] = {
-        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        name: printable(", ".join(map(str, value))) if isinstance(value, list | tuple)
+        else printable(value) if isinstance(value, str) else value
         for name, value in note.facts.items()
-    }
-    if "counted" in facts and facts.get("q"):
-        facts["by_chance"] = f"{facts['counted'] / facts['q']:.0f}"
+    }  # fmt: skip
     try:
+        if "counted" in facts and "q" in facts:
+            facts["by_chance"] = f"{facts['counted'] / facts['q']:.0f}"
         return table[note.code].format(**facts)
-    except (LookupError, ValueError, TypeError):
+    except (LookupError, ValueError, TypeError, ArithmeticError):
         shown = ", ".join(f"{name}={value}" for name, value in facts.items())
-        return f"{note.code} ({shown})" if shown else note.code
+        return printable(f"{note.code} ({shown})" if shown else note.code)
 
 
 def say_price(price: Price) -> str:
@@ -209,13 +212,13 @@ def say_reading(reading: Mapping[str, Any]) -> str:
             "second-class": "one number each: that of the second class",
             "by-name": "classes matched by name",
         }.get(str(reading.get("classes")), "in the order of the mark's classes")
-        return f"scores as {reading.get('scale')}, {order}"
+        return printable(f"scores as {reading.get('scale')}, {order}")
     if reading.get("kind") == "labels":
         return {
             "by-map": "labels through a map given by hand",
             "by-number": "class numbers in the order of the mark's classes",
         }.get(str(reading.get("classes")), "labels, matched by value")
-    return str(reading.get("kind", ""))
+    return printable(str(reading.get("kind", "")))
 
 
 def say_meaning(verdict: Verdict) -> str:
@@ -253,7 +256,7 @@ def verdict_words(verdict: Verdict) -> dict[str, Any]:
 def say_through(verdict: Verdict) -> str:
     """Return how a suspect was asked: "file", "HTTP (mlflow)" and so on."""
     protocol = verdict.context.request.get("protocol")
-    names = {"http": f"HTTP ({protocol})", "table": "a table of answers"}
+    names = {"http": printable(f"HTTP ({protocol})"), "table": "a table of answers"}
     return names.get(verdict.context.through, verdict.context.through)
 
 

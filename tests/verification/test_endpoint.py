@@ -40,10 +40,22 @@ def test_addresses_that_are_none(url):
      {"columns": ["a", "a"]}, {"classes": []}, {"headers": [("a", "b")]},
      {"headers": {"a": "b\r\nc: d"}}, {"headers": {"": "b"}}, {"token": "a\nb"},
      {"token": "tökén"}, {"protocol": "xmlrpc"}, {"body": {"rows": "$rows"}},
-     {"protocol": "json", "body": "$row", "batch": 2}],
+     {"protocol": "json", "body": "$row", "batch": 2},
+     {"headers": {"Ä": "b"}}, {"headers": {"Content-Length": "7"}}, {"headers": {"a b": "c"}},
+     {"headers": {"a(b": "c"}}, {"headers": {"a": "c "}}, {"headers": {"Expect": "100-continue"}},
+     {"idempotency_header": "Host"}, {"idempotency_header": 7}, {"classes": 7}, {"classes": {}},
+     {"classes": [["a"], ["b"]]}, {"classes": {"a": 1}}, {"columns": 3.5}, {"headers": "X: y"},
+     {"protocol": "json", "body": {"rows": "$rows", "x": {1, 2}}},
+     {"protocol": "json", "body": {"rows": "$rows", "x": float("nan")}}],
 )  # fmt: skip
 def test_options_that_cannot_be_meant(options):
     with pytest.raises(InputError) as caught:
         Endpoint(URL, **options)
     assert caught.value.hint
     assert "tök" not in str(caught.value)
+
+
+def test_lists_may_be_arrays():
+    import numpy as np
+
+    assert Endpoint(URL, classes=np.array(["a", "b"])).classes == ("a", "b")

@@ -6,16 +6,15 @@ import json
 import numpy as np
 import pytest
 
-from tests.verification.endpoints.conftest import impatient  # noqa: F401
 from tests.verification.servers import ModelServer
 from tests.verification.staircases import build_house, scores, staircase
 from timbermark.cli import main
-from timbermark.errors import FileFormatError
+from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import Opening
-from timbermark.ownership.transcript import Transcript
-from timbermark.verification.judging_claims import judge
+from timbermark.verification.judge import judge
 from timbermark.verification.packs import OPENING
-from timbermark.verification.question_files import id_column
+from timbermark.verification.table import id_column
+from timbermark.verification.transcript import Transcript
 
 
 @pytest.fixture
@@ -35,21 +34,39 @@ def server(ann):
 def test_a_suspect_behind_http_is_judged(ann, server, tmp_path):
     found = judge(ann.evidence, suspect=server.url(), journal=tmp_path / "run.journal")
     assert found.level == "conclusive"
-    assert found.verdict.kind == "labels one by one"
+    assert found.verdict.kind == "labels"
     found.save(tmp_path / "pack.zip")
     again = judge(tmp_path / "pack.zip")
     assert again.verdict == found.verdict
     opened = Opening.load(ann.evidence / OPENING).check(ann.claim)
     record = json.loads(found.transcript)
-    assert 0 < record["inquiry"]["asked"] < 64
+    assert 0 < record["triggers_asked"] < 64
     for wrong in (-1, 65, True, 3.0, "3"):
-        record["inquiry"]["asked"] = wrong
-        with pytest.raises(FileFormatError, match="how it was asked"):
+        record["triggers_asked"] = wrong
+        with pytest.raises(FileFormatError) as caught:
             Transcript.from_json(json.dumps(record), opened)
+        assert caught.value.code == "transcript.not-sound"
+
+
+def test_a_journal_that_holds_answers_is_taken_only_if_asked_to(ann, server, tmp_path):
+    """A made-up journal gave a judgment "asked now" against a closed port."""
+    journal = tmp_path / "run.journal"
+    found = judge(ann.evidence, suspect=server.url(), journal=journal)
     asked = sum(server.asked.values())
-    resumed = judge(ann.evidence, suspect=server.url(), journal=tmp_path / "run.journal")
-    assert resumed.verdict == found.verdict
+    with pytest.raises(InputError) as caught:
+        judge(ann.evidence, suspect=server.url(), journal=journal)
+    assert (caught.value.code, caught.value.parameter) == ("journal.not-trusted", "trust_journal")
+    words = ["judge", str(ann.evidence), "--suspect", server.url(), "--journal", str(journal)]
+    assert main(words) == 2
+    again = judge(ann.evidence, suspect=server.url(), journal=journal, trust_journal=True)
     assert sum(server.asked.values()) == asked  # no question is paid for twice
+    assert (again.bits, again.verdict.seals) == (found.bits, found.verdict.seals)
+    (note,) = [note for note in again.notes if note.code == "from-journal"]
+    assert note.facts["from_journal"] == asked
+    assert note.facts["journal_since"].startswith("20")
+    again.save(tmp_path / "pack")
+    assert judge(tmp_path / "pack").verdict == again.verdict
+    assert main([*words, "--trust-journal"]) == 0
 
 
 def test_a_table_of_answers_is_judged(ann, tmp_path):

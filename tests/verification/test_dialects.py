@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timbermark.errors import InputError
-from timbermark.verification.endpoints.protocols import (
+from timbermark.verification.dialects import (
     PROTOCOLS,
     Batch,
     ReplyError,
     complete_url,
     open_dialect,
+    read_template,
 )
-from timbermark.verification.endpoints.protocols.json_template import read_template
 
 BATCH = Batch([[1, 0.5], [None, 2.5]], ["age", "income"])
 BARE = Batch([[1, 0.5]], None)
@@ -45,11 +45,11 @@ def test_addresses_are_completed(url, protocol, expected):
 
 
 def test_an_address_that_tells_nothing_needs_a_protocol():
-    with pytest.raises(InputError, match="does not tell the protocol") as caught:
-        complete_url("http://h/score?key=hidden", "auto")
-    assert "hidden" not in str(caught.value)
-    with pytest.raises(InputError, match="not known"):
-        complete_url("http://h/score", "grpc")
+    for url, protocol in (("http://h/score?key=hidden", "auto"), ("http://h/score", "grpc")):
+        with pytest.raises(InputError) as caught:
+            complete_url(url, protocol)
+        assert (caught.value.code, caught.value.parameter) == ("protocol", "protocol")
+        assert "hidden" not in str(caught.value)
 
 
 def test_requests():
@@ -112,7 +112,7 @@ def test_requests():
         ("json", {"body": "$row"}, [0.5, 0.5], 1, [[0.5, 0.5]]),
         ("json", {"body": "$row", "answer": "a"}, {"a": "x"}, 1, ["x"]),
         ("json", {"body": "$rows"}, [float("nan"), float("-inf"), float("inf")], 3,
-         [None, -1e308, None]),
+         [None, "-inf", None]),
     ],
 )  # fmt: skip
 def test_replies(name, options, reply, n, answers):
@@ -188,5 +188,6 @@ def test_options_that_do_not_fit(name, options):
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "{'a': 1}"])
 def test_templates_that_are_no_json(text):
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError) as caught:
         read_template(text)
+    assert (caught.value.code, caught.value.parameter) == ("template", "body")

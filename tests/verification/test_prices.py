@@ -1,26 +1,22 @@
 """What a dishonest claimant may choose about a server after the symbols are known."""
 
 import json
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 import timbermark as tm
-from tests.ownership.making import make_mark
-from tests.verification.endpoints.models import learnt
+from tests.verification.making import draw, learnt, make_mark
 from tests.verification.servers import ModelServer, reply
+from tests.verification.test_stopping import sequential_evidence
 from timbermark.errors import InputError
-from timbermark.ownership.columns import split_columns
-from timbermark.ownership.evidence import sequential_evidence
-from timbermark.ownership.judging_answers import judge_again
-from timbermark.ownership.transcript import Transcript
-from timbermark.verification.endpoints.endpoint import Endpoint
-from timbermark.verification.endpoints.protocols.contract import (
-    MOST_PATHS,
-    ReplyError,
-    check_paths,
-)
-from timbermark.verification.endpoints.request_prices import list_conditions, price_request
+from timbermark.verification import words
+from timbermark.verification.dialects import MOST_PATHS, ReplyError, check_paths
+from timbermark.verification.endpoint import Endpoint, price_request
+from timbermark.verification.judging import judge_again
+from timbermark.verification.transcript import Transcript
+from timbermark.verification.words import list_conditions
 
 K, D, WIDE = 128, 96, 2325
 
@@ -43,7 +39,7 @@ class WideServer(ModelServer):
 
 def choose_ascending(mark, weights):
     """Return the ascending columns with which a linear model matches the most symbols."""
-    rows, sign = mark.triggers, np.where(mark.expected_numbers == 1, 1.0, -1.0)
+    rows, sign = mark.rows(), np.where(mark.expected_numbers == 1, 1.0, -1.0)
     wanted = np.linalg.lstsq(rows, sign, rcond=None)[0]
     wanted /= wanted.std()
     parts = np.array_split(np.arange(WIDE), D)
@@ -66,9 +62,9 @@ def test_ascending_columns_of_a_wide_server_are_refused():
     weights = rng.normal(size=WIDE)
     mark = make_mark(
         k=K,
+        d=D,
         q=2,
         n_classes=2,
-        columns=split_columns(rng.normal(size=(K, D))),
         feature_names=[f"feature {i}" for i in range(D)],
     )
     chosen, matched = choose_ascending(mark, weights)
@@ -76,8 +72,9 @@ def test_ascending_columns_of_a_wide_server_are_refused():
     common = {"protocol": "json", "body": {"records": "$records"}, "answer": "labels", "batch": K}
     with WideServer(weights) as server:
         forged = Endpoint(server.url("/score"), columns=[f"x{i}" for i in chosen], **common)
-        with pytest.raises(InputError, match="choose among a server's columns"):
+        with pytest.raises(InputError) as caught:
             tm.verify(forged, mark, decoys=0, stop_at="off")
+        assert caught.value.code == "columns.chosen"
         for first in (0, 1):
             names = [f"x{i}" for i in range(first, first + D)]
             asked = Endpoint(server.url("/score"), columns=names, **common)
@@ -128,18 +125,105 @@ def test_replies_of_ordinary_size_are_not():
         ({}, 0),
         ({"answer": "predictions"}, 0),
         ({"answer": "results.*.label"}, 10),
-        ({"protocol": "kserve-v2", "output": "predict_proba"}, 2),
-        ({"protocol": "kserve-v2", "output": "layer 7"}, 10),
-        ({"protocol": "json", "body": {"rows": "$rows"}}, 0),
-        ({"protocol": "json", "body": {"rows": "$rows"}, "answer": "labels"}, 10),
-        ({"protocol": "json", "body": {"rows": "$rows", "all": [True, None]}}, 4),
-        ({"protocol": "json", "body": {"rows": "$rows", "seed": 123}}, 2 + 8 * 4),
-        ({"protocol": "json", "body": {"rows": "$rows", "version": "v2"}}, 2 + 8 * 3),
+        ({"protocol": "kserve-v2", "output": "predict_proba"}, 2 + 5),
+        ({"protocol": "kserve-v2", "output": "layer 7"}, 10 + 5),
+        ({"protocol": "json", "body": "$rows"}, 2),
+        ({"protocol": "json", "body": {"rows": "$rows"}}, 5 + 2),
+        ({"protocol": "json", "body": {"rows": "$rows"}, "answer": "labels"}, 5 + 2 + 10),
+        ({"protocol": "json", "body": [["$rows"]]}, 2 + 2),
+        ({"protocol": "json", "body": {"model_b": "$rows"}}, 5 + 7 * 5 + 2),
+        ({"protocol": "json", "body": {"K7": "$rows"}}, 5 + 2 * 8 + 2),
+        ({"protocol": "json", "body": {"rows": "$rows", "seed": 123}}, 7 + 25 + 5 + 3 * 8),
+        ({"protocol": "json", "body": {"rows": "$rows", "x": None}}, 7 + 5 + 5 + 4 * 5),
     ],
 )
 def test_what_is_chosen_by_hand_has_a_price(options, bits):
-    endpoint = Endpoint("http://host/invocations", **options)
+    paths = {"mlflow": "invocations", "kserve-v2": "v2/models/m/infer", "json": ""}
+    path = paths[options.get("protocol", "mlflow")]
+    endpoint = Endpoint(f"http://host/{path}", **options)
     assert sum(price.bits for price in price_request(endpoint)) == bits
+
+
+@pytest.mark.parametrize(
+    ("url", "bits"),
+    [
+        ("http://host/invocations", 0),
+        ("http://host/b/invocations", 2 * 5),
+        ("http://host/invocations?m=17", 8 * 4),
+        ("http://host/v1/models/churn:predict", 5 * 5),
+        ("http://host/v2/models/M7/versions/3", 2 * 8 + 10 * 5 + 8),
+    ],
+)
+def test_everything_in_an_address_beyond_the_protocols_own_has_a_price(url, bits):
+    assert sum(price.bits for price in price_request(Endpoint(url))) == bits
+
+
+class Forest(ModelServer):
+    """An innocent forest: a key of the request, the path or the query choose among its members."""
+
+    def handle(self, request):
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        parts = urlsplit(request.path)
+        ((key, rows),) = body.items()
+        seed = f"{key}|{parts.path}|{parts.query}|{request.headers.get('X-Member', '')}"
+        said = [draw([seed, *map(float, row)], 2) for row in rows]
+        reply(request, 200, json.dumps(said).encode())
+
+
+CHOICES = {
+    "key": lambda url, word: Endpoint(url, protocol="json", body={word: "$rows"}, batch=64),
+    "path": lambda url, word: Endpoint(url + word, protocol="json", body={"x": "$rows"}, batch=64),
+    "query": lambda url, word: Endpoint(
+        f"{url}?{word}", protocol="json", body={"x": "$rows"}, batch=64
+    ),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_an_innocent_forest_cannot_exceed_the_price(choice):
+    """Submodels chosen by a key, a path or a query after the symbols are known: 64 bits, free."""
+    mark = make_mark(k=24, q=2, n_classes=2)
+    spelled = [a + b for a in "abcdefgh" for b in "ijklmnop"]
+    raw, net = [], []
+    with Forest(None) as server:
+        for word in spelled:
+            endpoint = CHOICES[choice](server.url("/"), word)
+            verdict = tm.verify(endpoint, mark, decoys=0, stop_at="off")
+            raw.append(verdict.raw_bits)
+            net.append(verdict.net_bits)
+    assert max(raw) > np.median(raw) + 1.0  # so much is found by choosing the best of 64
+    assert max(net) <= 0.0
+    assert all(r - n >= 2 * np.log2(26) for r, n in zip(raw, net, strict=True))
+
+
+def test_headers_have_no_price_and_cap_the_level():
+    mark = make_mark(k=64)
+    with ModelServer(learnt(mark)) as server:
+        chosen = tm.Endpoint(server.url(), headers={"X-Member": "17"})
+        verdict = tm.verify(chosen, mark, decoys=0, stop_at="off")
+        assert (verdict.level, verdict.bits > 64) == ("indicative", True)
+        assert "17" not in str(verdict)
+        for options in ({"token": "a-token"}, {"headers": {"X-Api-Key": "a-key"}}):
+            free = tm.verify(tm.Endpoint(server.url(), **options), mark, decoys=0)
+            assert free.level == "conclusive"
+            assert [note.code for note in free.context.conditions] == ["headers"]
+    again = judge_again(mark, verdict.transcript)
+    assert (again, again.level) == (verdict, "indicative")
+
+
+def test_the_verdict_shows_the_whole_request():
+    mark = make_mark(k=64)
+    body = {"records": "$records"}
+    with ModelServer(learnt(mark)) as server:
+        endpoint = tm.Endpoint(
+            server.url("/many"), protocol="json", body=body, answer="results.*.label",
+            token="hidden",
+        )  # fmt: skip
+        request = tm.verify(endpoint, mark, decoys=0).to_dict()["request"]
+    assert request == {
+        "url": endpoint.url, "protocol": "json", "has_query": False, "headers": [],
+        "has_token": True, "body": json.dumps(body), "answer": "results.*.label", "output": "",
+    }  # fmt: skip
 
 
 def test_a_seed_in_the_template_is_worth_no_more_than_it_costs():
@@ -151,7 +235,7 @@ def test_a_seed_in_the_template_is_worth_no_more_than_it_costs():
 
 def test_what_has_no_price_is_a_condition():
     free = Endpoint("http://host/invocations")
-    assert list_conditions(free) == ()
+    assert free.facts.conditions == ()
     made = Endpoint(
         "http://host/score?seed=12",
         protocol="json",
@@ -159,7 +243,7 @@ def test_what_has_no_price_is_a_condition():
         answer="heads.7",
         headers={"X-Model": "17"},
     )
-    said = list_conditions(made)
+    said = [words.say(words.CONDITIONS, note) for note in made.facts.conditions]
     assert [word in text for word, text in zip(
         ('"$rows"', "heads.7", "question mark", "X-Model"), said, strict=True
     )] == [True] * 4  # fmt: skip
@@ -174,15 +258,13 @@ def test_choices_stand_in_the_verdict_and_bind_the_journal(tmp_path):
         endpoint = Endpoint(server.url("/many"), answer="results.*.label", **common)
         verdict = tm.verify(endpoint, mark, journal=tmp_path / "run")
         assert verdict.level == "conclusive"
-        assert [price.bits for price in verdict.prices] == [10.0]
+        assert {price.code for price in verdict.prices} == {"path", "template", "address"}
         assert str(verdict).count("  provided: ") == 2
-        assert "results.*.label" in verdict.to_dict()["condition"]
+        assert [note.code for note in verdict.context.conditions] == ["template", "path"]
         other = Endpoint(server.url("/many"), answer="results.*.score", **common)
-        with pytest.raises(InputError, match="another request"):
+        with pytest.raises(InputError) as caught:
             tm.verify(other, mark, journal=tmp_path / "run")
-    assert judge_again(mark, verdict.transcript).condition == verdict.condition
+        assert caught.value.code == "journal.other-run"
+    assert list_conditions(judge_again(mark, verdict.transcript)) == list_conditions(verdict)
     said = verdict.transcript.to_json(mark, "2030-01-02T03:04:05Z")
-    assert Transcript.from_json(said, mark)[0].inquiry == verdict.transcript.inquiry
-    older = json.loads(said)
-    del older["inquiry"]["conditions"]
-    assert Transcript.from_json(json.dumps(older), mark)[0].inquiry.conditions == ()
+    assert Transcript.from_json(said, mark)[0].context == verdict.transcript.context

@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from timbermark.ownership.evidence import labels_gains, sequential_evidence
-from timbermark.verification.endpoints.stopping import GIVE_UP_BITS, is_hopeless
+from timbermark.ownership.evidence import label_gains as gains_of_labels
+from timbermark.ownership.evidence import mean_bits
+from timbermark.verification.inquiry import GIVE_UP_BITS, is_hopeless
+
+
+def sequential_evidence(matched, n, q):
+    """The bits of so many matches of n labels, in their order."""
+    gain, loss = gains_of_labels(q)
+    return mean_bits(matched * gain + (n - matched) * loss)
 
 
 def average_questions(rate, bits, q, longest=400):
@@ -27,7 +34,7 @@ def test_few_questions_are_enough(rate, most):
 
 
 def label_gains(matches, q=4):
-    gain, loss = (part / np.log(2) for part in labels_gains(q))
+    gain, loss = (part / np.log(2) for part in gains_of_labels(q))
     return np.where(matches, gain[:, np.newaxis], loss[:, np.newaxis])
 
 
