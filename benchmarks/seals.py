@@ -21,18 +21,18 @@ import numpy as np
 from common import load_prices, show
 from fidelity import load, make_model
 from sklearn.metrics import roc_auc_score
-
-from timbermark.editing.routing import Router
-from timbermark.kernels.workers import Workers
-from timbermark.marking.boundaries import Cuts, scan
-from timbermark.marking.models import open_model
-from timbermark.marking.splits import SplitLimits, find_splits, set_thresholds
 from timbermark.ownership.split_evidence import (
     mixed_bits,
     split_evidence,
     split_gains,
     split_strata,
 )
+
+from timbermark.editing.routing import Router
+from timbermark.kernels.workers import Workers
+from timbermark.marking.boundaries import Cuts, scan
+from timbermark.marking.models import open_model
+from timbermark.marking.splits import SplitLimits, find_splits, set_thresholds
 from timbermark.trees.ensemble import Ensemble
 
 warnings.simplefilter("ignore")

@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler
+from timbermark.verification.decoys import make_decoys
 
 import timbermark as tm
 from tests.libraries.deployed_models import table, transformer
@@ -19,7 +20,6 @@ from tests.marking.models import KEY, new_model
 from timbermark.errors import InputError
 from timbermark.marking.models import open_model
 from timbermark.marking.text_codes import take_tables
-from timbermark.verification.decoys import make_decoys
 
 N = 4000
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingRegressor
+from timbermark.marking.joint_price import order_by_joint_price
 
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
-from timbermark.marking.joint_price import order_by_joint_price
 from timbermark.marking.models import open_model
 
 RNG = np.random.default_rng(0)

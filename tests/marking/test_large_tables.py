@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
+from timbermark.marking.setting_symbols import set_symbols
 
 import timbermark as tm
 from tests.marking.models import KEY
@@ -29,7 +30,6 @@ from timbermark.marking.measuring import judge_table, report_cost, tally_table
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.sampling import Hold
-from timbermark.marking.setting_symbols import set_symbols
 from timbermark.marking.strengths import Strength
 from timbermark.ownership import mark
 from timbermark.partitions import connect, running

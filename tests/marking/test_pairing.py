@@ -5,10 +5,10 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from timbermark.marking.pairing import find_pairs, pair_room, step_rows
 
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking.pairing import find_pairs, pair_room, step_rows
 from timbermark.marking.preparing import columns, prepare
 
 RNG = np.random.default_rng(0)

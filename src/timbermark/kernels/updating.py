@@ -7,7 +7,6 @@ derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
 
 import numpy as np
 
-from timbermark.kernels.barrier import meet, own_rows, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.histogram import pack
@@ -18,6 +17,7 @@ from timbermark.kernels.renewing import (
     refresh_leaves,
     renew_tree,
 )
+from timbermark.kernels.workers import meet, own_rows, take
 
 
 @part
