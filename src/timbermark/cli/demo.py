@@ -153,7 +153,7 @@ class _Folder:
         from timbermark.verification.packs import CLAIM, OPENING, write_pack
         from timbermark.verification.records import record_opening
 
-        opening = open_mark(result.mark, claim, judge=_JUDGE)
+        opening = open_mark(result.mark, claim, judge=_JUDGE, share=0.75)
         record_opening(self._path / mark, claim, opening)
         parts = {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}
         write_pack(self.at("evidence"), parts, force=True)
