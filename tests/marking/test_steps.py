@@ -61,16 +61,17 @@ def test_every_row_has_one_role():
         prepared = prepare(model, X, y, None, None, 0, workers)
         given = prepare(model, X, y, None, (test[:400], truth[:400]), 0, workers)
         alone = prepare(model, None, None, test[:500], None, 0, workers)
-    assert (prepared.n_rows, prepared.measured_on) == (3000, "training")
+    assert prepared.n_rows == 3000
+    assert (prepared.judging.code, prepared.labelled.code) == ("unseen", "training")
     assert len(prepared.source) == 2100
     assert prepared.labelled.n_rows == 450
-    # Rows made to resemble the held-out ones have no labels.
-    assert prepared.judging.target is None
+    # Labels of rows made to resemble unseen ones are estimated.
+    assert prepared.judging.target.shape == (2000, 2)
     assert prepared.judging.n_rows == prepared.reporting.n_rows == 2000
-    assert (given.measured_on, len(given.source)) == ("validation", 3000)
+    assert (given.reporting.code, len(given.source)) == ("validation", 3000)
     assert given.judging.n_rows == given.reporting.n_rows == 200
-    assert given.labelled is given.reporting
-    assert (alone.measured_on, len(alone.source)) == ("candidates", 350)
+    assert given.labelled is None
+    assert (alone.reporting.code, len(alone.source)) == ("candidates", 350)
     assert "3000 rows" in repr(prepared)
 
 
