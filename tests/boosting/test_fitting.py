@@ -15,6 +15,7 @@ from tests.boosting.naive import naive_mix, naive_train
 from tests.boosting.strategies import cases, few, many, noise_case
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import fitting
+from timbermark.boosting.binning import Bins
 from timbermark.boosting.data import TrainingData
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
 from timbermark.boosting.params import TrainParams
@@ -120,23 +121,25 @@ def test_threads_change_nothing_on_odd_data(case):
 
 @pytest.mark.parametrize("n_classes", [0, 2])
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("share_above", [0, 17, 35])
-@pytest.mark.parametrize("n_threads", [2, 4])
-def test_shared_histograms_change_nothing(monkeypatch, n_classes, weighted, share_above, n_threads):
-    case = noise_case(9, 300, 3, n_classes, PARAMS, weighted=weighted)
+@pytest.mark.parametrize("n_rows", [3, 300])
+@pytest.mark.parametrize("n_threads", [2, 4, 7])
+def test_threads_that_share_a_tree_change_nothing(
+    monkeypatch, n_classes, weighted, n_rows, n_threads
+):
+    case = noise_case(9, n_rows, 3, n_classes, PARAMS, weighted=weighted)
     expected = fit(case.data, PARAMS)
-    shared = []
-    original = fitting._train_shared
-    monkeypatch.setattr(fitting, "share_above", share_above)
+    teams = []
+    original = fitting.make_team
+    monkeypatch.setattr(fitting, "_ALONE", 1)
     monkeypatch.setattr(
-        fitting, "_train_shared", lambda *given: (shared.append(True), original(*given))
+        fitting, "make_team", lambda *given: (teams.append(given[2]), original(*given))[1]
     )
     assert_same_training(fit(case.data, PARAMS, n_threads=n_threads), expected)
-    assert shared
+    assert teams == [n_threads]
 
 
-def test_shared_histograms_change_nothing_on_odd_data(monkeypatch):
-    monkeypatch.setattr(fitting, "share_above", 0)
+def test_threads_that_share_a_tree_change_nothing_on_odd_data(monkeypatch):
+    monkeypatch.setattr(fitting, "_ALONE", 1)
 
     @few
     @given(cases())
@@ -148,9 +151,25 @@ def test_shared_histograms_change_nothing_on_odd_data(monkeypatch):
     check()
 
 
-@pytest.mark.parametrize(("n_threads", "share_above"), [(1, 10**9), (2, 17)])
-def test_histograms_of_one_word_change_nothing(monkeypatch, n_threads, share_above):
-    monkeypatch.setattr(fitting, "share_above", share_above)
+def test_of_equal_splits_threads_take_that_of_the_first_feature(monkeypatch):
+    """Each of two threads has one of two equal features."""
+    monkeypatch.setattr(fitting, "_ALONE", 1)
+    case = noise_case(9, 200, 1, 2, PARAMS)
+    data = replace(
+        case.data,
+        bins=Bins(np.tile(case.data.bins.values, 2), np.arange(3) * len(case.data.bins.values)),
+        codes=np.repeat(case.data.codes, 2, axis=1),
+        columns=np.repeat(case.data.columns, 2, axis=0),
+    )
+    params = replace(PARAMS, split_sampling=1.0)
+    for n_threads in (1, 2):
+        forest = fit(data, params, n_threads=n_threads).forest
+        assert set(np.unique(forest.nodes["feature"])) == {-1, 0}
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_histograms_of_one_word_change_nothing(monkeypatch, n_threads):
+    monkeypatch.setattr(fitting, "_ALONE", 1)
     case = noise_case(19, 300, 3, 0, PARAMS, weighted=False)
     assert shares_word(choose_scale(case.data), case.data, PARAMS)
     found = fit(case.data, PARAMS, n_threads=n_threads)
@@ -236,9 +255,9 @@ def test_every_iteration_lowers_the_loss(n_classes):
     assert (np.diff(losses) < 0).all()
 
 
-@pytest.mark.parametrize(("n_threads", "share_above"), [(1, 10**9), (2, 10**9), (2, 10)])
-def test_progress_is_told(monkeypatch, n_threads, share_above):
-    monkeypatch.setattr(fitting, "share_above", share_above)
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_progress_is_told(monkeypatch, n_threads):
+    monkeypatch.setattr(fitting, "_ALONE", 1)
     params = replace(PARAMS, max_iter=23)
     told = []
     fit(noise_case(15, 60, 2, 2, params).data, params, n_threads=n_threads, progress=told.append)
@@ -257,7 +276,9 @@ def test_whoever_looks_at_the_progress_may_stop_it(n_classes):
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing):
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, failing, n_classes):
+    monkeypatch.setattr(fitting, "_ALONE", 1)
     original = fitting.train_trees
 
     def fails(turn, *given):
@@ -271,7 +292,7 @@ def test_a_thread_that_fails_does_not_leave_the_others_waiting(monkeypatch, fail
         nobody_waits_for_ever() as syncs,
         pytest.raises(MemoryError, match=f"thread {failing}"),
     ):
-        fit(noise_case(17, 60, 2, 3, PARAMS).data, PARAMS, n_threads=3)
+        fit(noise_case(17, 60, 2, n_classes, PARAMS).data, PARAMS, n_threads=3)
 
 
 def test_tree_keys_are_hashes_of_seed_and_number():

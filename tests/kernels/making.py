@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from tests.boosting import naive
 from tests.boosting.naive import Grower
-from timbermark.boosting.fitting import make_growth
-from timbermark.kernels.growing import finish_tree, grow
-from timbermark.kernels.layout import N_NODES, NODE, PHASE, START, Binned, Fit, Rule
+from timbermark.boosting.data import make_draws
+from timbermark.boosting.fitting import make_team
+from timbermark.kernels.growing import add_values, finish_tree, grow
+from timbermark.kernels.layout import N_NODES, NODE, Binned, Fit, Rule
 
 SHIFT = 10
 
@@ -25,6 +26,7 @@ def make_binned(codes, n_thresholds, n_strata, count, dtype=np.uint8):
         n_thresholds=n_thresholds,
         n_strata=n_strata,
         firsts=np.cumsum([0, *(n_strata + 1)]).astype(np.int64),
+        draws=make_draws(n_thresholds, n_strata),
         count=np.asarray(count, np.int32),
         shift=SHIFT,
         hessian_bits=-1,
@@ -126,11 +128,11 @@ def new_nodes(max_leaves):
 def grow_tiny(tiny, max_leaves):
     """Grow a whole tree with the kernels."""
     fit = tiny.fit(max_leaves)
-    growth = make_growth(tiny.binned, max_leaves)
+    ((growth, team),) = make_team(tiny.binned, max_leaves, 1, 0)
     nodes = new_nodes(max_leaves)
     record = np.zeros((max_leaves - 1, 2 * int(tiny.binned.firsts[-1])), np.int64)
-    growth.control[PHASE] = START
-    grow(fit, tiny.key, tiny.n_rows, nodes, growth, record)
+    assert grow(team, fit, tiny.key, nodes, growth, record)
     leaf, margin = np.zeros(tiny.n_rows, np.uint8), np.zeros(tiny.n_rows)
-    finish_tree(nodes, fit.rule, growth, leaf, margin)
+    finish_tree(nodes, fit.rule, growth, leaf, team.value)
+    add_values(team.value, leaf, 0, tiny.n_rows, margin)
     return Grown(nodes[: growth.control[N_NODES]], record, leaf, margin)

@@ -4,21 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.making import SHIFT, Tiny, grow_tiny, make_binned, make_rule, new_nodes, tinies
-from timbermark.boosting.fitting import make_growth
-from timbermark.kernels.growing import best_leaf, divide_part, grow, leaf_value
-from timbermark.kernels.histogram import fill_rows
-from timbermark.kernels.layout import (
-    DIVIDE,
-    DONE,
-    EVALUATE,
-    EVALUATE_ROOT,
-    N_NODES,
-    NONE,
-    PHASE,
-    START,
-    UNKNOWN,
-    WAITING,
-)
+from timbermark.kernels.growing import best_leaf, leaf_value
+from timbermark.kernels.layout import NONE, UNKNOWN
 
 leaves = st.integers(2, 6)
 
@@ -53,43 +40,6 @@ def test_histograms_of_one_word_give_the_same_tree(tiny, max_leaves):
     splits = len(expected.nodes) // 2
     np.testing.assert_array_equal(found.record[:splits], expected.record[:splits])
     np.testing.assert_array_equal(found.leaf, expected.leaf)
-
-
-def grow_with_help(tiny, max_leaves, share_above):
-    """Let somebody else fill the large histograms; returns the nodes and how often that was."""
-    binned, fit = tiny.binned, tiny.fit(max_leaves)
-    growth, nodes = make_growth(binned, max_leaves), new_nodes(max_leaves)
-    no_record = np.zeros((0, 2 * int(binned.firsts[-1])), np.int64)
-    growth.control[PHASE] = START
-    helped = 0
-    while True:
-        grow(fit, tiny.key, share_above, nodes, growth, no_record)
-        if growth.control[PHASE] == DONE:
-            return nodes[: growth.control[N_NODES]], helped
-        assert growth.control[PHASE] in (EVALUATE, EVALUATE_ROOT, DIVIDE)
-        node = int(growth.control[WAITING])
-        place = growth.places[node]
-        assert place["stop"] - place["start"] > share_above
-        helped += 1
-        if growth.control[PHASE] == DIVIDE:
-            start, stop, left = int(place["start"]), int(place["stop"]), int(nodes[node]["left"])
-            middle = divide_part(node, nodes, binned, growth.rows, start, stop, growth.spare)
-            growth.places[left]["start"], growth.places[left]["stop"] = start, middle
-            growth.places[left + 1]["start"], growth.places[left + 1]["stop"] = middle, stop
-            continue
-        fill_rows(
-            binned, growth.rows, place["start"], place["stop"], tiny.grad, tiny.hess,
-            growth.histograms[place["slot"]],
-        )  # fmt: skip
-
-
-@given(tinies(min_rows=2, max_rows=14), leaves, st.integers(0, 6))
-def test_shared_histograms_give_the_same_tree(tiny, max_leaves, share_above):
-    expected = grow_tiny(tiny, max_leaves).nodes
-    found, helped = grow_with_help(tiny, max_leaves, share_above)
-    for name in ("g", "h", "c", "gain", "choice", "key", "left", "split", "feature", "code"):
-        np.testing.assert_array_equal(found[name], expected[name])
-    assert (helped > 0) == (tiny.n_rows > share_above)
 
 
 def step_data(grad, codes, least_rows=1.0, n_thresholds=3):

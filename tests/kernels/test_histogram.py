@@ -13,7 +13,10 @@ from timbermark.kernels.histogram import (
 def filled(tiny, rows, start, stop):
     binned = tiny.binned
     out = np.zeros(2 * int((binned.n_thresholds + 2).sum()), np.int64)
-    fill_rows(binned, np.array(rows, np.uint32), start, stop, tiny.grad, tiny.hess, out)
+    extra = np.zeros_like(out)
+    rows = np.array(rows, np.uint32)
+    fill_rows(binned, rows, start, stop, tiny.grad, tiny.hess, out, extra)
+    assert not extra.any()
     return out
 
 
@@ -59,7 +62,9 @@ def test_one_word_says_what_two_say(tiny, data):
     start = data.draw(st.integers(0, tiny.n_rows))
     one = np.zeros(int((tiny.binned.n_thresholds + 2).sum()), np.int64)
     no_hess = tiny.hess[:0]
-    fill_rows(tiny.binned, rows, start, tiny.n_rows, tiny.grad, no_hess, one)
+    extra = np.zeros_like(one)
+    fill_rows(tiny.binned, rows, start, tiny.n_rows, tiny.grad, no_hess, one, extra)
+    assert not extra.any()
     found = [x for word in one for x in unpack(word, word, tiny.binned)]
     assert found == naive_histogram(tiny, rows[start:])
 
@@ -72,5 +77,5 @@ def test_counts_do_not_spill_into_the_hessians():
     assert binned.shift == 10
     rows = np.arange(n, dtype=np.uint32)
     grad, hess = np.full(n, -(2**30), np.int32), np.full(n, 2**28, np.int32)
-    fill_rows(binned, rows, 0, n, grad, hess, out)
+    fill_rows(binned, rows, 0, n, grad, hess, out, np.zeros_like(out))
     assert out.tolist() == [-n * 2**30, (n * 2**28 << 10) + n, 0, 0, 0, 0]

@@ -107,7 +107,7 @@ def as_record(node):
 def test_the_best_candidate_is_that_of_the_naive_grower(tiny):
     sums, grower, node = collected(tiny)
     grower.search(node)
-    gain = np.zeros(1)
+    gain = np.zeros(1 + len(sums) // 2)
     found = best_candidate(as_record(node), sums, tiny.binned, tiny.rule, gain)
     assert found == node.choice
     if found >= 0:
@@ -136,14 +136,14 @@ def test_of_equal_candidates_the_first_wins():
     left = [-40, (50 << SHIFT) + 5]
     nothing = [0, 0]
     sums = np.array([*left, *left, *nothing, *left, *nothing])
-    gain = np.zeros(1)
+    gain = np.zeros(1 + len(sums) // 2)
     assert best_candidate(sums_record(0, 100, 10), sums, binned, make_rule(), gain) == 0
     assert gain[0] == 2 * 40 * 40 / 50
 
 
 def test_a_gain_of_one_unit_is_not_enough():
     binned = make_binned(np.zeros((1, 1)), [1], [1], [1])
-    gain = np.zeros(1)
+    gain = np.zeros(3)
     for g, expected in ((5, -1), (6, 0)):  # 2 * 25 / 50 is one unit
         sums = np.array([g, (50 << SHIFT) + 5, 0, 0])
         assert best_candidate(sums_record(0, 100, 10), sums, binned, make_rule(), gain) == expected

@@ -8,7 +8,8 @@ import numpy as np
 
 from timbermark.boosting.binning import Bins, encode
 from timbermark.boosting.params import TrainParams
-from timbermark.kernels.layout import Binned
+from timbermark.kernels.hashing import count_steps
+from timbermark.kernels.layout import Binned, Draws
 from timbermark.kernels.workers import Workers
 
 
@@ -54,6 +55,7 @@ class TrainingData:
             self.bins.n_thresholds,
             strata,
             np.concatenate([[0], np.cumsum(strata + 1)]).astype(np.int64),
+            make_draws(self.bins.n_thresholds, strata),
             self.count,
             shift,
             hessian_bits,
@@ -82,6 +84,27 @@ def count_strata(bins: Bins, split_sampling: float) -> np.ndarray:
     """Return int64[d]: split candidates per node, at least one where there is a threshold."""
     wanted = np.ceil(bins.n_thresholds * split_sampling - 1e-9).astype(np.int64)
     return np.where(bins.n_thresholds > 0, np.maximum(wanted, 1), 0)
+
+
+def make_draws(n_thresholds: np.ndarray, n_strata: np.ndarray) -> Draws:
+    """Return what the candidates of every feature, and its missing values, are drawn from."""
+    feature = np.repeat(np.arange(len(n_strata)), n_strata + 1)
+    stratum = np.arange(len(feature)) - np.repeat(
+        np.cumsum(n_strata + 1) - n_strata - 1, n_strata + 1
+    )
+    thresholds, strata = n_thresholds[feature], np.maximum(n_strata[feature], 1)
+    low = stratum * thresholds // strata
+    width = np.where(stratum < n_strata[feature], (stratum + 1) * thresholds // strata - low, 1)
+    bits = np.array([int(w - 1).bit_length() for w in width], np.uint64)
+    shift = bits + np.uint64(31)
+    wide = width.astype(np.uint64)
+    return Draws(
+        step=count_steps((feature.astype(np.uint64) << np.uint64(20)) + stratum.astype(np.uint64)),
+        low=low.astype(np.int64),
+        width=wide,
+        inverse=((np.uint64(1) << shift) + wide - np.uint64(1)) // wide,
+        shift=shift,
+    )
 
 
 def make_data(

@@ -16,22 +16,14 @@ from timbermark.boosting.forest import Forest, empty_forest
 from timbermark.boosting.objective import make_objective
 from timbermark.boosting.params import TrainParams
 from timbermark.boosting.scale import Scale, shares_word
-from timbermark.kernels.gradients import derive_gradients
-from timbermark.kernels.growing import divide_part, finish_rows, grow, set_values
-from timbermark.kernels.hashing import mix
-from timbermark.kernels.histogram import fill_rows
+from timbermark.kernels.hashing import mix_all
 from timbermark.kernels.layout import (
     CONTROL_SIZE,
-    DIVIDE,
-    DONE,
-    N_NODES,
-    PHASE,
+    NODE,
     PLACE,
-    START,
-    WAITING,
     Binned,
-    Fit,
     Growth,
+    Team,
     Training,
     Trees,
     Turn,
@@ -42,12 +34,11 @@ from timbermark.kernels.workers import Workers
 Progress = Callable[[int], None]
 """Told, now and then, how many iterations are done."""
 
-share_above = 16_384
-"""Rows of a node from which work is worth waking other threads for. It cannot change a tree."""
-_SHARED_TABLE = 8
-"""Tables with more than so many times `share_above` rows are shared; of smaller ones, waking takes
-longer than it saves. (`./dev bench fit numbers`, diamonds: 0.26 s with shared nodes, 0.23 without.)
-"""
+_CHUNK = 4096
+"""Rows that a thread owns in a row, where all threads grow one tree: sorted tables are shared
+evenly."""
+_ALONE = 2**16
+"""Codes of a table, for each thread, below which meeting takes longer than sharing a tree saves."""
 AT_ONCE = 10
 """Iterations between two looks at the progress, and at the keyboard."""
 
@@ -83,26 +74,67 @@ def leaf_dtype(max_leaves: int) -> type[np.unsignedinteger]:
 
 def tree_key(seed: int, tree: int) -> np.uint64:
     """Return the key from which a tree's root draws its split candidates."""
-    key: np.uint64 = mix(np.uint64(seed), np.uint64(tree))
-    return np.uint64(key)
+    return np.uint64(mix_all(seed, np.array([tree]))[0])
 
 
 def make_growth(binned: Binned, max_leaves: int) -> Growth:
     """Return scratch space for one thread."""
     n = len(binned.count)
     slots = int(binned.n_thresholds.sum()) + 2 * len(binned.n_thresholds)
+    width = slots if binned.hessian_bits >= 0 else 2 * slots
     n_nodes = 2 * max_leaves - 1
     return Growth(
         control=np.zeros(CONTROL_SIZE, np.int64),
         rows=np.zeros(n, np.uint32),
         spare=np.zeros(n, np.uint32),
         places=np.zeros(n_nodes, PLACE),
-        histograms=np.zeros(
-            (max_leaves, slots if binned.hessian_bits >= 0 else 2 * slots), np.int64
-        ),
+        histograms=np.zeros((max_leaves, width), np.int64),
         sums=np.zeros((max_leaves, 2 * int(binned.firsts[-1])), np.int64),
-        gain=np.zeros(1),
+        gain=np.zeros(1 + int(binned.firsts[-1])),
+        extra=np.zeros(width, np.int64),
     )
+
+
+def make_team(
+    binned: Binned, max_leaves: int, n_threads: int, n_leaf: int
+) -> list[tuple[Growth, Team]]:
+    """Return for each thread of those that grow a tree together its scratch space and its place.
+
+    ``n_leaf`` is the number of rows whose leaves nobody else notes.
+    """
+    n, n_nodes = len(binned.count), 2 * max_leaves - 1
+    growths = [make_growth(binned, max_leaves) for _ in range(n_threads)]
+    shared, width = growths[0], growths[0].histograms.shape[1]
+    # Features of like numbers of slots for each thread.
+    ends = np.cumsum(binned.n_thresholds + 2)
+    shares = np.arange(n_threads + 1) * (ends[-1] / n_threads)
+    bounds = np.searchsorted(np.concatenate([[0], ends]), shares)
+    place = Team(
+        thread=0,
+        n_threads=n_threads,
+        sync=np.zeros(2, np.int64),
+        chunk=min(_CHUNK, -(-n // (8 * n_threads))),
+        first=0,
+        last=0,
+        parts=np.zeros((n_threads if n_threads > 1 else 0, width), np.int64),
+        found=np.zeros((n_threads, 2, 2)),
+        nodes=np.zeros(n_nodes, NODE),
+        leaf=np.zeros(n_leaf, leaf_dtype(max_leaves)),
+        value=np.zeros(n_nodes),
+    )
+    return [
+        (
+            growth._replace(histograms=shared.histograms, sums=shared.sums),
+            place._replace(
+                thread=thread,
+                first=int(bounds[thread]),
+                last=int(bounds[thread + 1]),
+                nodes=place.nodes.copy(),
+                value=place.value.copy(),
+            ),
+        )
+        for thread, growth in enumerate(growths)
+    ]
 
 
 def train(
@@ -133,15 +165,24 @@ def train(
         binned=binned,
         loss=objective.loss,
         rule=objective.rule,
-        keys=np.array([tree_key(params.seed, t) for t in range(n_trees)], np.uint64),
+        keys=mix_all(params.seed, np.arange(n_trees)),
         margins=trained.margins,
         grad=np.empty((outputs, n), np.int32),
         hess=np.empty((outputs, 0 if one_word else n), np.int32),
     )
-    if outputs == 1 and workers.n_threads > 1 and n > _SHARED_TABLE * share_above:
-        _train_shared(training, trained.trees, workers, progress)
+    n_leaf = 0 if record else n
+    if outputs == 1:
+        n_threads = min(workers.n_threads, max(1, data.codes.size // _ALONE))
+        team = make_team(binned, leaves, n_threads, n_leaf)
     else:
-        _train_in_step(training, trained.trees, workers, progress)
+        n_threads = min(workers.n_threads, outputs)
+        team = [make_team(binned, leaves, 1, n_leaf)[0] for _ in range(n_threads)]
+
+    def work(turn: Turn) -> None:
+        growth, place = team[turn.thread]
+        train_trees(turn, training, trained.trees, growth, place._replace(sync=turn.sync))
+
+    take_turns(work, params.max_iter, n_threads, workers, progress)
     return trained
 
 
@@ -163,74 +204,3 @@ def take_turns(
 
         workers.in_step(run)
         progress(last)
-
-
-def _train_in_step(training: Training, trees: Trees, workers: Workers, progress: Progress) -> None:
-    """Grow one tree per thread at a time."""
-    outputs = len(training.margins)
-    n_threads = min(workers.n_threads, outputs)
-    growths = [make_growth(training.binned, training.rule.max_leaves) for _ in range(n_threads)]
-
-    def work(turn: Turn) -> None:
-        train_trees(turn, training, trees, growths[turn.thread])
-
-    take_turns(work, len(trees.n_nodes) // outputs, n_threads, workers, progress)
-
-
-def _train_shared(training: Training, trees: Trees, workers: Workers, progress: Progress) -> None:
-    """Grow one tree at a time; all threads share the work on its large nodes."""
-    binned, margins = training.binned, training.margins
-    growth = make_growth(binned, training.rule.max_leaves)
-    parts = np.zeros((workers.n_threads, growth.histograms.shape[1]), np.int64)
-    fit = Fit(binned, training.grad[0], training.hess[0], training.rule)
-
-    def derive(thread: int, start: int, stop: int) -> None:
-        derive_gradients(margins, training.loss, start, stop, training.grad, training.hess)
-
-    def fill_part(thread: int, start: int, stop: int) -> None:
-        begin = growth.places[growth.control[WAITING]]["start"]
-        parts[thread] = 0
-        fill_rows(
-            binned, growth.rows, begin + start, begin + stop, fit.grad, fit.hess, parts[thread]
-        )
-
-    for t in range(len(trees.n_nodes)):
-        nodes = trees.nodes[t]
-
-        def finish_part(thread: int, start: int, stop: int, t: int = t) -> None:
-            finish_rows(trees.nodes[t], growth, start, stop, trees.leaf[t], margins[0])
-
-        workers.split(derive, margins.shape[1])
-        growth.control[PHASE] = START
-        while growth.control[PHASE] != DONE:
-            if growth.control[PHASE] == DIVIDE:
-                _divide(nodes, binned, growth, workers)
-            elif growth.control[PHASE] != START:
-                place = growth.places[growth.control[WAITING]]
-                workers.split(fill_part, int(place["stop"] - place["start"]))
-                growth.histograms[place["slot"]] += parts.sum(axis=0)
-            grow(fit, training.keys[t], share_above, nodes, growth, trees.record[t])
-        trees.n_nodes[t] = growth.control[N_NODES]
-        set_values(nodes, training.rule, growth)
-        workers.split(finish_part, margins.shape[1])
-        progress(t + 1)
-
-
-def _divide(nodes: np.ndarray, binned: Binned, growth: Growth, workers: Workers) -> None:
-    """Give the rows of a large node to its children; they stay in order."""
-    node = int(growth.control[WAITING])
-    begin, end = (int(growth.places[node][side]) for side in ("start", "stop"))
-    lefts, rights = ([growth.rows[:0]] * workers.n_threads for _ in range(2))
-
-    def divide(thread: int, start: int, stop: int) -> None:
-        first, last = begin + start, begin + stop
-        spare = growth.spare[first:last]
-        middle = int(divide_part(node, nodes, binned, growth.rows, first, last, spare))
-        lefts[thread], rights[thread] = growth.rows[first:middle], growth.rows[middle:last]
-
-    workers.split(divide, end - begin)
-    middle = begin + sum(map(len, lefts))
-    growth.rows[begin:end] = np.concatenate([*lefts, *rights])
-    left = int(nodes[node]["left"])
-    growth.places["start"][left : left + 2] = begin, middle
-    growth.places["stop"][left : left + 2] = middle, end

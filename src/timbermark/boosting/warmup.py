@@ -43,22 +43,14 @@ def warm_up() -> None:
 
 
 def warm_training() -> None:
-    """Run a training with three classes and with two, a prediction, the rebuilding of a state."""
+    """Run a training, which compiles that of any loss, a prediction, the rebuilding of a state."""
     X, label = _rows()
     with Workers(2) as workers:
-        ensemble, state = fit_ensemble(X, label, None, 3, _PARAMS, workers)
+        ensemble, _ = fit_ensemble(X, label, None, 3, _PARAMS, workers)
         rebuild_state(ensemble, X, label, None, 3, _PARAMS, workers)
         predictor = make_predictor(ensemble)
         if predictor is not None:
             predictor.margins(X, workers)
-        data = make_data(state.data.bins, X, label // 2, None, 2, workers)
-        before = fitting.share_above
-        try:
-            # The path for two classes and many rows, on few.
-            fitting.share_above = 8
-            fitting.train(data, _PARAMS, state.scale, workers)
-        finally:
-            fitting.share_above = before
 
 
 def warm_update() -> None:

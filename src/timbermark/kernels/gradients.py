@@ -92,13 +92,21 @@ def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
 @part
 def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Write the gradients of the logistic loss; as :func:`softmax_gradients` with K = 1."""
-    for i in range(start, stop):
-        margin = np.float32(margins[0, i])
-        e = exp_nonpositive(-abs(margin))
-        small = e / (_ONE + e)
-        p = small if margin < np.float32(0.0) else _ONE - small
-        grad[0, i] = label[i] * weighted(unit, weight[i]) - weighted(p * unit, weight[i])
-        hess[0, i] = weighted(p * (_ONE - p) * unit, weight[i])
+    # Slices, and a loop of its own for float64, as above.
+    narrow = np.empty(_BLOCK, dtype=np.float32)
+    for a in range(start, stop, _BLOCK):
+        b = min(a + _BLOCK, stop)
+        row, y, w = margins[0, a:b], label[a:b], weight[a:b]
+        out_grad, out_hess = grad[0, a:b], hess[0, a:b]
+        for i in range(b - a):
+            narrow[i] = np.float32(row[i])
+        for i in range(b - a):
+            margin = narrow[i]
+            e = exp_nonpositive(-abs(margin))
+            small = e / (_ONE + e)
+            p = small if margin < np.float32(0.0) else _ONE - small
+            out_grad[i] = y[i] * weighted(unit, w[i]) - weighted(p * unit, w[i])
+            out_hess[i] = weighted(p * (_ONE - p) * unit, w[i])
 
 
 @part

@@ -1,13 +1,16 @@
-"""Best-first growth of one tree, and the pass that hands its leaves back to the rows.
+"""Best-first growth of one tree, by one thread or by several in step.
 
-The kernel is a coroutine: where a node holds so many rows that several threads should share its
-histogram, or divide its rows, it returns and says so; the caller does that and calls again. Small
-nodes are done in place. Both ways give the same sums, so both give the same tree.
+Threads that share a tree own rows: each divides and adds up its own. Then they meet, and each goes
+on with its own features: it merges what all have added up there and searches the best split. They
+meet again, and each knows the best of all. So a split takes two meetings, and everything else, the
+tree included, each thread has for itself. Sums are integers: the tree does not depend on how many
+there are.
 """
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel, part
+from timbermark.kernels.barrier import meet
+from timbermark.kernels.compile import part
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.histogram import (
     count_of,
@@ -17,26 +20,22 @@ from timbermark.kernels.histogram import (
     unpack,
 )
 from timbermark.kernels.layout import (
-    DIVIDE,
-    DONE,
-    EVALUATE,
-    EVALUATE_ROOT,
     N_LEAVES,
+    N_MEETINGS,
     N_NODES,
     N_SLOTS,
     N_SPLITS,
-    PHASE,
-    SPLIT,
-    START,
     UNKNOWN,
-    WAITING,
     Split,
 )
 from timbermark.kernels.splitting import (
     best_candidate,
+    best_of_features,
     candidate,
     collect_candidates,
+    collect_features,
     partition,
+    score,
 )
 
 
@@ -89,7 +88,6 @@ def start_tree(key, nodes, growth):
     control[N_LEAVES] = 1
     control[N_SLOTS] = 0
     control[N_SPLITS] = 0
-    control[WAITING] = 0
     zero = np.int64(0)
     new_node(zero, zero, zero, zero, key, nodes, growth)
 
@@ -144,14 +142,6 @@ def split_node(node, nodes, binned, growth, record):
 
     The candidates' sums go to ``record`` unless that has no rows. Returns the left child.
     """
-    take_split(node, nodes, binned, growth, record)
-    divide_rows(node, nodes, binned, growth)
-    return nodes[node]["left"]
-
-
-@part
-def take_split(node, nodes, binned, growth, record):
-    """Make ``node`` a split with two children, whose rows are not known yet."""
     sums = growth.sums[growth.places[node]["slot"]]
     split, g, packed = chosen_split(nodes[node], binned, sums)
     if record.shape[0] > 0:
@@ -159,27 +149,19 @@ def take_split(node, nodes, binned, growth, record):
         for j in range(sums.shape[0]):
             kept[j] = sums[j]
     link_children(node, split, g, packed, nodes, binned, growth)
-
-
-@kernel
-def divide_part(node, nodes, binned, rows, start, stop, spare):
-    """Move those of ``rows[start:stop]`` that go left at a split to the front, as `partition` does.
-
-    IN nodes NODE[m]; IN binned Binned; INOUT rows uint32[n]; OUT spare uint32[stop - start].
-    Returns where the right half begins.
-    """
-    f = nodes[node]["feature"]
-    return partition(
-        binned.columns[f], nodes[node]["code"], binned.n_thresholds[f] + 1,
-        nodes[node]["missing_left"], rows, start, stop, spare,
-    )  # fmt: skip
+    divide_rows(node, nodes, binned, growth)
+    return nodes[node]["left"]
 
 
 @part
 def divide_rows(node, nodes, binned, growth):
     """Give the rows of ``node``, a split, to its children."""
     start, stop = growth.places[node]["start"], growth.places[node]["stop"]
-    middle = divide_part(node, nodes, binned, growth.rows, start, stop, growth.spare)
+    f = nodes[node]["feature"]
+    middle = partition(
+        binned.columns[f], nodes[node]["code"], binned.n_thresholds[f] + 1,
+        nodes[node]["missing_left"], growth.rows, start, stop, growth.spare,
+    )  # fmt: skip
     left = nodes[node]["left"]
     growth.places[left]["start"] = start
     growth.places[left]["stop"] = middle
@@ -224,7 +206,6 @@ def assign_slots(left, slot, growth):
     growth.places[small]["slot"] = control[N_SLOTS]
     growth.histograms[control[N_SLOTS], :] = 0
     control[N_SLOTS] += 1
-    control[WAITING] = small
     return small
 
 
@@ -234,7 +215,7 @@ def fill_node(node, fit, growth):
     place = growth.places[node]
     fill_rows(
         fit.binned, growth.rows, place["start"], place["stop"], fit.grad, fit.hess,
-        growth.histograms[place["slot"]],
+        growth.histograms[place["slot"]], growth.extra,
     )  # fmt: skip
 
 
@@ -259,132 +240,194 @@ def search_children(small, nodes, fit, growth):
 
 @part
 def sum_node(node, nodes, binned, growth):
-    """Read a node's own sums off its histogram: any feature's bins hold all rows."""
-    histogram = growth.histograms[growth.places[node]["slot"]]
+    """Read a node's own sums off its histogram."""
+    slot = growth.places[node]["slot"]
+    sum_parts(nodes[node], binned, growth.histograms[slot : slot + 1])
+
+
+@part
+def sum_parts(node, binned, parts):
+    """Read a node's own sums off the parts of its histogram: any feature's bins hold all rows."""
     g = np.int64(0)
     packed = np.int64(0)
     words = 1 if binned.hessian_bits >= 0 else 2
-    for b in range(binned.n_thresholds[0] + 2):
-        g += histogram[words * b]
-        packed += histogram[words * (b + 1) - 1]
+    for i in range(parts.shape[0]):
+        for b in range(binned.n_thresholds[0] + 2):
+            g += parts[i, words * b]
+            packed += parts[i, words * (b + 1) - 1]
     g, packed = unpack(g, packed, binned)
-    nodes[node]["g"] = g
-    nodes[node]["h"] = hessians_of(packed, binned)
-    nodes[node]["c"] = count_of(packed, binned)
+    node["g"] = g
+    node["h"] = hessians_of(packed, binned)
+    node["c"] = count_of(packed, binned)
 
 
 @part
-def split_best_leaf(nodes, fit, growth, record):
-    """Split the leaf with the highest gain: its rows wait to be divided, DIVIDE.
-
-    Where no leaf can be split, the tree is DONE.
-    """
-    control = growth.control
-    node = best_leaf(nodes, control[N_NODES])
-    if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
-        control[PHASE] = DONE
-        return
-    take_split(node, nodes, fit.binned, growth, record)
-    control[WAITING] = node
-    control[PHASE] = DIVIDE
+def arrive(team, growth):
+    """Meet the others; returns False where somebody failed."""
+    growth.control[N_MEETINGS] += 1
+    return meet(team.sync, growth.control[N_MEETINGS], team.n_threads)
 
 
 @part
-def want_histogram(nodes, fit, growth):
-    """Return the child of the node just split whose histogram is wanted next.
+def list_own_rows(team, growth, n):
+    """Give the root this thread's rows."""
+    listed = 0
+    for a in range(team.thread * team.chunk, n, team.n_threads * team.chunk):
+        size = min(team.chunk, n - a)
+        rows = growth.rows[listed : listed + size]
+        for i in range(size):
+            rows[i] = a + i
+        listed += size
+    growth.places[0]["start"] = 0
+    growth.places[0]["stop"] = listed
+    growth.places[0]["slot"] = 0
+    growth.control[N_SLOTS] = 1
 
-    -1 where none is: the children are too small to be split, or the tree is DONE.
+
+@part
+def merge_parts(team, binned, growth, slot):
+    """Add up what all threads have of this thread's features."""
+    words = 1 if binned.hessian_bits >= 0 else 2
+    start = words * np.int64(binned.offsets[team.first])
+    last = team.last - 1
+    stop = words * (np.int64(binned.offsets[last]) + binned.n_thresholds[last] + 2)
+    whole = growth.histograms[slot, start:stop]
+    whole[:] = team.parts[0, start:stop]
+    for i in range(1, team.n_threads):
+        own = team.parts[i, start:stop]
+        for j in range(stop - start):
+            whole[j] += own[j]
+
+
+@part
+def subtract_features(team, binned, growth, whole, part):
+    """Take the slot ``part`` out of the slot ``whole``, as far as this thread's features go."""
+    words = 1 if binned.hessian_bits >= 0 else 2
+    start = words * np.int64(binned.offsets[team.first])
+    last = team.last - 1
+    stop = words * (np.int64(binned.offsets[last]) + binned.n_thresholds[last] + 2)
+    subtract_histogram(growth.histograms[whole, start:stop], growth.histograms[part, start:stop])
+
+
+@part
+def search_features(team, node, side, nodes, fit, growth):
+    """Find the best split of ``node`` by this thread's features."""
+    slot = growth.places[node]["slot"]
+    collect_features(
+        growth.histograms[slot], fit.binned, nodes[node]["key"], team.first, team.last,
+        growth.sums[slot],
+    )  # fmt: skip
+    name = best_of_features(
+        nodes[node], growth.sums[slot], fit.binned, fit.rule, team.first, team.last, growth.gain
+    )
+    team.found[team.thread, side, 0] = growth.gain[0]
+    team.found[team.thread, side, 1] = name
+
+
+@part
+def settle(team, node, side, nodes, rule):
+    """Note the best of the splits that all threads found; of equals that of the first feature."""
+    best = -1.0
+    nodes[node]["choice"] = -1
+    for i in range(team.n_threads):
+        if team.found[i, side, 1] >= 0.0 and team.found[i, side, 0] > best:
+            best = team.found[i, side, 0]
+            nodes[node]["choice"] = np.int64(team.found[i, side, 1])
+            nodes[node]["gain"] = best - score(nodes[node]["g"], nodes[node]["h"], rule.l2)
+
+
+@part
+def evaluate(team, small, large, nodes, fit, growth):
+    """Find the best splits of two children, whose rows and slots are known; large -1: of the root.
+
+    The histogram of ``small`` is filled, that of ``large`` is what is left of their parent's.
+    Returns False where another thread failed.
     """
-    control = growth.control
-    node = control[WAITING]
-    left = nodes[node]["left"]
-    if control[N_LEAVES] >= fit.rule.max_leaves:
-        control[PHASE] = DONE
-        return np.int64(-1)
-    if not can_split(left, nodes, fit.rule) and not can_split(left + 1, nodes, fit.rule):
-        control[PHASE] = SPLIT
-        return np.int64(-1)
-    return np.int64(assign_slots(left, growth.places[node]["slot"], growth))
+    place = growth.places[small]
+    slot = place["slot"]
+    parts = growth.histograms[slot : slot + 1] if team.n_threads == 1 else team.parts
+    own = parts[team.thread]
+    own[:] = 0
+    fill_rows(
+        fit.binned, growth.rows, place["start"], place["stop"], fit.grad, fit.hess, own,
+        growth.extra,
+    )  # fmt: skip
+    if not arrive(team, growth):
+        return False
+    if large < 0:
+        sum_parts(nodes[small], fit.binned, parts)
+    if team.last > team.first:
+        if team.n_threads > 1:
+            merge_parts(team, fit.binned, growth, slot)
+        if large >= 0:
+            subtract_features(team, fit.binned, growth, growth.places[large]["slot"], slot)
+    if large < 0 or can_split(small, nodes, fit.rule):
+        search_features(team, small, 0, nodes, fit, growth)
+    if large >= 0 and can_split(large, nodes, fit.rule):
+        search_features(team, large, 1, nodes, fit, growth)
+    if not arrive(team, growth):
+        return False
+    if large < 0 or can_split(small, nodes, fit.rule):
+        settle(team, small, 0, nodes, fit.rule)
+    if large >= 0 and can_split(large, nodes, fit.rule):
+        settle(team, large, 1, nodes, fit.rule)
+    return True
 
 
-@kernel
-def grow(fit, key, share_above, nodes, growth, record):
-    """Grow a tree until it is done or work on over ``share_above`` rows is wanted.
+@part
+def grow(team, fit, key, nodes, growth, record):
+    """Grow a tree. Returns False where another thread failed.
 
-    IN fit Fit; IN key uint64; INOUT nodes NODE[m]; INOUT growth Growth; OUT record
-    int64[splits, 2 * candidates], the candidates' sums of every split made (no rows: not
-    recorded). ``growth.control[PHASE]`` must be START at first. When it comes back as EVALUATE or
-    EVALUATE_ROOT, the caller fills the histogram of the node ``growth.control[WAITING]`` and calls
-    again; as DIVIDE, it divides the rows of that node among its children; at DONE the tree is
-    whole.
+    IN team Team; IN fit Fit; IN key uint64; OUT nodes NODE[m]; growth Growth, of which threads of a
+    team share histograms and sums; OUT record int64[splits, 2 * candidates], the candidates' sums
+    of every split made (no rows: not recorded).
     """
-    control = growth.control
+    control, places = growth.control, growth.places
     root = np.int64(0)  # typed: a literal would be compiled for apart
-    if control[PHASE] == START:
-        start_tree(key, nodes, growth)
-        list_all_rows(growth)
-        control[PHASE] = EVALUATE_ROOT
-        if growth.rows.shape[0] > share_above:
-            return
-        fill_node(root, fit, growth)
-    if control[PHASE] == EVALUATE_ROOT:
-        sum_node(root, nodes, fit.binned, growth)
-        search_split(root, nodes, fit, growth)
-        control[PHASE] = SPLIT
-    while control[PHASE] != DONE:
-        if control[PHASE] == SPLIT:
-            split_best_leaf(nodes, fit, growth, record)
-            if control[PHASE] == DONE:
-                return
-            waiting = growth.places[control[WAITING]]
-            if waiting["stop"] - waiting["start"] > share_above:
-                return
-            divide_rows(control[WAITING], nodes, fit.binned, growth)
-        if control[PHASE] == DIVIDE:
-            small = want_histogram(nodes, fit, growth)
-            if small < 0:
-                continue
-            control[PHASE] = EVALUATE
-            if growth.places[small]["stop"] - growth.places[small]["start"] > share_above:
-                return
-            fill_node(small, fit, growth)
-        search_children(control[WAITING], nodes, fit, growth)
-        control[PHASE] = SPLIT
+    start_tree(key, nodes, growth)
+    list_own_rows(team, growth, fit.grad.shape[0])
+    if not evaluate(team, root, np.int64(-1), nodes, fit, growth):
+        return False
+    while control[N_LEAVES] < fit.rule.max_leaves:
+        node = best_leaf(nodes, control[N_NODES])
+        if node < 0:
+            break
+        left = np.int64(split_node(node, nodes, fit.binned, growth, record))
+        if control[N_LEAVES] >= fit.rule.max_leaves:
+            break
+        if not can_split(left, nodes, fit.rule) and not can_split(left + 1, nodes, fit.rule):
+            continue
+        small = left if nodes[left]["c"] <= nodes[left + 1]["c"] else left + 1
+        large = 2 * left + 1 - small
+        places[large]["slot"] = places[node]["slot"]
+        places[small]["slot"] = control[N_SLOTS]
+        control[N_SLOTS] += 1
+        if not evaluate(team, small, large, nodes, fit, growth):
+            return False
+    return True
 
 
-@kernel
-def finish_tree(nodes, rule, growth, leaf, margin):
-    """Set the values of a tree's leaves, note each row's leaf, and add the tree to the margins.
+@part
+def finish_tree(nodes, rule, growth, leaf, value):
+    """Set the values of a tree's nodes and note the leaf of each row that the thread owns.
 
-    INOUT nodes NODE[m]; IN rule Rule; OUT leaf uint8|uint16[n] (empty: not wanted); INOUT margin
-    float64[n].
-    """
-    set_values(nodes, rule, growth)
-    finish_rows(nodes, growth, 0, growth.rows.shape[0], leaf, margin)
-
-
-@kernel
-def set_values(nodes, rule, growth):
-    """Set the values of all nodes of a tree; arguments as of `finish_tree`."""
-    for node in range(growth.control[N_NODES]):
-        nodes[node]["value"] = leaf_value(nodes[node]["g"], nodes[node]["h"], rule)
-
-
-@kernel
-def finish_rows(nodes, growth, start, stop, leaf, margin):
-    """Add the leaves of ``growth.rows[start:stop]`` to their margins, and note them.
-
-    Arguments as of `finish_tree`.
+    INOUT nodes NODE[m]; IN rule Rule; OUT leaf uint8|uint16[n]; OUT value float64[m].
     """
     for node in range(growth.control[N_NODES]):
+        value[node] = leaf_value(nodes[node]["g"], nodes[node]["h"], rule)
+        nodes[node]["value"] = value[node]
         if nodes[node]["split"] < 0:
-            first = max(np.int64(growth.places[node]["start"]), start)
-            last = min(np.int64(growth.places[node]["stop"]), stop)
-            for i in range(first, last):
-                row = growth.rows[i]
-                margin[row] += nodes[node]["value"]
-                if leaf.shape[0] > 0:
-                    leaf[row] = node
+            rows = growth.rows[growth.places[node]["start"] : growth.places[node]["stop"]]
+            for i in range(rows.shape[0]):
+                leaf[rows[i]] = node
+
+
+@part
+def add_values(value, leaf, start, stop, margin):
+    """Add a tree to the margins of the rows ``start`` to ``stop``; IN value, leaf as above."""
+    here, out = leaf[start:stop], margin[start:stop]
+    for i in range(stop - start):
+        out[i] += value[here[i]]
 
 
 @part

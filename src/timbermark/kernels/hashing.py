@@ -15,12 +15,32 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 @inlined
 @wrapping
-def mix(key, counter):  # IN, IN
-    """Return a 64-bit hash of the pair (``key``, ``counter``), both uint64."""
-    z = key + (counter + np.uint64(1)) * _STEP
+def scramble(z):
+    """Return the bits of a uint64, each spread over all."""
     z = (z ^ (z >> np.uint64(30))) * _MULTIPLIER_1
     z = (z ^ (z >> np.uint64(27))) * _MULTIPLIER_2
     return z ^ (z >> np.uint64(31))
+
+
+@inlined
+@wrapping
+def mix(key, counter):  # IN, IN
+    """Return a 64-bit hash of the pair (``key``, ``counter``), both uint64."""
+    return scramble(key + (counter + np.uint64(1)) * _STEP)
+
+
+def count_steps(counters: np.ndarray) -> np.ndarray:
+    """Return what a key must be raised by for `scramble` to give ``mix(key, counter)``, uint64."""
+    return (counters.astype(np.uint64) + np.uint64(1)) * _STEP
+
+
+def mix_all(key: int, counters: np.ndarray) -> np.ndarray:
+    """Return ``mix(key, counter)`` for every counter, without compiling anything."""
+    # Arrays of unsigned numbers wrap silently.
+    z = np.uint64(key) + count_steps(counters)
+    z = (z ^ (z >> np.uint64(30))) * _MULTIPLIER_1
+    z = (z ^ (z >> np.uint64(27))) * _MULTIPLIER_2
+    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 @kernel

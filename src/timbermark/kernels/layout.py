@@ -51,10 +51,18 @@ TOUCH = np.dtype(
 )
 
 # Places in ``Growth.control``.
-PHASE, N_NODES, N_LEAVES, N_SLOTS, WAITING, N_SPLITS, N_LISTED = 0, 1, 2, 3, 4, 5, 6
-CONTROL_SIZE = 7
-# Phases: what :func:`timbermark.kernels.growing.grow` does when it is called (again).
-START, EVALUATE_ROOT, SPLIT, EVALUATE, DONE, DIVIDE = 0, 1, 2, 3, 4, 5
+N_NODES, N_LEAVES, N_SLOTS, N_SPLITS, N_LISTED, N_MEETINGS = 0, 1, 2, 3, 4, 5
+CONTROL_SIZE = 6
+
+
+class Draws(NamedTuple):
+    """From which thresholds every candidate is drawn, and what `draw_candidates` needs for that."""
+
+    step: Any  # uint64[c], added to a node's key
+    low: Any  # int64[c], the first threshold of a stratum
+    width: Any  # uint64[c], how many thresholds it has; 1 where a feature's missing values stand
+    inverse: Any  # uint64[c], 2^shift / width, rounded up
+    shift: Any  # uint64[c], 31 plus the bits of the width
 
 
 class Binned(NamedTuple):
@@ -66,6 +74,7 @@ class Binned(NamedTuple):
     n_thresholds: Any  # int64[d]; code n_thresholds + 1 means missing
     n_strata: Any  # int64[d], split candidates per node
     firsts: Any  # int64[d + 1], first candidate of a feature
+    draws: Any  # Draws
     count: Any  # int32[n], how many rows a row stands for
     shift: Any  # int64, a packed sum is that of the hessians, shifted left by this, plus the count
     hessian_bits: Any  # int64; not -1: every row counts once and has the hessian 2^this
@@ -120,7 +129,27 @@ class Growth(NamedTuple):
     places: Any  # PLACE[nodes]
     histograms: Any  # int64[slots, words * bins], see kernels/histogram.py
     sums: Any  # int64[slots, 2 * candidates]
-    gain: Any  # float64[1]
+    gain: Any  # float64[1 + candidates], see best_candidate
+    extra: Any  # int64[words * bins], zeros, see fill_rows
+
+
+class Team(NamedTuple):
+    """One thread among those that grow a tree together.
+
+    Each owns rows, chunks of them in turn, and some features; a thread alone owns all.
+    """
+
+    thread: Any  # int64, this thread's number
+    n_threads: Any  # int64
+    sync: Any  # int64[2], where they meet, see kernels/workers.py
+    chunk: Any  # int64, rows of a chunk
+    first: Any  # int64, the thread's features are range(first, last)
+    last: Any  # int64
+    parts: Any  # int64[threads, words * bins], what each has added up of a node; none: alone
+    found: Any  # float64[threads, 2, 2], the best split of each for two nodes: its score and name
+    nodes: Any  # NODE[nodes], the tree once more, for all threads but the first
+    leaf: Any  # uint8|uint16[n], the node each row ends in, where nobody else wants to know
+    value: Any  # float64[nodes], of the tree grown last
 
 
 class Trees(NamedTuple):

@@ -10,8 +10,8 @@ threshold of each stratum, drawn from the node's key, is a *candidate*. A featur
 
 import numpy as np
 
-from timbermark.kernels.compile import inlined, part
-from timbermark.kernels.hashing import mix
+from timbermark.kernels.compile import inlined, part, wrapping
+from timbermark.kernels.hashing import mix, scramble
 from timbermark.kernels.histogram import count_of, hessians_of, unpack
 
 
@@ -29,7 +29,30 @@ def candidate(key, feature, stratum, n_thresholds, n_strata):
 @inlined
 def score(g, h, l2):
     """Return twice what a leaf with these sums takes away from the loss, in gradient units."""
-    return np.float64(g) * np.float64(g) / (np.float64(h) + l2) if h > 0 else 0.0
+    # Selected, not branched on: the search is vectorised.
+    whole = np.float64(h) + l2 if h > 0 else 1.0
+    value = np.float64(g) * np.float64(g) / whole
+    return value if h > 0 else 0.0
+
+
+@part
+@wrapping
+def draw_candidates(key, binned, first, last, out):
+    """Draw the thresholds of the candidates ``first`` to ``last``, each as `candidate` does.
+
+    IN binned Binned; OUT out int64[2 * c]: the threshold of candidate j goes to 2 j + 1. Without a
+    division: the remainder comes from a multiplication with the width's inverse, which is exact
+    for the 31 bits that are drawn.
+    """
+    step, low = binned.draws.step[first:last], binned.draws.low[first:last]
+    width, inverse = binned.draws.width[first:last], binned.draws.inverse[first:last]
+    shift = binned.draws.shift[first:last]
+    pairs = out[2 * first : 2 * last]
+    for j in range(last - first):
+        drawn = scramble(key + step[j]) >> np.uint64(33)
+        rest = drawn - ((drawn * inverse[j]) >> shift[j]) * width[j]
+        pairs[2 * j] = 0
+        pairs[2 * j + 1] = low[j] + np.int64(rest)
 
 
 @part
@@ -39,42 +62,51 @@ def collect_candidates(histogram, binned, key, out):
     IN histogram int64[words * slots]; IN binned Binned; IN key uint64; OUT out int64[2 * c]: for
     each feature its strata in order, without the missing values, then the missing values alone.
     """
+    collect_features(histogram, binned, key, 0, binned.n_thresholds.shape[0], out)
+
+
+@part
+def collect_features(histogram, binned, key, first, last, out):
+    """Do what `collect_candidates` does for the features ``first`` to ``last`` alone."""
+    draw_candidates(key, binned, binned.firsts[first], binned.firsts[last], out)
     words = 1 if binned.hessian_bits >= 0 else 2
-    for f in range(binned.n_thresholds.shape[0]):
-        thresholds = binned.n_thresholds[f]
+    for f in range(first, last):
         strata = binned.n_strata[f]
-        place = 2 * binned.firsts[f]
-        base = words * np.int64(binned.offsets[f])
+        sums = out[2 * binned.firsts[f] : 2 * binned.firsts[f + 1]]
+        # Unsigned: nobody need ask whether an index counts from the end.
+        place = np.uint64(words) * binned.offsets[f]
+        second = np.uint64(words - 1)
         g = np.int64(0)
         h = np.int64(0)
         b = np.int64(0)
         for s in range(strata):
-            t = candidate(key, f, s, thresholds, strata)
+            t = sums[2 * s + 1]
             while b <= t:
-                g += histogram[base + words * b]
-                h += histogram[base + words * (b + 1) - 1]
+                g += histogram[place]
+                h += histogram[place + second]
+                place += np.uint64(words)
                 b += 1
-            out[place], out[place + 1] = unpack(g, h, binned)
-            place += 2
-        missing = base + words * (thresholds + 1)
-        out[place], out[place + 1] = unpack(
-            histogram[missing], histogram[missing + words - 1], binned
+            sums[2 * s], sums[2 * s + 1] = unpack(g, h, binned)
+        missing = np.uint64(words) * (binned.offsets[f] + np.uint64(binned.n_thresholds[f] + 1))
+        sums[2 * strata], sums[2 * strata + 1] = unpack(
+            histogram[missing], histogram[missing + second], binned
         )
 
 
 @inlined
 def split_score(left_g, left_h, left_c, g, h, c, rule):
     """Return both children's scores added up, or -1 where a child would be too small."""
-    if (
-        left_c < rule.least_rows
-        or c - left_c < rule.least_rows
-        or left_h < rule.least_hessian
-        or h - left_h < rule.least_hessian
-        or left_c == 0
-        or left_c == c
-    ):
-        return -1.0
-    return score(left_g, left_h, rule.l2) + score(g - left_g, h - left_h, rule.l2)
+    right_h, right_c = h - left_h, c - left_c
+    enough = (
+        (left_c >= rule.least_rows)
+        & (right_c >= rule.least_rows)
+        & (left_h >= rule.least_hessian)
+        & (right_h >= rule.least_hessian)
+        & (left_c > 0)
+        & (right_c > 0)
+    )
+    value = score(left_g, left_h, rule.l2) + score(g - left_g, right_h, rule.l2)
+    return value if enough else -1.0
 
 
 @part
@@ -82,40 +114,56 @@ def best_candidate(node, sums, binned, rule, out):
     """Return the name of the best split among the collected candidates, or -1.
 
     IN node: a record of NODE, of which the sums are read; IN sums int64[2 * c] of
-    :func:`collect_candidates`; IN rule Rule; OUT out float64[1]: the gain. A split's name is twice
-    the candidate's place, plus 1 where missing values go left. Of equals the first wins.
+    :func:`collect_candidates`; IN rule Rule; OUT out float64[1 + c]: the gain, and scratch. A
+    split's name is twice the candidate's place, plus 1 where missing values go left. Of equals the
+    first wins.
     """
+    found = best_of_features(node, sums, binned, rule, 0, binned.n_strata.shape[0], out)
+    out[0] -= score(node["g"], node["h"], rule.l2)
+    return found
+
+
+@part
+def best_of_features(node, sums, binned, rule, first_feature, last_feature, out):
+    """Do what `best_candidate` does for some features; ``out[0]`` is the score, not the gain."""
     g, h, c = node["g"], node["h"], node["c"]
-    parent = score(g, h, rule.l2)
-    best = rule.least_gain + parent
+    best = rule.least_gain + score(g, h, rule.l2)
     found = np.int64(-1)
-    for f in range(binned.n_strata.shape[0]):
+    start = binned.firsts[first_feature]
+    count = binned.firsts[last_feature] - start
+    pairs = sums[2 * start : 2 * (start + count)]
+    values = out[1 : 1 + count]
+    # All scores at once, which is vectorised, and then the search among them, which is not.
+    for j in range(count):
+        left_h = hessians_of(pairs[2 * j + 1], binned)
+        left_c = count_of(pairs[2 * j + 1], binned)
+        values[j] = split_score(pairs[2 * j], left_h, left_c, g, h, c, rule)
+    for f in range(first_feature, last_feature):
         first = binned.firsts[f]
-        last = first + binned.n_strata[f]
+        last = binned.firsts[f + 1] - 1
+        missing_c = count_of(sums[2 * last + 1], binned)
+        if missing_c == 0:
+            for j in range(first, last):
+                if values[j - start] > best:
+                    best = values[j - start]
+                    found = 2 * j
+            continue
         missing_g = sums[2 * last]
         missing_h = hessians_of(sums[2 * last + 1], binned)
-        missing_c = count_of(sums[2 * last + 1], binned)
-        for j in range(first, last):
-            left_g = sums[2 * j]
-            left_h = hessians_of(sums[2 * j + 1], binned)
-            left_c = count_of(sums[2 * j + 1], binned)
+        for j in range(first, last + 1):
+            if values[j - start] > best:
+                best = values[j - start]
+                found = 2 * j
+            if j == last:
+                continue
+            left_g = sums[2 * j] + missing_g
+            left_h = hessians_of(sums[2 * j + 1], binned) + missing_h
+            left_c = count_of(sums[2 * j + 1], binned) + missing_c
             value = split_score(left_g, left_h, left_c, g, h, c, rule)
             if value > best:
                 best = value
-                found = 2 * j
-            if missing_c > 0:
-                value = split_score(
-                    left_g + missing_g, left_h + missing_h, left_c + missing_c, g, h, c, rule
-                )
-                if value > best:
-                    best = value
-                    found = 2 * j + 1
-        if missing_c > 0:
-            value = split_score(missing_g, missing_h, missing_c, g, h, c, rule)
-            if value > best:
-                best = value
-                found = 2 * last
-    out[0] = best - parent
+                found = 2 * j + 1
+    out[0] = best
     return found
 
 
@@ -154,6 +202,7 @@ def rank_split(node, sums, binned, rule, value):
 
 
 @part
+@wrapping
 def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):
     """Move the rows that go left to the front of ``rows[start:stop]``; both parts stay in order.
 
@@ -161,18 +210,21 @@ def partition(column, threshold, missing_code, missing_left, rows, start, stop, 
     uint32[n]. Returns where the right half begins. Without branches: which way a row goes is what
     a processor cannot guess.
     """
-    left = np.int64(start)
-    right = np.int64(0)
-    for i in range(start, stop):
+    if threshold < 0 and missing_left == 0:
+        return start
+    kind = column.dtype.type
+    # Codes turned until the missing one comes first: one comparison does for both.
+    turned = np.int64(missing_code) if missing_left == 1 else np.int64(0)
+    turn = kind(turned)
+    most = kind((np.int64(threshold) - turned) & ((1 << 8 * column.itemsize) - 1))
+    # Unsigned: nobody need ask whether an index counts from the end.
+    left, i, end = np.uint64(start), np.uint64(start), np.uint64(stop)
+    while i < end:
         row = rows[i]
-        code = np.int64(column[row])
-        goes_left = np.int64(code <= threshold)
-        if code == missing_code:
-            goes_left = np.int64(missing_left)
         rows[left] = row
-        spare[right] = row
-        left += goes_left
-        right += 1 - goes_left
-    for i in range(right):
-        rows[left + i] = spare[i]
-    return left
+        spare[i - left] = row
+        left += np.uint64(kind(column[row] - turn) <= most)
+        i += np.uint64(1)
+    middle = np.int64(left)
+    rows[middle:stop] = spare[: stop - middle]
+    return middle
