@@ -494,3 +494,35 @@ def test_progress_is_silent_without_a_terminal(digits, capfd):
     X, y, *_ = digits
     small(verbose=1).fit(X, y)
     assert capfd.readouterr().err == ""
+
+
+def test_rows_in_any_form_get_the_same_answers():
+    """Plain arrays skip scikit-learn's checks; whatever else holds numbers does not."""
+    X, y = load_digits(return_X_y=True)
+    model = small(max_iter=2).fit(X[:300], y[:300])
+    rows = np.ascontiguousarray(X[:3])
+    expected = model.predict_proba(rows)
+    for form in (rows.tolist(), np.asfortranarray(rows), rows.astype(np.float32), rows[::1]):
+        assert model.predict_proba(form).tobytes() == expected.tobytes()
+    assert model.predict_proba(rows[:0]).shape == (0, 10)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+def test_an_infinite_value_is_refused_in_any_form(bad):
+    X, y = load_digits(return_X_y=True)
+    model = small(max_iter=2).fit(X[:300], y[:300])
+    rows = np.array(X[:2])
+    rows[1, 5] = bad
+    for form in (rows, rows.tolist()):
+        with pytest.raises(InputError, match="infinity"):
+            model.predict_proba(form)
+    for shape in ((2, 63), (2, 65), (64,), (1, 2, 64)):
+        with pytest.raises(InputError):
+            model.predict(np.zeros(shape))
+
+
+def test_rows_without_the_names_of_the_columns_are_warned_of():
+    X, y = load_digits(return_X_y=True, as_frame=True)
+    model = small(max_iter=2).fit(X[:300], y[:300])
+    with pytest.warns(UserWarning, match="feature names"):
+        model.predict(np.ascontiguousarray(X[:2].to_numpy()))

@@ -222,7 +222,8 @@ class TimberEstimator(BaseEstimator):
         self._fast = LazyPredictor(ensemble)
 
     def _margins(self, X: ArrayLike) -> np.ndarray:
-        check_is_fitted(self)
+        if "_fast" not in self.__dict__:
+            check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
         with Workers(count_threads(self.n_jobs) if len(rows) > _ALONE else 1) as workers:
             return self._fast.margins(rows, workers)

@@ -134,6 +134,17 @@ def test_more_thresholds_than_a_byte_holds(n_thresholds, n_leaves):
     assert_same(ensemble, np.nan_to_num(X))
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_few_rows_are_predicted_as_many_are(options, missing):
+    """Few rows walk, more become codes; how many they are must not matter."""
+    ensemble = random_ensemble(7, 200, 12, **OPTIONS[options])
+    X = random_rows(ensemble, 40, missing=missing)
+    expected = margins(ensemble, X)
+    for n in range(1, 41):
+        assert fast(ensemble, X[:n]).tobytes() == expected[:n].tobytes()
+
+
 @pytest.mark.parametrize("n_threads", [2, 4])
 @pytest.mark.parametrize("n_leaves", [12, 40])
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 500])

@@ -14,14 +14,25 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.kernels.binning import assign_codes
-from timbermark.kernels.predicting import MOST_LEAVES, add_margins, add_margins_by_path
+from timbermark.kernels.predicting import (
+    LEFT,
+    MOST_LEAVES,
+    RIGHT,
+    STEP,
+    ZERO,
+    add_margins,
+    walk_margins,
+)
 from timbermark.kernels.workers import Workers
 from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
 
-# Where a missing value goes decides which of a feature's columns a split looks at.
-_LEFT, _RIGHT, _ZERO = 0, 1, 2
 _MOST_CODES = 65_534
+_FEW, _FEW_BY_SIZE = 2, 64
+"""Rows up to which walking takes less time than codes do; the more features there are for each
+tree, the later codes pay (`./dev bench predict`)."""
+_LANES = 8
+"""Rows that the comparisons of masks take at a time; a few more cost less than one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +40,11 @@ class Predictor:
     """An ensemble, prepared. Build one with :func:`make_predictor`."""
 
     ensemble: Ensemble
-    values: np.ndarray  # float64: thresholds, one feature after the other
-    starts: np.ndarray  # int64[d + 1]
-    mode: np.ndarray  # int64[nodes]: _LEFT, _RIGHT or _ZERO
-    code: np.ndarray  # int32[nodes]: the threshold's number within its feature
-    masks: Masks | None  # None where a tree has too many leaves
+    roots: np.ndarray  # int64[T]
+    steps: np.ndarray  # STEP[nodes], what a row walks along
+    missing: np.ndarray  # int8[nodes]: LEFT, RIGHT or ZERO
+    output: np.ndarray  # int64[T]
+    masks: Masks | None  # None where a tree has too many leaves, or a feature too many thresholds
 
     def margins(self, X: np.ndarray, workers: Workers) -> np.ndarray:
         """Return float64[n, K] for the float64 matrix ``X``, bit for bit as the reference does."""
@@ -46,66 +57,76 @@ class Predictor:
         if e.input_dtype == "f4":
             with np.errstate(over="ignore"):
                 X = X.astype(np.float32).astype(np.float64)
-        missing = bool(np.isnan(X).any())
-        codes = self._encode(X, missing, workers)
-        inner = e.left >= 0
-        feature = np.where(inner, e.feature, 0)
-        column = (feature + (self.mode * e.n_features if missing else 0)).astype(np.int32)
-        start = np.zeros(e.n_outputs) if e.init_last else e.init
-        out = np.repeat(start[:, None], len(X), axis=1)
-        output = e.tree_output.astype(np.int64)
-
-        with np.errstate(over="ignore"):
-            weighted = e.value[:, 0] * np.repeat(e.tree_weight, np.diff(e.tree_start))
-
-        def block(thread: int, first: int, last: int) -> None:
-            if self.masks is not None:
-                m = self.masks
-                add_margins(
-                    codes, first, last, m.split_start, column[m.split], self.code[m.split],
-                    m.mask, m.leaf_start, m.value, output, out,
-                )  # fmt: skip
-            else:
-                add_margins_by_path(
-                    codes, first, last, e.tree_start, column, self.code, e.left,
-                    weighted, output, out,
-                )  # fmt: skip
-
-        workers.split(block, len(X))
+        few = _FEW + _FEW_BY_SIZE * e.n_features // max(e.n_trees, 1)
+        by_walking = self.masks is None or len(X) <= few
+        out = np.empty((e.n_outputs, len(X) if by_walking else -(-len(X) // _LANES) * _LANES))
+        out[:] = 0.0 if e.init_last else e.init[:, None]
+        if self.masks is None or by_walking:
+            self._walk(np.ascontiguousarray(X), out, workers)
+        else:
+            self._mask(self.masks, X, out, workers)
+            out = out[:, : len(X)]
         if e.init_last:
             with np.errstate(over="ignore", invalid="ignore"):
                 out = out * e.scale + e.init[:, None]
         return np.ascontiguousarray(out.T)
 
-    def _encode(self, X: np.ndarray, missing: bool, workers: Workers) -> np.ndarray:
-        d = X.shape[1]
-        wide = np.diff(self.starts).max(initial=0) > 254
-        kind = np.uint16 if wide else np.uint8
-        codes = np.empty((3 * d if missing else d, len(X)), kind)
+    def _walk(self, X: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        def block(thread: int, first: int, last: int) -> None:
+            walk_margins(X, first, last, self.roots, self.steps, self.missing, self.output, out)
 
-        def one(feature: int) -> None:
-            thresholds = self.values[self.starts[feature] : self.starts[feature + 1]]
-            values = np.ascontiguousarray(X[:, feature])
-            assign_codes(values, thresholds, 0, codes[feature])
-            if missing:
-                beyond = len(thresholds) + 1
-                assign_codes(values, thresholds, beyond, codes[_RIGHT * d + feature])
-                filled = np.where(np.isnan(values), 0.0, values)
-                assign_codes(filled, thresholds, 0, codes[_ZERO * d + feature])
+        workers.split(block, len(X))
 
-        workers.map(one, range(d))
-        return codes
+    def _mask(self, m: Masks, X: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        missing = bool(np.isnan(X).any())
+        codes = m.encode(X, out.shape[1], missing, workers)
+        # Where a missing value goes decides which of a feature's columns a split looks at.
+        column = m.column if missing else m.feature
+
+        def block(thread: int, first: int, last: int) -> None:
+            add_margins(
+                codes, first, last, m.split_start, column, m.code, m.mask, m.leaf_start, m.value,
+                self.output, out,
+            )  # fmt: skip
+
+        workers.split(block, out.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
     """Trees of at most 31 leaves as :func:`add_margins` takes them."""
 
+    values: np.ndarray  # float64: thresholds, one feature after the other
+    starts: np.ndarray  # int64[d + 1]
     split_start: np.ndarray  # int64[T + 1]
-    split: np.ndarray  # int64[s], node numbers over all trees
+    feature: np.ndarray  # int32[s], of a split
+    column: np.ndarray  # int32[s], where codes of missing values are of three kinds
+    code: np.ndarray  # int32[s]: the threshold's number within its feature
     mask: np.ndarray  # int32[s]
     leaf_start: np.ndarray  # int64[T + 1]
     value: np.ndarray  # float64[leaves], from left to right, weighted
+
+    def encode(self, X: np.ndarray, room: int, missing: bool, workers: Workers) -> np.ndarray:
+        """Return the codes of all rows by column, ``room`` in each, and zeros where rows end.
+
+        Where values are ``missing``, there are three columns for each feature.
+        """
+        n, d = X.shape
+        wide = np.diff(self.starts).max(initial=0) > 254
+        codes = np.zeros((3 * d if missing else d, room), np.uint16 if wide else np.uint8)
+
+        def one(feature: int) -> None:
+            thresholds = self.values[self.starts[feature] : self.starts[feature + 1]]
+            values = np.ascontiguousarray(X[:, feature])
+            assign_codes(values, thresholds, 0, codes[LEFT * d + feature, :n])
+            if missing:
+                beyond = len(thresholds) + 1
+                assign_codes(values, thresholds, beyond, codes[RIGHT * d + feature, :n])
+                filled = np.where(np.isnan(values), 0.0, values)
+                assign_codes(filled, thresholds, 0, codes[ZERO * d + feature, :n])
+
+        workers.map(one, range(d))
+        return codes
 
 
 def make_predictor(ensemble: Ensemble) -> Predictor | None:
@@ -122,48 +143,60 @@ def make_predictor(ensemble: Ensemble) -> Predictor | None:
         or (e.strict and (e.threshold[inner] == -np.inf).any())
     ):
         return None
-    node = np.flatnonzero(inner)
+    sizes = np.diff(e.tree_start)
     # x < t is x <= (the number before t); -0.0 and 0.0 are equal and must stay one threshold.
-    threshold = e.threshold[node] + 0.0
+    threshold = e.threshold + 0.0
     if e.strict:
         with np.errstate(over="ignore"):
             threshold = np.nextafter(threshold, -np.inf)
-    order = np.lexsort((threshold, e.feature[node]))
-    sorted_feature, sorted_threshold = e.feature[node][order], threshold[order]
+    with np.errstate(over="ignore"):
+        value = e.value[:, 0] * np.repeat(e.tree_weight, sizes)
+    missing = np.where(e.missing_left, LEFT, RIGHT).astype(np.int8)
+    missing[e.missing_kind == MISSING_NONE] = ZERO
+    steps = np.zeros(e.n_nodes, STEP)
+    steps["threshold"] = np.where(inner, threshold, value)
+    steps["feature"] = np.where(inner, e.feature, 0)
+    steps["left"] = np.where(inner, e.left + np.repeat(e.tree_start[:-1], sizes), -1)
+    masks = None
+    if (sizes <= 2 * MOST_LEAVES - 1).all():
+        masks = _make_masks(e, threshold, value, missing)
+    output = e.tree_output.astype(np.int64)
+    return Predictor(e, e.tree_start[:-1].astype(np.int64), steps, missing, output, masks)
+
+
+def _make_masks(
+    e: Ensemble, threshold: np.ndarray, value: np.ndarray, missing: np.ndarray
+) -> Masks | None:
+    """Return the masks of all splits; None where a feature has too many thresholds."""
+    split, leaf = np.flatnonzero(e.left >= 0), np.flatnonzero(e.left < 0)
+    feature = e.feature[split]
+    order = np.lexsort((threshold[split], feature))
+    sorted_feature, sorted_threshold = feature[order], threshold[split][order]
     fresh = np.ones(len(order), np.bool_)
     fresh[1:] = (sorted_feature[1:] != sorted_feature[:-1]) | (
         sorted_threshold[1:] != sorted_threshold[:-1]
     )
     counts = np.bincount(sorted_feature[fresh], minlength=e.n_features)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     if counts.max(initial=0) > _MOST_CODES:
         return None
-    code = np.zeros(e.n_nodes, np.int32)
-    code[node[order]] = np.cumsum(fresh) - 1 - starts[sorted_feature]
-    mode = np.where(e.missing_left, _LEFT, _RIGHT).astype(np.int64)
-    mode[e.missing_kind == MISSING_NONE] = _ZERO
-    return Predictor(e, sorted_threshold[fresh], starts, mode, code, _make_masks(e))
-
-
-def _make_masks(e: Ensemble) -> Masks | None:
-    """Return the masks of all splits; None where a tree has too many leaves."""
-    sizes = np.diff(e.tree_start)
-    if (sizes > 2 * MOST_LEAVES - 1).any():
-        return None
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    code = np.zeros(len(split), np.int32)
+    code[order] = np.cumsum(fresh) - 1 - starts[sorted_feature]
     n_left, lowest = _number_leaves(e)
-    split, leaf = np.flatnonzero(e.left >= 0), np.flatnonzero(e.left < 0)
     # Those on the left are taken away from a row that goes right.
     taken = ((1 << n_left[split]) - 1) << lowest[split]
-    tree = np.repeat(np.arange(e.n_trees), sizes)
+    tree = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))
     in_order = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
-    with np.errstate(over="ignore"):
-        value = e.value[in_order, 0] * e.tree_weight[tree[in_order]]
     return Masks(
+        values=sorted_threshold[fresh],
+        starts=starts,
         split_start=np.searchsorted(split, e.tree_start).astype(np.int64),
-        split=split,
+        feature=feature.astype(np.int32),
+        column=(feature + missing[split].astype(np.int64) * e.n_features).astype(np.int32),
+        code=code,
         mask=(np.int64(2**MOST_LEAVES - 1) & ~taken).astype(np.int32),
         leaf_start=np.searchsorted(leaf, e.tree_start).astype(np.int64),
-        value=value,
+        value=value[in_order],
     )
 
 

@@ -56,20 +56,38 @@ def add_margins(
                 row[i] += leaves[lowest_bit(alive[i])]
 
 
-@kernel
-def add_margins_by_path(codes, start, stop, node_start, column, code, left, value, output, out):
-    """Add trees of any size to the margins: follow each row from the root to its leaf.
+STEP = np.dtype(
+    [
+        ("threshold", np.float64),  # rows up to this go left; at a leaf its value, weighted
+        ("feature", np.int32),
+        ("left", np.int32),  # left child, counted over all trees; the right one is next; -1: a leaf
+    ]
+)
+# Where a missing value goes: left, right, or where zero goes.
+LEFT, RIGHT, ZERO = 0, 1, 2
 
-    IN node_start int64[T + 1]; IN column, code, left int32[nodes], children numbered within their
-    tree, the right one next to the left one, left -1 at a leaf; IN value float64[nodes].
+
+@kernel
+def walk_margins(X, start, stop, roots, steps, missing, output, out):
+    """Add all trees to the margins of the rows ``start`` to ``stop``, each from root to leaf.
+
+    For few rows, which are not worth being turned into codes, and for trees of any size. IN X
+    float64[n, d]; IN roots int64[T]; IN steps STEP[nodes]; IN missing int8[nodes]; IN output
+    int64[T]; INOUT out float64[outputs, n].
     """
     for a in range(start, stop, _BLOCK):
         b = min(a + _BLOCK, stop)
         for t in range(output.shape[0]):
-            root = node_start[t]
             for i in range(a, b):
-                node = root
-                while left[node] >= 0:
-                    right = np.int64(codes[column[node], i]) > code[node]
-                    node = root + left[node] + np.int64(right)
-                out[output[t], i] += value[node]
+                node = np.uint64(roots[t])
+                left = steps[node]["left"]
+                while left >= 0:
+                    x = X[i, np.uint32(steps[node]["feature"])]
+                    threshold = steps[node]["threshold"]
+                    goes_left = x <= threshold
+                    if x != x:
+                        rule = missing[node]
+                        goes_left = rule == LEFT or (rule == ZERO and threshold >= 0.0)
+                    node = np.uint64(left) + np.uint64(not goes_left)
+                    left = steps[node]["left"]
+                out[output[t], i] += steps[node]["threshold"]
