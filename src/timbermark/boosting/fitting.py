@@ -108,7 +108,9 @@ def make_team(
     # Features of like numbers of slots for each thread.
     ends = np.cumsum(binned.n_thresholds + 2)
     shares = np.arange(n_threads + 1) * (ends[-1] / n_threads)
-    bounds = np.searchsorted(np.concatenate([[0], ends]), shares)
+    offsets = np.concatenate([[0], ends])
+    bounds = np.searchsorted(offsets, shares)
+    words = width // int(ends[-1]) * offsets
     place = Team(
         thread=0,
         n_threads=n_threads,
@@ -116,6 +118,8 @@ def make_team(
         chunk=min(_CHUNK, -(-n // (8 * n_threads))),
         first=0,
         last=0,
+        start=0,
+        stop=0,
         parts=np.zeros((n_threads if n_threads > 1 else 0, width), np.int64),
         found=np.zeros((n_threads, 2, 2)),
         nodes=np.zeros(n_nodes, NODE),
@@ -129,6 +133,8 @@ def make_team(
                 thread=thread,
                 first=int(bounds[thread]),
                 last=int(bounds[thread + 1]),
+                start=int(words[bounds[thread]]),
+                stop=int(words[bounds[thread + 1]]),
                 nodes=place.nodes.copy(),
                 value=place.value.copy(),
             ),

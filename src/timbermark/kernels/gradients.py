@@ -129,8 +129,8 @@ def squared_gradients(margins, loss, start, stop, grad, hess):
             hess[0, i] = weighted(loss.unit, loss.weight[i])
 
 
-@kernel
-def derive_gradients(margins, loss, start, stop, grad, hess):
+@part
+def gradients_of_rows(margins, loss, start, stop, grad, hess):
     """Derive the gradients of the rows ``start`` to ``stop``; IN loss Loss says of which loss.
 
     With classes, one output means two of them.
@@ -141,3 +141,9 @@ def derive_gradients(margins, loss, start, stop, grad, hess):
         logistic_gradients(margins, loss.label, loss.weight, loss.unit, start, stop, grad, hess)
     else:
         softmax_gradients(margins, loss.label, loss.weight, loss.unit, start, stop, grad, hess)
+
+
+@kernel
+def derive_gradients(margins, loss, start, stop, grad, hess):
+    """Do what `gradients_of_rows` does, called from Python."""
+    gradients_of_rows(margins, loss, start, stop, grad, hess)

@@ -262,13 +262,6 @@ def sum_parts(node, binned, parts):
 
 
 @part
-def arrive(team, growth):
-    """Meet the others; returns False where somebody failed."""
-    growth.control[N_MEETINGS] += 1
-    return meet(team.sync, growth.control[N_MEETINGS], team.n_threads)
-
-
-@part
 def list_own_rows(team, growth, n):
     """Give the root this thread's rows."""
     listed = 0
@@ -285,28 +278,16 @@ def list_own_rows(team, growth, n):
 
 
 @part
-def merge_parts(team, binned, growth, slot):
-    """Add up what all threads have of this thread's features."""
-    words = 1 if binned.hessian_bits >= 0 else 2
-    start = words * np.int64(binned.offsets[team.first])
-    last = team.last - 1
-    stop = words * (np.int64(binned.offsets[last]) + binned.n_thresholds[last] + 2)
-    whole = growth.histograms[slot, start:stop]
-    whole[:] = team.parts[0, start:stop]
-    for i in range(1, team.n_threads):
-        own = team.parts[i, start:stop]
+def merge_parts(parts, start, stop, out):
+    """Write the sums of the words ``start`` to ``stop`` of all parts; arguments as in `evaluate`.
+
+    Loops, not copies of slices: to compile one of these takes a second.
+    """
+    whole = out[start:stop]
+    for i in range(parts.shape[0]):
+        own = parts[i, start:stop]
         for j in range(stop - start):
-            whole[j] += own[j]
-
-
-@part
-def subtract_features(team, binned, growth, whole, part):
-    """Take the slot ``part`` out of the slot ``whole``, as far as this thread's features go."""
-    words = 1 if binned.hessian_bits >= 0 else 2
-    start = words * np.int64(binned.offsets[team.first])
-    last = team.last - 1
-    stop = words * (np.int64(binned.offsets[last]) + binned.n_thresholds[last] + 2)
-    subtract_histogram(growth.histograms[whole, start:stop], growth.histograms[part, start:stop])
+            whole[j] = own[j] + (whole[j] if i > 0 else 0)
 
 
 @part
@@ -325,15 +306,24 @@ def search_features(team, node, side, nodes, fit, growth):
 
 
 @part
-def settle(team, node, side, nodes, rule):
-    """Note the best of the splits that all threads found; of equals that of the first feature."""
+def settle(found, side, node, rule):
+    """Note the best of the splits that all threads found; of equals that of the first feature.
+
+    IN found: of Team; OUT node: a record of NODE.
+    """
     best = -1.0
-    nodes[node]["choice"] = -1
-    for i in range(team.n_threads):
-        if team.found[i, side, 1] >= 0.0 and team.found[i, side, 0] > best:
-            best = team.found[i, side, 0]
-            nodes[node]["choice"] = np.int64(team.found[i, side, 1])
-            nodes[node]["gain"] = best - score(nodes[node]["g"], nodes[node]["h"], rule.l2)
+    node["choice"] = -1
+    for i in range(found.shape[0]):
+        if found[i, side, 1] >= 0.0 and found[i, side, 0] > best:
+            best = found[i, side, 0]
+            node["choice"] = np.int64(found[i, side, 1])
+            node["gain"] = best - score(node["g"], node["h"], rule.l2)
+
+
+@part
+def wants_search(node, large, nodes, rule):
+    """Return whether there is a node to search: the root, or a child with rows enough."""
+    return node >= 0 and (large < 0 or can_split(node, nodes, rule))
 
 
 @part
@@ -352,26 +342,52 @@ def evaluate(team, small, large, nodes, fit, growth):
         fit.binned, growth.rows, place["start"], place["stop"], fit.grad, fit.hess, own,
         growth.extra,
     )  # fmt: skip
-    if not arrive(team, growth):
+    growth.control[N_MEETINGS] += 2
+    meeting = growth.control[N_MEETINGS]
+    if not meet(team.sync, meeting - 1, team.n_threads):
         return False
     if large < 0:
         sum_parts(nodes[small], fit.binned, parts)
-    if team.last > team.first:
-        if team.n_threads > 1:
-            merge_parts(team, fit.binned, growth, slot)
-        if large >= 0:
-            subtract_features(team, fit.binned, growth, growth.places[large]["slot"], slot)
-    if large < 0 or can_split(small, nodes, fit.rule):
-        search_features(team, small, 0, nodes, fit, growth)
-    if large >= 0 and can_split(large, nodes, fit.rule):
-        search_features(team, large, 1, nodes, fit, growth)
-    if not arrive(team, growth):
+    if team.n_threads > 1:
+        merge_parts(parts, team.start, team.stop, growth.histograms[slot])
+    if large >= 0:
+        subtract_histogram(
+            growth.histograms[growth.places[large]["slot"], team.start : team.stop],
+            growth.histograms[slot, team.start : team.stop],
+        )
+    for side in range(2):
+        node = small if side == 0 else large
+        if wants_search(node, large, nodes, fit.rule):
+            search_features(team, node, side, nodes, fit, growth)
+    if not meet(team.sync, meeting, team.n_threads):
         return False
-    if large < 0 or can_split(small, nodes, fit.rule):
-        settle(team, small, 0, nodes, fit.rule)
-    if large >= 0 and can_split(large, nodes, fit.rule):
-        settle(team, large, 1, nodes, fit.rule)
+    for side in range(2):
+        node = small if side == 0 else large
+        if wants_search(node, large, nodes, fit.rule):
+            settle(team.found, side, nodes[node], fit.rule)
     return True
+
+
+@part
+def split_on(nodes, fit, growth, record):
+    """Split leaves, the best first, until two children are to be searched: small and large.
+
+    Both are -1 where the tree is whole.
+    """
+    control, places = growth.control, growth.places
+    while control[N_LEAVES] < fit.rule.max_leaves:
+        node = best_leaf(nodes, control[N_NODES])
+        if node < 0:
+            break
+        left = np.int64(split_node(node, nodes, fit.binned, growth, record))
+        worth = can_split(left, nodes, fit.rule) or can_split(left + 1, nodes, fit.rule)
+        if worth and control[N_LEAVES] < fit.rule.max_leaves:
+            small = left if nodes[left]["c"] <= nodes[left + 1]["c"] else left + 1
+            places[2 * left + 1 - small]["slot"] = places[node]["slot"]
+            places[small]["slot"] = control[N_SLOTS]
+            control[N_SLOTS] += 1
+            return small, 2 * left + 1 - small
+    return np.int64(-1), np.int64(-1)
 
 
 @part
@@ -382,28 +398,14 @@ def grow(team, fit, key, nodes, growth, record):
     team share histograms and sums; OUT record int64[splits, 2 * candidates], the candidates' sums
     of every split made (no rows: not recorded).
     """
-    control, places = growth.control, growth.places
-    root = np.int64(0)  # typed: a literal would be compiled for apart
     start_tree(key, nodes, growth)
     list_own_rows(team, growth, fit.grad.shape[0])
-    if not evaluate(team, root, np.int64(-1), nodes, fit, growth):
-        return False
-    while control[N_LEAVES] < fit.rule.max_leaves:
-        node = best_leaf(nodes, control[N_NODES])
-        if node < 0:
-            break
-        left = np.int64(split_node(node, nodes, fit.binned, growth, record))
-        if control[N_LEAVES] >= fit.rule.max_leaves:
-            break
-        if not can_split(left, nodes, fit.rule) and not can_split(left + 1, nodes, fit.rule):
-            continue
-        small = left if nodes[left]["c"] <= nodes[left + 1]["c"] else left + 1
-        large = 2 * left + 1 - small
-        places[large]["slot"] = places[node]["slot"]
-        places[small]["slot"] = control[N_SLOTS]
-        control[N_SLOTS] += 1
+    # One place where nodes are evaluated, and one where they are split: each is compiled once.
+    small, large = np.int64(0), np.int64(-1)
+    while small >= 0:
         if not evaluate(team, small, large, nodes, fit, growth):
             return False
+        small, large = split_on(nodes, fit, growth, record)
     return True
 
 

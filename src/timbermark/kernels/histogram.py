@@ -8,7 +8,7 @@ left plus the number of rows. It is half as large, filled in less time, and says
 
 import numpy as np
 
-from timbermark.kernels.compile import add_pair, inlined, kernel, part, prefetch
+from timbermark.kernels.compile import add_pair, inlined, part, prefetch
 
 _ONE = np.uint64(1)
 _AHEAD = 16
@@ -53,7 +53,7 @@ def add_row(codes, row, offsets, g, h, one_word, out):
             add_pair(out, slot << _ONE, g, h)
 
 
-@kernel
+@part
 def fill_rows(binned, rows, start, stop, grad, hess, out, extra):
     """Add ``rows[start:stop]`` to ``out``, in one word or two as ``binned`` says.
 

@@ -145,6 +145,8 @@ class Team(NamedTuple):
     chunk: Any  # int64, rows of a chunk
     first: Any  # int64, the thread's features are range(first, last)
     last: Any  # int64
+    start: Any  # int64, and their words of a histogram range(start, stop)
+    stop: Any  # int64
     parts: Any  # int64[threads, words * bins], what each has added up of a node; none: alone
     found: Any  # float64[threads, 2, 2], the best split of each for two nodes: its score and name
     nodes: Any  # NODE[nodes], the tree once more, for all threads but the first

@@ -225,6 +225,6 @@ def partition(column, threshold, missing_code, missing_left, rows, start, stop, 
         spare[i - left] = row
         left += np.uint64(kind(column[row] - turn) <= most)
         i += np.uint64(1)
-    middle = np.int64(left)
-    rows[middle:stop] = spare[: stop - middle]
-    return middle
+    for i in range(end - left):
+        rows[left + i] = spare[i]
+    return np.int64(left)
