@@ -3,7 +3,7 @@
 import threading
 from contextlib import contextmanager
 
-from timbermark.kernels.barrier import STOPPED
+from timbermark.kernels.workers import STOPPED
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.kernels.binning import assign_codes
+from timbermark.kernels.predicting import assign_codes
 from timbermark.kernels.workers import Workers
 
 _SAMPLE = 200_000

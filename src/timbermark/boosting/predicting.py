@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.kernels.binning import assign_codes
 from timbermark.kernels.predicting import (
     LEFT,
     MOST_LEAVES,
@@ -21,6 +20,7 @@ from timbermark.kernels.predicting import (
     STEP,
     ZERO,
     add_margins,
+    assign_codes,
     walk_margins,
 )
 from timbermark.kernels.workers import Workers

@@ -1,7 +1,7 @@
 """How kernels are compiled, and the few operations that Numba cannot say by itself.
 
 A kernel is serial and releases the interpreter lock; threads come from Python. Those that work in
-step meet in :mod:`timbermark.kernels.barrier`, where one that fails stops them all.
+step meet in :mod:`timbermark.kernels.workers`, where one that fails stops them all.
 """
 
 import hashlib

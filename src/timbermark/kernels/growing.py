@@ -9,7 +9,6 @@ there are.
 
 import numpy as np
 
-from timbermark.kernels.barrier import meet
 from timbermark.kernels.compile import part
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.histogram import (
@@ -37,6 +36,7 @@ from timbermark.kernels.splitting import (
     partition,
     score,
 )
+from timbermark.kernels.workers import meet
 
 
 @part

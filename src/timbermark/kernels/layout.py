@@ -194,7 +194,7 @@ class Turn(NamedTuple):
 
     thread: Any  # int64, this thread's number
     n_threads: Any  # int64
-    sync: Any  # int64[2], where they meet, see kernels/barrier.py
+    sync: Any  # int64[2], where they meet, see kernels/workers.py
     tickets: Any  # int64[iterations], how many trees of each were taken
     first: Any  # int64, the iterations are range(first, last)
     last: Any  # int64

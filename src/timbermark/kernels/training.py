@@ -5,11 +5,11 @@ its part of the rows, meets the others, and takes trees to grow until none is le
 all threads grow one tree: the rows that a thread owns need nobody else, from margins to leaves.
 """
 
-from timbermark.kernels.barrier import meet, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import gradients_of_rows
 from timbermark.kernels.growing import add_values, finish_tree, grow
 from timbermark.kernels.layout import N_MEETINGS, N_NODES, Fit
+from timbermark.kernels.workers import meet, take
 
 
 @kernel

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from timbermark.kernels.barrier import meet, own_rows, take
 from timbermark.kernels.compile import kernel, part
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.histogram import pack
 from timbermark.kernels.layout import N_NODES, Fit, OldTree
 from timbermark.kernels.renewing import finish_renewal, renew_tree
+from timbermark.kernels.workers import meet, own_rows, take
 
 
 @part
