@@ -38,7 +38,8 @@ _CHUNK = 4096
 """Rows that a thread owns in a row, where all threads grow one tree: sorted tables are shared
 evenly."""
 _ALONE = 2**16
-"""Codes of a table, for each thread, below which meeting takes longer than sharing a tree saves."""
+"""Codes of a table, for each thread, below which meeting may take longer than sharing a tree saves.
+An estimate: not measured yet. It cannot change a tree."""
 AT_ONCE = 10
 """Iterations between two looks at the progress, and at the keyboard."""
 

@@ -307,7 +307,7 @@ def search_features(team, node, side, nodes, fit, growth):
 
 @part
 def settle(found, side, node, rule):
-    """Note the best of the splits that all threads found; of equals that of the first feature.
+    """Keep the best of the splits that all threads found; of equals that of the first feature.
 
     IN found: of Team; OUT node: a record of NODE.
     """
