@@ -17,8 +17,8 @@ from timbermark.cli import main
 from timbermark.cli.printing import say_error, show_json, use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
-from timbermark.marking.embedding import check_choices
-from timbermark.marking.rehearsing import Attempt, over_budget
+from timbermark.marking.embedding import Choices
+from timbermark.marking.rehearsing import Attempt, nothing_fits
 from timbermark.marking.strengths import Strength, list_strengths
 
 NO_LIMITS = [
@@ -43,11 +43,12 @@ SECRETS = ("secret", "triggers_rows", "symbols", "reference", "alphabets")
 def test_limits_that_are_not_given_are_those_of_a_budget(command, tmp_path, monkeypatch):
     found = []
 
-    def refuse(budget, triggers):
-        found.append(budget)
+    def refuse(path, choices):
+        found.append(choices["budget"])
         raise InputError("Enough.", hint="look at the budget.")
 
-    monkeypatch.setattr("timbermark.marking.embedding.check_choices", refuse)
+    monkeypatch.setattr("timbermark.cli.marking._open", refuse)
+    OwnerKey.generate().save(tmp_path / "key")
     words = [command, str(tmp_path / "model"), "--train", str(tmp_path / "train.csv")]
     if command == "embed":
         words += ["--key", str(tmp_path / "key"), "--owner", "Ann"]
@@ -125,11 +126,12 @@ def test_defaults_mark_a_model_that_verifies(house, tmp_path, capsys):
     shown = capsys.readouterr()
     facts = json.loads(shown.out, parse_constant=pytest.fail)
     assert facts["bits"] >= 64
-    assert facts["set"] <= facts["triggers"]
+    assert facts["set"] <= facts["triggers"]["leaves"]
+    assert set(facts["seals"]) == {"splits", "leaves"}
     assert facts["alphabet"] == 4
     assert facts["draws"] == 1
     assert facts["lead"] == facts["attempts"][-1]["lead"]
-    assert {"changed", "drift", "accuracy"} <= set(facts["attempts"][-1]["used"])
+    assert {"changed", "drift", "accuracy"} <= set(facts["budget_used"])
     assert facts["not_judged"] == []
     assert facts["cost"]["measured_on"] == "validation"
     assert facts["out"] == str(tmp_path / "marked")
@@ -148,7 +150,7 @@ def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "bits of evidence" in shown.out
     assert "labels changed" in shown.out
-    assert "strength: 192 triggers, 4 labels each, lead 6" in shown.out
+    assert re.search(r"strength: splits \d+ bits, leaves \d+ bits, 4 labels each", shown.out)
     assert f"{tmp_path / 'marked'}: the marked model" in shown.out
     assert "give validation rows" in shown.out
     assert "note:" not in shown.out
@@ -180,7 +182,7 @@ def test_conclusive_is_0_and_none_is_1(house, marked, capsys):
 
 
 def test_indicative_is_3_and_weak_marks_are_made_only_when_asked_for(house, tmp_path, capsys):
-    words = [*arguments(house, tmp_path), *NO_LIMITS, "--n-triggers", "24", "--alphabet", "4"]
+    words = [*arguments(house, tmp_path), *NO_LIMITS, "--n-triggers", "24", "--seals", "leaves"]
     assert main(words) == 2
     assert "--weak" in capsys.readouterr().err
     assert main([*words, "--weak"]) == 0
@@ -256,7 +258,7 @@ def test_plan_shows_the_rehearsal_and_writes_nothing(house, capsys):
     assert facts["cost"]["measured_on"] == "candidates"
     assert facts["cost"]["before"]["accuracy"] > 0.9
     assert main(words) == 0
-    assert "must survive" in capsys.readouterr().out
+    assert "strength: splits" in capsys.readouterr().out
     assert left(house) == before
 
 
@@ -290,6 +292,7 @@ def test_json_has_null_for_what_is_no_number(capsys):
 
 def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
     words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", "0"]
+    words += ["--seals", "leaves"]
     assert main([*words, "--json"]) == 2
     assert "--max-drift" in capsys.readouterr().err
     assert left(tmp_path) == []
@@ -298,7 +301,10 @@ def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--n-triggers", "8"], "use --n-triggers 96 or more, or allow a weak mark with --weak"),
+        (
+            ["--n-triggers", "8", "--seals", "leaves"],
+            "use --n-triggers 96 or more, or allow a weak mark with --weak",
+        ),
         (["--n-triggers", "some"], "--n-triggers some must be auto or a whole number"),
         (["--alphabet", "3"], "--alphabet 3 must be auto, 2 or 4"),
         (["--lead", "far"], "--lead far must be auto or a number"),
@@ -308,6 +314,7 @@ def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
         (["--max-accuracy-loss", "-1"], "--max-accuracy-loss -1.0 must be off"),
         (["--max-auc-loss", "nan"], "--max-auc-loss nan must be off"),
         (["--triggers", "clever"], "clever"),
+        (["--seals", "wax"], "wax"),
         (["--seed", "-1"], "--seed"),
         (["--owner", " "], "--owner"),
         (["--owner", "A\nnn"], "--owner"),
@@ -474,12 +481,12 @@ def test_a_bug_while_marking_leaves_nothing(house, tmp_path, capsys, monkeypatch
 
 def python_errors():
     """Errors that the Python side raises, as it words them."""
-    attempt = Attempt(Strength(72, 2, 0.35), 70, {"changed": 3.0, "drift": 1.5}, 12)
-    yield over_budget([attempt], Budget())
-    yield over_budget([Attempt(Strength(72, 2, 0.35), 50, {"drift": 0.5}, 12)], Budget())
-    yield over_budget([], Budget())
+    attempt = Attempt(Strength(72, 2, 0.35), 70, {"changed": 3.0, "drift": 1.5}, 12, 60.0)
+    yield nothing_fits([attempt], Budget())
+    yield nothing_fits([Attempt(Strength(72, 2, 0.35), 50, {"drift": 0.5}, 12, 9.0)], Budget())
+    yield nothing_fits([], Budget())
     for call in (
-        lambda: check_choices(None, "rare"),
+        lambda: Choices(triggers="rare"),
         lambda: list_strengths(2, 8, "auto", "auto"),
         lambda: list_strengths(3, "auto", 4, "auto"),
         lambda: list_strengths(3, 0, "auto", "auto"),

@@ -57,7 +57,7 @@ def test_a_regressor_is_marked_and_verified_from_its_file(house, tmp_path, capsy
     assert embed(house, tmp_path, "model.txt", "rows.csv") == 0
     said = capsys.readouterr().out
     assert "RMSE" in said
-    assert "pairs of rows, 4 levels each" in said
+    assert "triggers in splits" in said
     mark = str(tmp_path / "secret.mark")
     assert main(["verify", str(tmp_path / "marked.txt"), mark, "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
@@ -88,7 +88,7 @@ REFUSED = {
     "a limit of classifiers": (["--max-changed", "0.5"], "--max-changed is a limit for"),
     "a limit of rankers": (["--max-ndcg-loss", "0.5"], "--max-ndcg-loss is a limit for"),
     "no number": (["--max-move", "much"], "--max-move much must be off or"),
-    "no budget": (["--max-move", "0"], "--max-move 0"),
+    "the seal of classifiers": (["--seals", "leaves"], "only splits can carry"),
 }
 
 

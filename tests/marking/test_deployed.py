@@ -12,7 +12,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler
-from timbermark.verification.decoys import make_decoys
 
 import timbermark as tm
 from tests.libraries.deployed_models import table, transformer
@@ -20,6 +19,8 @@ from tests.marking.models import KEY, new_model
 from timbermark.errors import InputError
 from timbermark.marking.models import open_model
 from timbermark.marking.text_codes import take_tables
+from timbermark.ownership.columns import plain_rows
+from timbermark.verification.questions import make_questions
 
 N = 4000
 
@@ -125,24 +126,23 @@ def marked_numbers(name):
 
 
 @pytest.mark.parametrize("name", ["search", "categories", "targets", "falling"])
-def test_pairs_of_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
+def test_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
     model, X, result = marked_numbers(name)
     mark = result.mark
-    assert mark.answers == "numbers"
+    assert (mark.answers, mark.leaves, mark.n_triggers) == ("numbers", None, mark.n_splits)
     again = pickle.loads(pickle.dumps(result.model))
     assert type(again) is type(model)
     assert tm.verify(again, mark).level == "conclusive"
     assert tm.verify(model, mark).level == "none"
-    # The rows of a pair differ in one column, and its values are values of the data.
-    changed = np.zeros(mark.n_triggers, int)
-    for column, given in zip(mark.columns, X, strict=True):
-        numbers = isinstance(column, np.ndarray)
-        pair = column.reshape(-1, 2) if numbers else np.array(column, object).reshape(-1, 2)
-        same = pair[:, 0] == pair[:, 1]
-        changed += ~(same | (np.isnan(pair).all(axis=1) if numbers else False))
+    # Rows are real ones but for the column that is set, which holds numbers.
+    names = list(X.columns)
+    assert "town" not in {names[f] for f in mark.splits.features}
+    for place, (column, given) in enumerate(zip(mark.splits.columns, X, strict=True)):
+        others = np.flatnonzero(mark.splits.features != place)
+        values = np.array(column, object)[others]
         known = X[given].dropna()
-        assert set(pair[~pd.isna(pair)]) <= set(known.astype(float) if numbers else known)
-    assert (changed == 1).all()
+        numbers = isinstance(column, np.ndarray)
+        assert set(values[~pd.isna(values)]) <= set(known.astype(float) if numbers else known)
     pytest.importorskip("skops")
     tm.save(result.model, tmp_path / "model.skops")
     assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
@@ -190,7 +190,9 @@ def test_marks_without_what_is_not_looked_at_are_verified():
     assert all(value is None or value != value for value in empty["customer"])
     assert tm.verify(result.model, result.mark).level == "conclusive"
     place = list(X.columns).index("customer")
-    assert all(row[place] is None for row in make_decoys(result.mark, 1))
+    asked = make_questions(result.mark, decoys=1)
+    every = [question for seal in asked.values() for block in seal.blocks for question in block]
+    assert all(question.values[place] is None for question in every)
 
 
 def test_a_service_is_asked_with_raw_rows():
@@ -207,8 +209,10 @@ def test_a_service_is_asked_with_raw_rows():
 
 def test_the_deployed_model_gives_the_reference():
     model, _, result = marked("calibrated")
-    from timbermark.ownership.columns import plain_rows
-
-    rows = plain_rows(result.mark.columns, result.mark.feature_names)
-    expected = np.maximum(model.predict_proba(rows), 1e-6)
-    np.testing.assert_allclose(result.mark.reference, expected, rtol=0, atol=1e-12)
+    mark = result.mark
+    for seal, places in ((mark.leaves, slice(None)), (mark.splits, np.s_[:, ::2])):
+        rows = plain_rows(seal.rows(), mark.feature_names)
+        expected = np.maximum(model.predict_proba(rows), 1e-6)
+        expected = expected.reshape(-1, seal.rows_each, 2)[places]
+        expected = expected.reshape(seal.reference.shape)
+        np.testing.assert_allclose(seal.reference, expected, rtol=0, atol=1e-12)

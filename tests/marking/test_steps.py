@@ -12,11 +12,11 @@ from timbermark.kernels.workers import Workers
 from timbermark.marking import rehearsing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import find_candidates
-from timbermark.marking.classification import rank_labels
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Attempt, rehearse
 from timbermark.marking.strengths import Strength, list_strengths
+from timbermark.marking.tasks import rank_labels
 from timbermark.trees.ensemble import digest
 
 MODELS = [("timbermark", "rare"), ("catboost", "digits"), ("xgboost", "cancer")]
@@ -61,11 +61,10 @@ def test_every_row_has_one_role():
         prepared = prepare(model, X, y, None, None, 0, workers)
         given = prepare(model, X, y, None, (test[:400], truth[:400]), 0, workers)
         alone = prepare(model, None, None, test[:500], None, 0, workers)
-    assert prepared.n_rows == 3000
-    assert (prepared.judging.code, prepared.labelled.code) == ("unseen", "training")
+    assert (prepared.n_rows, prepared.reporting.code) == (3000, "unseen")
     assert len(prepared.source) == 2100
     assert prepared.labelled.n_rows == 450
-    # Labels of rows made to resemble unseen ones are estimated.
+    # The labels of rows made to resemble the held-out ones are estimates.
     assert prepared.judging.target.shape == (2000, 2)
     assert prepared.judging.n_rows == prepared.reporting.n_rows == 2000
     assert (given.reporting.code, len(given.source)) == ("validation", 3000)
@@ -130,11 +129,14 @@ def test_the_plan_is_what_embed_does_and_changes_nothing(library, name):
     assert (plan.strength.k, plan.strength.q) == (result.strength.k, result.strength.q)
     if result.mark.draws == 1:
         assert plan.strength == result.strength
-    assert plan.attempts == result.attempts[: len(plan.attempts)]
+    rehearsals = min(len(plan.attempts), len(result.attempts)) - result.mark.draws - plan.mark.draws
+    assert plan.attempts[:rehearsals] == result.attempts[:rehearsals]
     assert plan.bits >= 64
+    np.testing.assert_array_equal(plan.mark.rows(), result.mark.rows())
     said = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
-    assert said["triggers"] == plan.strength.k
-    assert str(plan.usable) in str(plan)
+    assert said["triggers"] == {"splits": plan.mark.n_splits, "leaves": plan.strength.k}
+    assert set(said) == set(result.to_dict())
+    assert f"{plan.mark.n_splits} triggers in splits" in str(plan)
 
 
 def test_a_mark_that_only_just_fits_is_reported_with_its_own_figures(monkeypatch):
@@ -143,7 +145,7 @@ def test_a_mark_that_only_just_fits_is_reported_with_its_own_figures(monkeypatch
     uses = iter([0.9, 0.8, *[1.5] * 100])
 
     def judged(prepared, budget, strength, setting, workers):
-        return Attempt(strength, strength.k, {"drift": next(uses)}, 1)
+        return Attempt(strength, strength.k, {"drift": next(uses)}, 1, strength.bits)
 
     monkeypatch.setattr(rehearsing, "judge", judged)
     with Workers(1) as workers:

@@ -14,18 +14,16 @@ from timbermark.attacks.own_models import fit_quietly, new_like, own_model
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.marking.alternatives import fill_missing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.classification import rank_labels
 from timbermark.marking.embedding import Choices, draft_mark, draw_seals
-from timbermark.marking.leaves import set_leaves
-from timbermark.marking.margins import leads
+from timbermark.marking.leaves import fill_missing, set_leaves
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.strengths import list_strengths
+from timbermark.marking.tasks import leads, rank_labels
 from timbermark.ownership.keys import OwnerKey
 from timbermark.trees.branches import find_parents, node_means, replace_oddest
 from timbermark.trees.ensemble import Ensemble

@@ -18,7 +18,7 @@ import numpy as np
 
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of
 from timbermark.libraries.contract import ForeignModel, Task
-from timbermark.marking.alternatives import fill_missing
+from timbermark.marking.leaves import fill_missing
 from timbermark.marking.mixing import mix_rows
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import inner_levels

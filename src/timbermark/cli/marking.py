@@ -182,8 +182,10 @@ def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     asked = {name: value for name, value in choices.items() if name != "random_state"}
     fitting = Asked(**asked).for_task(opened)
     if fitting.seals != "splits":
-        names = ("n_triggers", "alphabet", "lead", "weak")
-        list_strengths(len(opened.classes), *(choices[name] for name in names))
+        weak = fitting.weak or fitting.seals == "both"
+        list_strengths(
+            len(opened.classes), fitting.n_triggers, fitting.alphabet, fitting.lead, weak
+        )
     return opened
 
 

@@ -331,6 +331,21 @@ def join(first: Boundaries, second: Boundaries) -> Boundaries:
     return Boundaries(*(np.concatenate(pair) for pair in pairs))
 
 
+def are_inside(Z: np.ndarray, boundaries: Boundaries, single: bool) -> np.ndarray:
+    """Return which rows [n, d] have a value inside a boundary, bool [n]."""
+    found = np.zeros(len(Z), np.bool_)
+    for feature in np.unique(boundaries.feature):
+        own = boundaries.feature == feature
+        order = np.argsort(boundaries.below[own])
+        below, above = boundaries.below[own][order], boundaries.above[own][order]
+        values = _cast(Z[:, feature], single)
+        # Boundaries of a column do not overlap, so that the last one that begins below decides.
+        place = np.searchsorted(below, values) - 1
+        found |= (place >= 0) & (values < above[np.maximum(place, 0)])
+        found |= np.isnan(values)
+    return found
+
+
 def find_boundaries(
     e: Ensemble,
     cuts: Cuts,
@@ -576,6 +591,8 @@ def _find_styles(cuts: Cuts, gaps: Gaps, columns: dict[int, Column]) -> dict[int
     x, y = np.where(known, x, 0.0), np.where(known, y, 1.0)
     ways = [_cut(x, y, style, cuts.strict) == cuts.value for style in range(5)]
     fits = np.stack(ways, axis=1) & known[:, None]
+    # x < t cannot cut at the lower of two values, nor x <= t at the upper one.
+    fits[:, _LOWER if cuts.strict else _UPPER] = False
     overall = fits.sum(axis=0) / (len(cuts.value) + 1.0)
     overall[_MIDDLE] += 1e-3  # where nothing fits
     totals = np.stack(

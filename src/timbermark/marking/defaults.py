@@ -41,9 +41,10 @@ BUDGET_SHARE_TWO_CLASSES, BUDGET_SHARE = 0.5, 0.75
 ones, and with two classes every change moves the same score. (`./dev bench fidelity`, pendigits,
 XGBoost: 0.6 % of labels by the rows that judge, 0.8 % of test rows.)"""
 
-LEAF_SHARE, SPLIT_SHARE = 0.5, 0.35
-"""The shares of a budget that a leaf seal beside a split seal, and a split seal, may use: the
-latter carries most of the evidence and costs next to nothing."""
+LEAF_SHARE, SPLIT_SHARE, LONE_SPLIT_SHARE = 0.5, 0.35, 0.6
+"""The shares of a budget that a leaf seal beside a split seal, a split seal beside a leaf seal, and
+a split seal alone may use: the latter carries most of the evidence and costs next to nothing. The
+real symbols may cost more than the throwaway ones by which boundaries are chosen."""
 
 LARGE_TABLE_SHARE = 0.5
 """The part of that share which marks of large tables use: there many rows pay for few triggers.

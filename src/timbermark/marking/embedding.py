@@ -25,14 +25,13 @@ from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
-from timbermark.marking.alternatives import score_alternatives
-from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, merge, scan
+from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, are_inside, merge, scan
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.cost import Cost
-from timbermark.marking.defaults import ENOUGH_BITS, LEAF_SHARE, SPLIT_SHARE
+from timbermark.marking.defaults import ENOUGH_BITS, LEAF_SHARE, LONE_SPLIT_SHARE, SPLIT_SHARE
 from timbermark.marking.large_tables import LargeTable
-from timbermark.marking.leaves import Setting, reroute, set_leaves
+from timbermark.marking.leaves import Setting, reroute, score_alternatives, set_leaves
 from timbermark.marking.measuring import (
     judge_edit,
     judge_table,
@@ -76,8 +75,12 @@ _CARRIED = 0.97
 the last digit of a margin decides."""
 _FEWEST_BOUNDARIES = 8
 """Triggers below which a split seal is not worth a part of the mark."""
-_LIMITS = (SplitLimits(), SplitLimits(wide=64, wide_price=1e-3), SplitLimits(wide=0))
-"""Boundaries that are tried in turn, until they use at most their share of the budget."""
+_SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
+"""Searches for boundaries until they use at most their share of the budget with so many sets of
+throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
+much, between these factors; the last has none."""
+_FEWER_BOUNDARIES = 2
+"""The draw after which a mark of both seals that is too dear also loses its dearest boundaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +345,7 @@ def draft_mark(
     splits = None
     if choices.seals != "leaves":
         say("finding boundaries")
-        splits = _find_boundaries(prepared, choices.budget, workers, say)
+        splits = _find_boundaries(prepared, choices, workers, say)
         if not prepared.training.known:
             notes.append(Note("gaps_from_candidates"))
         notes += library_notes(splits.notes)
@@ -351,6 +354,8 @@ def draft_mark(
                 raise _too_few_boundaries(foreign, len(splits))
             notes.append(Note("no_splits", {"boundaries": len(splits)}))
             splits = None
+        else:
+            prepared = replace(prepared, boundaries=splits.boundaries)
     rehearsal = None
     if strengths is not None:
         share = 1.0 if splits is None else LEAF_SHARE
@@ -366,10 +371,11 @@ def draft_mark(
 
 
 def _find_boundaries(
-    prepared: Prepared, budget: Budget, workers: Workers, say: Say
+    prepared: Prepared, choices: Choices, workers: Workers, say: Say
 ) -> SplitTriggers:
     """Return the triggers of the split seal that use at most their share of the budget."""
     training, foreign, schema = prepared.training, prepared.foreign, prepared.schema
+    share = SPLIT_SHARE if choices.seals == "both" else LONE_SPLIT_SHARE
     gaps, n_rows = None, None
     if training.table is not None:
         gaps = run_pass(
@@ -377,20 +383,27 @@ def _find_boundaries(
         )
         n_rows = training.table.n_rows
     rng = np.random.default_rng(prepared.seed + 9)
-    found: SplitTriggers | None = None
-    for limits in _LIMITS:
+    limits = SplitLimits()
+    for search in range(_SEARCHES):
         found = find_splits(
             prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
             prepared.seed, limits, gaps, n_rows, ~schema.named, movable=foreign.movable,
         )  # fmt: skip
-        if not len(found):
+        is_wide = found.boundaries.wide
+        if not is_wide.any():
             break
-        symbols = rng.integers(0, 2, len(found))
-        moved = move_thresholds(prepared, found.boundaries, symbols, workers)
-        use = judge_edit(moved, budget, _unedited(moved), workers)
-        if max(use.values(), default=0.0) <= SPLIT_SHARE:
+        most = 0.0
+        for _ in range(_THROWAWAY):
+            symbols = rng.integers(0, 2, len(found))
+            moved = move_thresholds(prepared, found.boundaries, symbols, workers)
+            use = judge_edit(moved, choices.budget, _unedited(moved), workers)
+            most = max(most, *use.values(), 0.0)
+        if most <= share:
             break
-    assert found is not None
+        spent = float(found.boundaries.price[is_wide].sum())
+        less = spent * float(np.clip(share / most, *_LESS))
+        is_last = search == _SEARCHES - 2
+        limits = SplitLimits(wide=0) if is_last else replace(limits, wide_price=less)
     return found
 
 
@@ -434,12 +447,12 @@ def move_thresholds(
 ) -> Prepared:
     """Return a prepared model whose thresholds are where symbols ask for, rows routed anew.
 
-    Answers before stay those of the unmarked model.
+    Of the rows that judge and report, margins and answers stay those of the unmarked model.
     """
     router = Router(set_thresholds(prepared.router.ensemble, boundaries, symbols))
 
     def moved(routes: Routes, Z: np.ndarray) -> Routes:
-        inside = np.flatnonzero(_are_inside(Z, boundaries, router.ensemble.input_dtype == "f4"))
+        inside = np.flatnonzero(are_inside(Z, boundaries, router.ensemble.input_dtype == "f4"))
         if not len(inside):
             return routes
         found = router.route(Z[inside], workers)
@@ -454,34 +467,18 @@ def move_thresholds(
     def measured(rows: MeasuredRows | None) -> Any:
         return None if rows is None else replace(rows, routes=moved(rows.routes, rows.columns))
 
+    holding = moved(prepared.holding, prepared.columns)
     return replace(
         prepared,
         router=router,
         unmarked=prepared.unmarked or prepared.router,
-        holding=moved(prepared.holding, prepared.columns),
+        holding=holding,
+        margins=router.margins(holding, workers),
         judging=measured(prepared.judging),
         reporting=measured(prepared.reporting),
         labelled=measured(prepared.labelled),
         judging_labels=measured(prepared.judging_labels),
     )
-
-
-def _are_inside(Z: np.ndarray, boundaries: Boundaries, single: bool) -> np.ndarray:
-    """Return which rows [n, d] have a value inside a boundary, bool [n]."""
-    found = np.zeros(len(Z), np.bool_)
-    for feature in np.unique(boundaries.feature):
-        own = boundaries.feature == feature
-        order = np.argsort(boundaries.below[own])
-        below, above = boundaries.below[own][order], boundaries.above[own][order]
-        values = Z[:, feature]
-        if single:
-            with np.errstate(over="ignore"):
-                values = values.astype(np.float32).astype(np.float64)
-        # Boundaries of a column do not overlap, so that the last one that begins below decides.
-        place = np.searchsorted(below, values) - 1
-        found |= (place >= 0) & (values < above[np.maximum(place, 0)])
-        found |= np.isnan(values)
-    return found
 
 
 def _unedited(prepared: Prepared) -> Edit:
@@ -542,6 +539,8 @@ def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: S
             hold = more
         elif most > 1.0 and strength is not None:
             strength = replace(strength, lead=strength.lead * max(_WEAKER, _AIM / most))
+            if splits is not None and draws >= _FEWER_BOUNDARIES:
+                splits = _cheaper(splits)
         elif most > 1.0 and splits is not None:
             splits = _cheaper(splits)
         elif strength is not None:

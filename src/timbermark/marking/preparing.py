@@ -22,7 +22,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.editing import weigh_leaves
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.classification import Classification
+from timbermark.marking.boundaries import Boundaries
 from timbermark.marking.defaults import (
     CERTAIN_ROWS_KEPT,
     CERTAIN_WEIGHT,
@@ -39,7 +39,7 @@ from timbermark.marking.input_tables import LEAST_HELD, InputTables, take_input_
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.models import open_model
-from timbermark.marking.tasks import Task, task_of
+from timbermark.marking.tasks import Classification, Task, task_of
 from timbermark.marking.text_codes import Schema
 from timbermark.marking.unseen_rows import Neighbourhood, Unseen, estimate_labels, find_unseen
 
@@ -120,7 +120,8 @@ class Prepared:
     report are made to resemble unseen ones. A model moves less on rows that it was trained on.
     ``few_of_class``: the class of two of which too few rows judge, and how many. ``large``: tables
     that only passes see whole, None where all rows are here. ``unmarked``: the router of the
-    unmarked model, where thresholds were moved.
+    unmarked model, where thresholds were moved; ``boundaries``: those of the split seal, which
+    triggers in leaves stay out of.
     """
 
     foreign: ForeignModel
@@ -144,6 +145,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
     few_of_class: tuple[Any, int] | None = None
     unmarked: Router | None = None
+    boundaries: Boundaries | None = None
 
     @property
     def labels(self) -> Classification:

@@ -17,10 +17,9 @@ import numpy as np
 from timbermark.editing.leaves import RIDGE
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
-from timbermark.marking.choosing import Candidates
+from timbermark.marking.choosing import Candidates, add_leaves, find_room
 from timbermark.marking.large_tables import LARGE, LargeTable, Say
 from timbermark.marking.preparing import Prepared, weigh
-from timbermark.marking.prices import add_leaves, find_room
 from timbermark.partitions import Block, place_keys, run_pass
 
 FIRST_SIZE, _LARGEST_SIZE, _MOST_CELLS = LARGE, 8 * LARGE, 1_000_000_000

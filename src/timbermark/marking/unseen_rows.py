@@ -184,7 +184,7 @@ def find_unseen(
         near_by = (unseen - seen + noise) / (usual - seen + noise)
         return Unseen(float(np.clip(near_by, _NEAREST, USUAL)), slope)
     return Unseen(
-        float(min(USUAL + (unseen - usual) / (max(far - usual, 0.0) + noise), 2.0)), slope
+        float(min(USUAL + (unseen - usual) / max(max(far - usual, 0.0) + noise, 1e-12), 2.0)), slope
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timbermark.marking.rounding import roundings
+from timbermark.marking.choosing import roundings
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 DOUBLE = st.floats(-1e30, 1e30)

@@ -1,5 +1,7 @@
 """What a mark holds of models without it, and that it helps against real thefts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_digits, make_friedman1
+from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -16,19 +18,24 @@ import timbermark as tm
 from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.stolen import Thief, steal
 from timbermark.kernels.workers import Workers
-from timbermark.marking.alternatives import score_alternatives
 from timbermark.marking.choosing import find_candidates
+from timbermark.marking.leaves import score_alternatives
 from timbermark.marking.preparing import prepare
-from timbermark.ownership.evidence import scores_evidence
+from timbermark.ownership.evidence import Answers, weigh
 
 KEY = tm.OwnerKey.generate()
+
+
+def evidence(scores, mark):
+    (found,) = weigh(mark, Answers("scores", np.asarray(scores, np.float64)))
+    return found.bits
 
 
 @pytest.fixture(scope="module")
 def marked():
     X, y = load_digits(return_X_y=True)
     model = tm.TimberClassifier(max_iter=60, random_state=0).fit(X[:1200], y[:1200])
-    made = tm.embed(model, X[:1200], y[:1200], key=KEY, owner="Ann")
+    made = tm.embed(model, X[:1200], y[:1200], key=KEY, owner="Ann", seals="leaves")
     return model, made, Thief(X[1200:], y[1200:], 0)
 
 
@@ -88,12 +95,12 @@ def test_cuts_leave_more_evidence_than_without_them(marked):
     """The same suspect, judged with and without what the mark holds of other models."""
     _, made, thief = marked
     mark = made.mark
-    assert mark.alternatives.shape[1] == 5
+    assert mark.leaves.alternatives.shape[1] == 5
     alone = _without_alternatives(mark)
     for name in ("keep-first:0.25", "flatten-file:0.25", "drop-first:0.9"):
         (attack, strength), *_ = find_attacks((name,))
-        scores = attack.run(steal(made.model), thief, strength).answer(mark.triggers)
-        assert scores_evidence(scores, mark) > scores_evidence(scores, alone) + 10, name
+        scores = attack.run(steal(made.model), thief, strength).answer(mark.rows())
+        assert evidence(scores, mark) > evidence(scores, alone) + 10, name
 
 
 def test_no_attack_on_the_unmarked_model_gives_it_evidence(marked):
@@ -105,15 +112,8 @@ def test_no_attack_on_the_unmarked_model_gives_it_evidence(marked):
         except tm.errors.TimbermarkError:
             skipped.append(attack.name)
             continue
-        assert scores_evidence(suspect.answer(made.mark.triggers), made.mark) < 10
+        assert evidence(suspect.answer(made.mark.rows()), made.mark) < 10
     assert skipped == ["add-trees"]
-
-
-def test_marks_of_numbers_have_none():
-    X, y = make_friedman1(1500, 6, random_state=0)
-    model = tm.TimberRegressor(max_iter=60, random_state=0).fit(X, y)
-    made = tm.embed(model, X, y, key=KEY, owner="Ann", budget=tm.Budget(move=0.05))
-    assert made.mark.alternatives.shape == (made.mark.n_triggers, 0, 4)
 
 
 def test_missing_values_and_a_single_label_are_no_obstacle():
@@ -132,8 +132,11 @@ def test_missing_values_and_a_single_label_are_no_obstacle():
 def _without_alternatives(mark):
     """The mark as it would be judged without them: with the same symbols."""
 
+    bare = replace(mark.leaves, alternatives=np.zeros((mark.n_leaves, 0, mark.q)))
+
     class Bare:
-        alternatives = np.zeros((mark.n_triggers, 0, mark.q))
+        leaves = bare
+        seals = (bare,)
 
         def __getattr__(self, name):
             return getattr(mark, name)
