@@ -91,7 +91,7 @@ def write_both(
     the last moment leaves nothing behind, and whoever is killed in it has lost nothing.
     """
     from timbermark.marking.models import save
-    from timbermark.ownership.ledger import ledger_path
+    from timbermark.verification.records import ledger_path
 
     target = Path(os.path.realpath(out))
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=target.parent) as folder:
@@ -120,7 +120,7 @@ def _keep_mark(path: Path, old: bytes | None) -> Path | None:
     """Copy a mark, and the record of its openings, to the next free name beside it."""
     if old is None or not old.startswith(b"timbermark mark "):
         return None
-    from timbermark.ownership.ledger import ledger_path
+    from timbermark.verification.records import ledger_path
 
     numbered = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in count(1))
     kept = next(free for free in numbered if not os.path.lexists(free))
