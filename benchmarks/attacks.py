@@ -25,6 +25,7 @@ from pathlib import Path
 import fidelity
 import models
 import numpy as np
+from common import mark_fields
 
 import timbermark as tm
 from timbermark.attacks.lab import run_attacks
@@ -59,12 +60,15 @@ GROUPS = {
 }  # fmt: skip
 
 
-def split(name, seed):
-    """Return the rows and true answers of the owner, of the thief, and to measure on."""
+def split(name, seed, most=None):
+    """Return the rows and true answers of the owner, of the thief, and to measure on.
+
+    ``most``: how many rows there are altogether, None for all of them.
+    """
     if name in NUMBER_SETS:
-        owner, *thief, tested = models.load(NUMBER_SETS[name], seed)
+        owner, *thief, tested = models.load(NUMBER_SETS[name], seed, most)
         return owner, tuple(np.concatenate(part) for part in zip(*thief, strict=True)), tested
-    X, y = fidelity.load(name, seed)
+    X, y = (part[:most] for part in fidelity.load(name, seed))
     first, second = int(0.6 * len(X)), int(0.8 * len(X))
     parts = slice(first), slice(first, second), slice(second, None)
     return tuple((X[part], y[part]) for part in parts)
@@ -73,12 +77,14 @@ def split(name, seed):
 def new_model(name, library, seed):
     if name in NUMBER_SETS:
         return models.make_model(library, name == "poisson", seed)
-    return fidelity.make_model(library, False, 200, seed)
+    model = fidelity.make_model(library, False, 200, seed)
+    # Threads that wait for each other make a busy machine crawl.
+    return model.set_params(n_jobs=1) if "n_jobs" in model.get_params() else model
 
 
-def run(name, library, seed, wanted, work):
+def run(name, library, seed, wanted, work, most=None):
     """Train, mark and attack; what is in the folder already is taken up. Returns one record."""
-    owner, given, tested = split(name, seed)
+    owner, given, tested = split(name, seed, most)
     about = {"set": name, "library": library, "seed": seed}
     place = work / f"{name}-{library}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
@@ -98,8 +104,7 @@ def run(name, library, seed, wanted, work):
         tm.save(made.model, files[1], overwrite=True)
         made.mark.save(mark, force=True)
         record = {
-            "triggers": made.strength.k, "alphabet": made.strength.q, "lead": made.strength.lead,
-            "bits": made.bits, "embed": time.perf_counter() - start,
+            **mark_fields(made), "bits": made.bits, "embed": time.perf_counter() - start,
             "changed": float((before != after).mean()) if name not in NUMBER_SETS else None,
         }  # fmt: skip
         facts.write_text(json.dumps(record))
@@ -114,7 +119,8 @@ def run(name, library, seed, wanted, work):
         **about, **json.loads(facts.read_text()), "measure": found.measure,
         "untouched": asdict(found.untouched), "own_quality": found.own_quality,
         "rows": [asdict(row) for row in found.rows],
-        "more_rows": distil_more(owner, given, tested, files[1], secret, seed),
+        "more_rows": distil_more(owner, given, tested, files[1], secret, seed)
+        if set(MORE_ROWS) <= set(wanted) else [],
         "unmarked": max(
             max(row.score_bits or 0.0, row.label_bits or 0.0)
             for row in (clean.untouched, *clean.rows)
@@ -258,7 +264,7 @@ def print_models(records):
         is_chain = lambda row: row["family"] == "chain"  # noqa: E731
         lines.append((
             name, library,
-            "; ".join(f"{r['triggers']}, {r['alphabet']}, {r['lead']:g}" for r in part),
+            "; ".join(f"{r['splits']}, {r['leaves']}" for r in part),
             f"{np.mean(changed):.2%}" if changed else "–",
             f"{np.mean([r['untouched']['score_bits'] for r in part]):.0f}",
             share(taken(part, is_single) or taken(part, is_single, None)),
@@ -266,7 +272,15 @@ def print_models(records):
         ))  # fmt: skip
     print("\nBy model; all attacks where nothing could be stolen")
     print_table(
-        ("set", "library", "triggers, labels, lead", "changed", "untouched", "single", "chains"),
+        (
+            "set",
+            "library",
+            "triggers in splits, leaves",
+            "changed",
+            "untouched",
+            "single",
+            "chains",
+        ),
         lines,
     )
 
@@ -318,7 +332,7 @@ def print_distillation(records):
 
 def write_csv(records, path):
     """Write every result as a row: model, mark, attack, evidence, theft."""
-    about = ("set", "library", "seed", "triggers", "alphabet", "lead", "changed", "measure")
+    about = ("set", "library", "seed", "splits", "leaves", "lead", "changed", "measure")
     found = (
         "attack", "family", "strength", "score_bits", "label_bits", "split_bits", "leaf_bits",
         "quality", "theft_kept", "skipped",
@@ -352,6 +366,7 @@ def main():
     parser.add_argument("--seeds", default="3", help="how many, or which ones with commas: 4,7,")
     parser.add_argument("--attacks", default="all", help="all, fast, none, or names with commas")
     parser.add_argument("--chains", default="all", help="all, hardest, none, or a+b,c+d")
+    parser.add_argument("--rows", type=int, help="at most so many rows of each set")
     parser.add_argument("--work", type=Path, default=Path("timbermark-attacks"))
     parser.add_argument("--out", type=Path, default=Path("timbermark-attacks.jsonl"))
     parser.add_argument("--summary", action="store_true")
@@ -378,7 +393,10 @@ def main():
             for library in libraries:
                 if (name, library, seed, asked) in done:
                     continue
-                record = {"attacks": asked, **run(name, library, seed, wanted, given.work)}
+                record = {
+                    "attacks": asked,
+                    **run(name, library, seed, wanted, given.work, given.rows),
+                }
                 records.append(record)
                 with given.out.open("a") as file:
                     file.write(json.dumps(record) + "\n")

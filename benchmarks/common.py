@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from sklearn.model_selection import train_test_split
 
 from timbermark.experiments.datasets import Dataset, load_dataset
 from timbermark.experiments.field_sets import FieldSet, encode_texts, load_field_set
+from timbermark.ownership.evidence import Answers, total_bits, weigh
+from timbermark.ownership.mark import Mark
 
 NAMES = ("avila", "letter", "optdigits", "pendigits", "segmentation", "wine")
 FOLDER = Path(
@@ -76,6 +79,38 @@ def alternate(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str
             run()
             best[name] = min(best[name], time.perf_counter() - start)
     return best
+
+
+def mark_fields(result: Any) -> dict[str, Any]:
+    """What a mark is made of: triggers by seal, and the lead of those in leaves."""
+    lead = None if result.strength is None else result.strength.lead
+    return {"splits": result.mark.n_splits, "leaves": result.mark.n_leaves, "lead": lead}
+
+
+def redrawn_bits(mark: Mark, answers: Answers, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Evidence float64 [n] of one suspect's answers for n other draws of the mark's symbols.
+
+    A suspect without the mark does not know the symbols, so that every draw is a trial. What a
+    trigger adds depends on its own symbol alone: it is computed once for each symbol.
+    """
+    order, k = mark.order_numbers, mark.n_leaves
+    each = []
+    for symbol in range(mark.q):
+        other = mark.with_draws(mark.draws)
+        constant = np.full(mark.n_triggers, symbol, np.uint8)
+        constant[k:] = min(symbol, 1)
+        other._derived.update(symbols=constant, order_numbers=order)
+        each.append(weigh(other, answers))
+    found = np.empty(n)
+    for trial in range(n):
+        bits = []
+        for parts in zip(*each, strict=True):
+            gains = np.stack([part.gains for part in parts])
+            symbols = rng.integers(parts[0].q, size=gains.shape[2])
+            drawn = gains[symbols, :, np.arange(gains.shape[2])].T
+            bits.append(replace(parts[0], gains=drawn).bits)
+        found[trial] = total_bits(bits, len(mark.seals))
+    return found
 
 
 def geometric_mean(values: list[float]) -> float:

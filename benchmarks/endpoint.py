@@ -19,10 +19,7 @@ import timbermark as tm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.verification.killing import run_with_kills
-from tests.verification.test_stopping import sequential_evidence
-
-from timbermark.ownership.evidence import label_gains
+from timbermark.ownership.evidence import label_bits, label_gains
 from timbermark.verification.inquiry import is_hopeless
 from timbermark.verification.questions import DECOY, make_questions
 
@@ -32,21 +29,12 @@ N_TRIGGERS = 400
 KILLS = 50
 
 
-def make_decoys(mark: tm.Mark, each: int, table: object = None) -> list[list[object]]:
-    """Decoys of the triggers in leaves: one of each trigger, then another one of each."""
-    families: dict[int, list[list[object]]] = {}
-    for block in make_questions(mark, each, table)["leaves"].blocks:
-        (trigger,) = [question.row for question in block if question.row != DECOY]
-        families[trigger] = [q.values for q in block if q.row == DECOY]
-    return [families[trigger][number] for number in range(each) for trigger in sorted(families)]
-
-
 def count_questions(rate: float, bits: float, q: int, rng: np.random.Generator) -> int:
     """Questions until a suspect that matches at this rate has given so many bits."""
     matched = 0
     for n in range(1, N_TRIGGERS + 1):
         matched += rng.random() < rate
-        if sequential_evidence(matched, n, q) >= bits:
+        if label_bits(matched, n, q) >= bits:
             return n
     return N_TRIGGERS
 
@@ -57,7 +45,7 @@ def give_up_after(rate: float, n_triggers: int, rng: np.random.Generator) -> tup
     matches = rng.random(n_triggers) < rate
     gains = np.where(matches, gain[:, np.newaxis], loss[:, np.newaxis])
     for n in range(1, n_triggers + 1):
-        if sequential_evidence(int(matches[:n].sum()), n, 4) >= 64:
+        if label_bits(int(matches[:n].sum()), n, 4) >= 64:
             return n, False
         if is_hopeless(gains[:, :n], 64.0, n_triggers, 4):
             return n, True
@@ -112,24 +100,31 @@ def decoys() -> dict:
         X, y = load(return_X_y=True)
         model = lightgbm.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1).fit(X, y)
         marked = tm.embed(model, X, y, key=tm.OwnerKey.generate(), owner="Ann Ltd")
-        triggers = marked.mark.triggers
-        k, rng = len(triggers), np.random.default_rng(0)
-        kinds = {
-            "mixtures of two rows": mix_rows(X, 3 * k, rng),
-            "families": np.array(make_decoys(marked.mark, 3)),
-            "families, values of a table": np.array(make_decoys(marked.mark, 3, X)),
-        }
-        for kind, made in kinds.items():
-            is_trigger = np.repeat([1, 0], [k, 3 * k])
-            family = np.tile(np.arange(k), 4)
-            rows = np.concatenate([triggers, made])
-            results[f"{name}, {kind}"] = tell_apart(marked.model, rows, is_trigger, family)
+        rng = np.random.default_rng(0)
+        for seal in marked.mark.seals:
+            for kind, source in (("families", None), ("families, values of a table", X)):
+                blocks = make_questions(marked.mark, 3, source)[seal.name].blocks
+                asked = [(q, n) for n, block in enumerate(blocks) for q in block]
+                rows = np.array([q.values for q, _ in asked], float)
+                is_trigger = np.array([q.row != DECOY for q, _ in asked]).astype(int)
+                block = np.array([n for _, n in asked])
+                found = tell_apart(marked.model, rows, is_trigger, block)
+                results[f"{name}, {seal.name}, {kind}"] = found
+            triggers = rows[is_trigger == 1]
+            mixed = mix_rows(X, 3 * len(triggers), rng)
+            found = tell_apart(
+                marked.model, np.concatenate([triggers, mixed]),
+                np.repeat([1, 0], [len(triggers), len(mixed)]), np.arange(4 * len(triggers)) % 50,
+            )  # fmt: skip
+            results[f"{name}, {seal.name}, mixtures of two rows"] = found
     lines = [[name, *found.values()] for name, found in results.items()]
     show("triggers told from decoys, AUC", ["decoys", "by values", "by confidence"], lines)
     return results
 
 
 def kills() -> dict:
+    from tests.verification.killing import run_with_kills
+
     with tempfile.TemporaryDirectory() as folder:
         found = run_with_kills(Path(folder), KILLS)
     show("a run killed again and again", list(found), [list(found.values())])

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from common import load_field, load_rows
+from common import load_field, load_rows, mark_fields
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -140,8 +140,7 @@ def run(name, library, variant, seed, bare=False):
     labels = before.argmax(1), after.argmax(1)
     record |= {
         "bits": result.bits,
-        "triggers": result.strength.k,
-        "lead": result.strength.lead,
+        **mark_fields(result),
         "verdict": tm.verify(result.model, result.mark).bits,
         "unmarked": tm.verify(model, result.mark).bits,
         "changed": float((labels[0] != labels[1]).mean()),
@@ -280,8 +279,8 @@ def run_rare(name, share, library, seed):
             yield record | {"embed": time.perf_counter() - start, "error": str(error)}
             continue
         record |= {"embed": time.perf_counter() - start, "bits": result.bits}
-        record |= {"triggers": result.strength.k, "lead": result.strength.lead}
-        record["used"] = result.attempts[-1].use
+        record |= mark_fields(result)
+        record["used"] = dict(result.use)
         record["warnings"] = [note.name for note in result.notes if note.is_warning]
         record |= compare_rare(before, result.model.predict_proba(test[0])[:, 1], test[1])
         positive = result.cost.classes[1]

@@ -19,7 +19,7 @@ import numpy as np
 
 import timbermark as tm
 from timbermark.marking.models import open_model
-from timbermark.ownership.evidence import numbers_evidence
+from timbermark.ownership.evidence import Answers
 from timbermark.trees import reference
 
 SETS = ("wine", "diamonds", "diamonds log", "poisson")
@@ -28,8 +28,11 @@ KEY = tm.OwnerKey.generate()
 DECAY = 0.5
 
 
-def load(name, seed):
-    """Rows and targets of the owner, of a thief, to validate and to test on."""
+def load(name, seed, most=None):
+    """Rows and targets of the owner, of a thief, to validate and to test on.
+
+    ``most``: how many rows there are altogether, None for all of them.
+    """
     rng = np.random.default_rng(seed)
     if name.startswith("diamonds"):
         X, y = common.load_prices()
@@ -42,7 +45,7 @@ def load(name, seed):
         X = rng.normal(size=(12_000, 8))
         rate = 1.0 + 0.5 * X[:, 0] + 0.4 * np.sin(2.0 * X[:, 1]) + 0.3 * X[:, 2] * X[:, 3]
         y = rng.poisson(np.exp(rate)).astype(float)
-    order = rng.permutation(len(X))
+    order = rng.permutation(len(X))[:most]
     X, y = X[order], y[order]
     cuts = (np.array([0.5, 0.6, 0.7]) * len(X)).astype(int)
     return list(zip(np.split(X, cuts), np.split(y, cuts), strict=True))
@@ -158,8 +161,7 @@ def run(name, library, seed, validation):
     refitted = refit(made, *thief)
     return record | {
         "bits": result.bits,
-        "pairs": result.strength.k,
-        "lead": result.strength.lead,
+        "triggers": mark.n_splits,
         "verdict": bits(made),
         "unmarked": bits(model),
         "thief": bits(own),
@@ -181,16 +183,16 @@ def run(name, library, seed, validation):
 def run_innocent(trials, seed):
     """Ask innocent regressors with marks of their own symbols; return the most bits of any.
 
-    Models are trained on parts of the rows; each is asked with many draws of symbols for the levels
-    of real marks, which is what a mark that it does not know is to it.
+    Models are trained on parts of the rows; each is asked with many draws of symbols for the
+    triggers of real marks, which is what a mark that it does not know is to it.
     """
     most, counts, rng = -np.inf, 0, np.random.default_rng(seed)
     for name in SETS:
         (X, y), thief, held, _ = load(name, seed)
         poisson = name == "poisson"
         model = make_model("lightgbm", poisson, 0).fit(X, y)
-        made = tm.embed(model, X, y, validation=held, key=KEY, owner="benchmark")
-        rows, levels = np.asarray(made.mark.triggers), made.mark.alphabets
+        mark = tm.embed(model, X, y, validation=held, key=KEY, owner="benchmark").mark
+        rows = mark.rows().astype(float)
         innocent = [model]
         for library in ("lightgbm", "histogram", "catboost"):
             for part in range(3):
@@ -199,12 +201,8 @@ def run_innocent(trials, seed):
             innocent.append(make_model(library, poisson, 7).fit(*thief))
         each = -(-trials // (len(SETS) * len(innocent)))
         for one in innocent:
-            answers = one.predict(rows)
-            steps = answers[1::2] - answers[::2]
-            for _ in range(each):
-                symbols = rng.integers(0, levels.shape[1], len(levels))
-                most = max(most, numbers_evidence(steps, levels, symbols))
-                counts += 1
+            found = common.redrawn_bits(mark, Answers("numbers", one.predict(rows)), each, rng)
+            most, counts = max(most, float(found.max())), counts + each
     print(f"innocent regressors: {counts} trials, at most {most:.1f} bits")
     return most
 

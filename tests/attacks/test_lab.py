@@ -2,7 +2,6 @@ import csv
 import json
 from contextlib import contextmanager
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -262,11 +261,21 @@ def test_where_nothing_could_be_stolen_no_attack_pays():
     assert found.to_dict()["stealable"] is False
 
 
-def test_evidence_of_a_seal_is_read_where_a_verdict_tells_it():
-    verdict = SimpleNamespace(seals={"splits": 12.0, "leaves": SimpleNamespace(bits=3.5)})
-    assert lab._bits_of_seal(verdict, "splits") == 12.0
-    assert lab._bits_of_seal(verdict, "leaves") == 3.5
-    assert lab._bits_of_seal(SimpleNamespace(), "splits") is None
+def test_evidence_is_told_for_each_seal():
+    X, y = data()
+    made = marked()
+    found = tm.attack(
+        made.model, made.mark, X[1200:], y[1200:], attacks=["refit:0", "round-answers:2"]
+    )
+    verdict = tm.verify(made.model, made.mark)
+    for name, bits in (
+        ("splits", found.untouched.split_bits),
+        ("leaves", found.untouched.leaf_bits),
+    ):
+        assert bits == pytest.approx(verdict.seal(name).bits, rel=1e-3)
+    refitted = found.rows[0]
+    assert refitted.split_bits > 0.9 * found.untouched.split_bits
+    assert refitted.leaf_bits < 0.5 * found.untouched.leaf_bits
 
 
 def test_an_endpoint_of_a_thief_who_has_as_many_rows_is_not_worth_stealing():

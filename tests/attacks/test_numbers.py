@@ -22,7 +22,7 @@ from timbermark.attacks.stolen import LeafValues, NotOfferedError, Thief, measur
 from timbermark.errors import InputError
 
 KEY = tm.OwnerKey.generate()
-ON_LABELS = {"distil-labels", "relabel-unsure", "relabel-outliers", "dodge-unsure"}
+ON_LABELS = {"distil-labels", "relabel-unsure", "relabel-outliers", "flatten-learnt"}
 SLOW = {"mark-again", "flatten-learnt"}
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
-from timbermark.marking.setting_symbols import set_symbols
 
 import timbermark as tm
 from tests.marking.models import KEY

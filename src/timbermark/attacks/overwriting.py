@@ -14,22 +14,24 @@ from timbermark.attacks.own_models import fit_quietly, new_like, own_model
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.marking.budget import Budget
+from timbermark.libraries.contract import Task
+from timbermark.marking.budget import LIMITS, Budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.embedding import Choices, draft_mark, draw_seals
-from timbermark.marking.leaves import fill_missing, set_leaves
+from timbermark.marking.embedding import Choices, Draft, draft_mark, move_thresholds
+from timbermark.marking.leaves import fill_missing, reroute, set_leaves
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
 from timbermark.marking.strengths import list_strengths
 from timbermark.marking.tasks import leads, rank_labels
-from timbermark.ownership.keys import OwnerKey
 from timbermark.trees.branches import find_parents, node_means, replace_oddest
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, inner_levels
 
-_WIDE_BUDGET = Budget.only(changed=0.03, drift=0.03, move=0.02, rmse=0.003, order=0.002, ndcg=0.002)
+_WIDE = {
+    "changed": 0.03, "drift": 0.03, "move": 0.02, "rmse": 0.003, "order": 0.002, "ndcg": 0.002,
+}  # fmt: skip
 """What a thief accepts: three times the owner's limits, without labels."""
 _POOL_PER_GUESS = 4
 _GUESSED_LEAD = 0.5
@@ -40,23 +42,43 @@ _LEARNT_LEAVES = 60_000
 def mark_again(stolen: Stolen, thief: Thief, times: float) -> Stolen:
     """Mark the stolen model with timbermark, ``times`` times, each with other triggers.
 
-    Needs: file, rows. The thief's rows stand for the training rows, and both seals are set.
+    Needs: file, rows. The thief's rows stand for the training rows, and both seals are set. The
+    symbols are random bits, because nobody will ask for this mark.
     """
-    choices = Choices(budget=_WIDE_BUDGET, weak=True)
     for number in range(round(times)):
-        seed = thief.seed + 1 + number
+        foreign, seed = stolen.trees(), thief.seed + 1 + number
+        choices = Choices(budget=_wide_budget(foreign.task), weak=True)
+        rng = thief.rng(f"mark {number}")
         try:
             with Workers(count_threads(None)) as workers:
                 draft = draft_mark(
-                    stolen.trees(), thief.X, None, None, None, None, choices, seed, workers, _quiet
+                    foreign, thief.X, None, None, None, None, choices, seed, workers, _quiet
                 )
-                key = OwnerKey(bytes([seed % 256]) * 32)
-                sealed = draw_seals(draft, key, "Thief", workers, _quiet)
+                made = _set_symbols(draft, rng, workers)
         except InputError:
             raise NotOfferedError("no-mark-fits") from None
-        made = sealed.ensemble
         stolen = stolen.put_thresholds(made.threshold).put(made.value)
     return stolen
+
+
+def _set_symbols(draft: Draft, rng: np.random.Generator, workers: Workers) -> Ensemble:
+    """Return the ensemble with random symbols in both seals, as far as the draft has them."""
+    held = draft.prepared
+    if draft.splits is not None:
+        symbols = rng.integers(2, size=len(draft.splits))
+        held = move_thresholds(held, draft.splits.boundaries, symbols, workers)
+    if draft.rehearsal is None:
+        return held.router.ensemble
+    strength = draft.rehearsal.strength
+    triggers = reroute(held, draft.rehearsal.triggers, workers)
+    symbols = rng.integers(strength.q, size=len(triggers))
+    setting = set_leaves(held, triggers, symbols, strength.lead, workers, strength.hidden)
+    return setting.edit.ensemble
+
+
+def _wide_budget(task: Task) -> Budget:
+    """Return what a thief accepts, in the limits of a task."""
+    return Budget.only(**{name: limit for name, limit in _WIDE.items() if name in LIMITS[task]})
 
 
 def _quiet(said: str) -> None:
@@ -162,7 +184,9 @@ def _learn_edits(stolen: Stolen, thief: Thief) -> object:
         with Workers(count_threads(None)) as workers:
             try:
                 ready = prepare(own, thief.X[part], None, None, None, thief.seed, workers)
-                marked = rehearse(ready, _WIDE_BUDGET, strengths, "mixed", workers).setting
+                marked = rehearse(
+                    ready, _wide_budget("classification"), strengths, "mixed", workers
+                ).setting
             except InputError:
                 continue
         after = marked.edit.ensemble

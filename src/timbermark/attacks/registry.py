@@ -210,10 +210,10 @@ CHAINS: tuple[Attack, ...] = tuple(
         "mark-again:1+refit:0.9",
         "prune:0.25+refit:0.9",
         "average-own:0.5+round-answers:1",
-        # The library grows its trees before thresholds move; only the file is edited first.
-        *(f"{second}+{first}" if second.startswith("add-trees") else f"{first}+{second}"
+        *(f"{first}+{second}"
           for first in ("snap-thresholds:1", "jitter-thresholds:1", "merge-thresholds:0.005")
           for second in _NEXT),
+        # A service has no file left to edit.
         *(f"{second}+{first}" if second.startswith(("add-trees", "refit")) else f"{first}+{second}"
           for first in ("round-input:64", "refuse-off-grid:1") for second in _NEXT),
         "snap-thresholds:1+dodge-mixtures:0.05",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from timbermark.editing.routing import Router, Routes
-from timbermark.errors import InputError, TimbermarkError
+from timbermark.errors import TimbermarkError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.marking.models import close_model, open_model
@@ -24,7 +24,6 @@ MEASURES: dict[Task, str] = {"classification": "accuracy", "regression": "rmse",
 """What the worth of a model is measured by; of these, a lower RMSE is better."""
 REASONS = {
     "no-file": "it needs one model file, and what is attacked is not one",
-    "thresholds-kept": "the library cannot be given these trees back with other thresholds",
     "no-thresholds": "all splits are of categories, which have no threshold",
     "no-grid": "no column of the thief's rows lies on a grid",
     "labels-only": "it is an attack on labels, and the model answers with numbers",
@@ -91,19 +90,14 @@ class Stolen:
     def file(self) -> ForeignModel:
         """Return the model as its library has it, statistics of splits included.
 
-        Raises NotOfferedError where there is no file, or the library cannot hold the trees.
+        Raises NotOfferedError where there is no file.
         """
         now = self.trees()
         if self.edited is None or self.foreign is None:
             return now
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                return open_model(close_model(self.foreign, now.ensemble))
-            except InputError:
-                if np.array_equal(self.edited.threshold, self.foreign.ensemble.threshold):
-                    raise
-                raise NotOfferedError("thresholds-kept") from None
+            return open_model(close_model(self.foreign, now.ensemble))
 
     def served(self, answer: Answer) -> Stolen:
         """Return a service that answers in this model's place: no file is left to edit."""
@@ -121,9 +115,14 @@ class Stolen:
         return replace(self, answer=answer, edited=new)
 
     def put_thresholds(self, threshold: np.ndarray) -> Stolen:
-        """Return the model with other thresholds, float64 [N] as in its ensemble."""
+        """Return the model with other thresholds, float64 [N] as in its ensemble.
+
+        Those that the library cannot move stay.
+        """
         now = self.trees()
-        new = replace(now.ensemble, threshold=threshold)
+        new = replace(
+            now.ensemble, threshold=np.where(now.movable, threshold, now.ensemble.threshold)
+        )
         return replace(self, answer=_TreeAnswers(now, Router(new), _Known()), edited=new)
 
 
