@@ -36,10 +36,11 @@ def probabilities(n: int, n_classes: int, seed: int = 0):
 
 def _result(cost, mark: Mark, use: dict[str, float]) -> EmbedResult:
     strength = Strength(mark.n_triggers, mark.q, 1.5)
-    attempt = Attempt(strength, mark.n_triggers - 1, use, 7)
+    attempt = Attempt(strength, mark.n_triggers - 1, use, 7, 90.0)
+    labels = 80.0 if mark.classes else None
     return EmbedResult(
-        SimpleNamespace(), mark, cost, attempt.bits, strength, attempt.n_set, (attempt,),
-        library_notes([f"A note on {BAD}."]),
+        SimpleNamespace(), mark, cost, 90.0, labels, {"leaves": 90.0}, attempt.n_set, strength,
+        (attempt,), use, library_notes([f"A note on {BAD}."]),
     )  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def test_whoever_leaves_answers_out_pays_for_the_choice(labelled):
     named = pd.DataFrame(scores, columns=[str(c) for c in MARK.classes])
     verdict = tm.verify(pd.concat([table, named], axis=1)[keep], MARK)
     last = max(i for i, kept in enumerate(keep) if kept) + 1
-    price = math.log2(math.comb(last, last - sum(keep)))
+    price = math.log2(math.comb(last, last - sum(keep)) * (last + 1))
     assert verdict.prices[0].bits == pytest.approx(price)
     assert verdict.level == "none"
 

@@ -78,7 +78,7 @@ def test_files_are_read_and_judged_like_the_model(library, ending, tmp_path):
     assert levels(own, result.mark) == levels(result.model, result.mark)
     verdict = tm.verify(str(own), result.mark, answers="labels")
     assert verdict.level == "conclusive"
-    assert verdict.matched == result.n_set
+    assert verdict.seal("leaves").matched == result.n_set
     assert verdict.context.through == "file"
     assert verdict.suspect == f"file {own}"
     assert verdict.suspect_digest == hashlib.sha256(own.read_bytes()).hexdigest()
@@ -100,7 +100,7 @@ def test_objects_are_asked_through_their_own_predict(library):
 def test_a_booster_of_lightgbm_counts_the_classes_of_the_mark():
     model, result = marked("lightgbm", "texts")
     verdict = tm.verify(result.model.booster_, result.mark, answers="labels")
-    assert (verdict.level, verdict.matched) == ("conclusive", result.n_set)
+    assert (verdict.level, verdict.seal("leaves").matched) == ("conclusive", result.n_set)
     assert verdict.context.reading["classes"] == "by-number"
     assert tm.verify(model.booster_, result.mark, answers="labels").level == "none"
 
@@ -151,7 +151,7 @@ def test_lightgbm_files_forget_labels_and_are_read_all_the_same(labels, tmp_path
         tm.save(result.model, own)
         tm.save(model, clean)
         verdict = tm.verify(own, result.mark, answers="labels")
-        assert (verdict.level, verdict.matched) == ("conclusive", result.n_set)
+        assert (verdict.level, verdict.seal("leaves").matched) == ("conclusive", result.n_set)
         assert tm.verify(clean, result.mark, answers="labels").level == "none"
         assert tm.verify(own, result.mark).bits == pytest.approx(
             tm.verify(result.model, result.mark).bits, abs=0.01

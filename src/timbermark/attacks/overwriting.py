@@ -82,7 +82,7 @@ def _wide_budget(task: Task) -> Budget:
 
 
 def _quiet(said: str) -> None:
-    """Say nothing."""
+    """Do nothing with what is said."""
 
 
 def relabel_unsure(stolen: Stolen, thief: Thief, guesses: float) -> Stolen:
