@@ -3,7 +3,8 @@
     .venv/bin/python tools/draw_result.py
 
 An XGBoost model of scikit-learn's digits is marked with the defaults. On the left every held-out
-row and every trigger, before and after; on the right the evidence in four suspects.
+row and every trigger, before and after; on the right the evidence in four suspects. The thief
+trains 20 more trees on rows of their own, at XGBoost's default learning rate.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sklearn.utils import shuffle
 import timbermark as tm
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "result.svg"
-_ROWS, _TRIGGERS, _GREY = "#0072b2", "#d55e00", "#999999"
+_ROWS, _TRIGGERS, _SPLITS, _GREY = "#0072b2", "#d55e00", "#009e73", "#999999"
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "timbermark", "font.size": 9}
 
 
@@ -31,27 +32,34 @@ def main() -> None:
     train, fresh, test = (slice(0, 1100), slice(1100, 1300), slice(1300, None))
     model = xgboost.XGBClassifier(n_estimators=60, random_state=0).fit(X[train], y[train])
     made = tm.embed(model, X[train], y[train], key=tm.OwnerKey.generate(), owner="Ann Ltd")
-    tuned = xgboost.XGBClassifier(n_estimators=10, learning_rate=0.1, random_state=1)
+    tuned = xgboost.XGBClassifier(n_estimators=20, random_state=1)
     tuned.fit(X[fresh], y[fresh], xgb_model=made.model.get_booster())
     apart = xgboost.XGBClassifier(n_estimators=60, random_state=2).fit(X[fresh], y[fresh])
     suspects = {
         "your model, marked": made.model,
-        "stolen, trained further": tuned,
+        "stolen, 20 more trees": tuned,
         "your model, unmarked": model,
         "trained apart": apart,
     }
     bits = {name: tm.verify(suspect, made.mark).bits for name, suspect in suspects.items()}
 
     said = model.predict(X[test])
-    triggers = made.mark.rows().astype(float)
-    wanted = np.asarray(made.mark.expected, dtype=int)
+    mark, rows = made.mark, made.mark.rows().astype(float)
+    expected = np.asarray(mark.expected, dtype=int)
+    leaves, middles = rows[: mark.n_leaves], rows[mark.n_leaves :][1::3]
     with rc_context(_STYLE):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
         left, right = figure.subplots(1, 2)
         for rows, label, colour, about in (
             (X[test], said, _ROWS, f"{len(said)} held-out rows"),
-            (triggers, wanted, _TRIGGERS, f"{len(wanted)} secret triggers"),
+            (
+                leaves,
+                expected,
+                _TRIGGERS,
+                f"{len(leaves)} triggers in leaves",
+            ),
+            (middles, model.predict(middles), _SPLITS, f"{len(middles)} triggers in splits"),
         ):
             before, after = (m.predict_proba(rows)[np.arange(len(rows)), label]
                              for m in (model, made.model))  # fmt: skip
