@@ -95,7 +95,8 @@ def test_a_page_of_marking_is_made_from_what_is_public(made):
     for kind in ("classes", "regressor"):
         result = made[0][kind]
         mark = result.mark
-        names = ("owner", "mark_id", "created", "digest", "model_digest", "draws")
+        names = ("owner", "mark_id", "created", "digest", "model_digest", "draws",
+                 "n_splits", "n_leaves", "n_triggers", "q")  # fmt: skip
         public = SimpleNamespace(**{name: getattr(mark, name) for name in names})
         bare = replace(result, mark=public, model=None)
         assert page_html(bare, written="x") == page_html(result, written="x")
@@ -135,11 +136,11 @@ def test_a_page_of_a_judgment_says_everything_that_was_found(made):
     page = describe(judgment)
     (table,) = [
         part for section in page.sections for part in section.parts
-        if part.kind == "table" and "answered" in part.header
+        if part.kind == "table" and "asked for" in part.header
     ]  # fmt: skip
     assert len(table.rows) == judgment.opening.n_opened
     assert [row[0] for row in table.rows] == [str(place) for place in judgment.opening.places]
-    assert all(row[1] == row[2] and row[3] == "yes" for row in table.rows)
+    assert all(row[2] == row[3] and row[4] == "yes" for row in table.rows)
 
 
 def test_a_page_of_a_dispute_has_the_table(made):

@@ -266,5 +266,5 @@ def test_categories_are_asked_as_the_codes_of_the_mark():
     for library, options in (("lightgbm", {}), ("xgboost", {"enable_categorical": True})):
         model = new_model(library, **options).fit(table, y)
         result = tm.embed(model, table, y, key=KEY, owner="Ann Ltd")
-        assert levels(result.model, result.mark)[0] == "conclusive"
+        assert tm.verify(result.model, result.mark).level == "conclusive"
         assert levels(model, result.mark)[0] == "none"
