@@ -141,7 +141,7 @@ class TimberEstimator(BaseEstimator):
 
         ``exact`` gives the model that training on the rows that are left gives, with the same
         bins and seeds (and for numbers the same start and scale), whatever was learnt and forgotten
-        before. ``lazy`` keeps a split while at most a share of ``patience`` (0.02) of its node's
+        before. ``lazy`` keeps a split while at most a share of ``patience`` (0.005) of its node's
         candidates beats it, and does not put the splits of large nodes in question; it refreshes an
         old row's part in the candidates' sums once its margin moved by more than ``tolerance``;
         with both at zero it equals ``exact``. Many rows are trained on again even so.

@@ -31,7 +31,7 @@ from timbermark.kernels.updating import renew_trees
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble
 
-PATIENCE = 0.02
+PATIENCE = 0.005
 """The default σ. This and what follows was chosen with seeds 0 and 1 of ``./dev bench update``: as
 many rows take as with training again, and test accuracy is no lower."""
 TOLERANCE = float("inf")
@@ -44,12 +44,13 @@ _FEW_TOUCHED = 0.002
 leaf is added up anew: so few rows push few others."""
 _MANY_TOUCHED = 0.02
 """Share of rows from which splits are put in question in every iteration, not in every other."""
-_QUESTIONED = 2.2
-"""Times the share of rows that come and go, to the power of 2/3: the share of all rows that a node
-may hold for its split to be put in question. Large nodes cost most and matter least."""
+_LEAST_QUESTIONED, _QUESTIONED, _MOST_QUESTIONED = 0.025, 8.0, 0.4
+"""The share of all rows that a node may hold for its split to be put in question: the first plus
+the second times the share of rows that come, but no more than the third. Large nodes cost most and
+matter least. Rows that go count a quarter, for there is nothing to be learnt from them."""
 _FEW_ROWS = 256
 """Nodes of so few rows are always cheap to regrow."""
-_SLIGHT = 0.1
+_SLIGHT = 0.03
 """Share of a node's sums below which rows that come and go do not put its split in question."""
 _STILL = 0.01
 """Share of a leaf's step by which its value must move for it to be added up anew."""
@@ -230,7 +231,7 @@ def _start_renewal(
         knobs=Knobs(
             patience=float(patience),
             tolerance=float(tolerance),
-            largest=float(max(_QUESTIONED * (n_touched / n) ** (2 / 3) * n, _FEW_ROWS)),
+            largest=_largest_questioned(added.n_rows, int(gone.sum()), n),
             every=2 if lazy and n_touched <= _MANY_TOUCHED * n else 1,
             slight=_SLIGHT,
             still=_STILL * _usual_step(params, scale),
@@ -249,6 +250,12 @@ def _start_renewal(
         touch_grad=np.empty((outputs, n_touching), np.int32),
         touch_hess=np.empty((outputs, n_touching), np.int32),
     )
+
+
+def _largest_questioned(n_added: int, n_gone: int, n: int) -> float:
+    """Return how many rows a node may hold for its split to be put in question."""
+    share = _LEAST_QUESTIONED + _QUESTIONED * (n_added + n_gone / 4) / n
+    return max(min(share, _MOST_QUESTIONED) * n, float(_FEW_ROWS))
 
 
 def _usual_step(params: TrainParams, scale: Scale) -> float:

@@ -245,6 +245,11 @@ def beats(left_g, packed, node, binned, rule, value):
         return False, False
     a, b = np.float64(left_g), np.float64(node["g"] - left_g)
     below_a, below_b = np.float64(left_h) + rule.l2, np.float64(h) + rule.l2
+    # A side without hessians scores nothing.
+    if left_h <= 0:
+        a, below_a = 0.0, 1.0
+    if h <= 0:
+        b, below_b = 0.0, 1.0
     return True, a * a * below_b + b * b * below_a > value * below_a * below_b
 
 
