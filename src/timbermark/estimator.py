@@ -40,7 +40,7 @@ class TimberClassifier(ClassifierMixin, TimberEstimator):
     >>> clf = TimberClassifier(max_iter=20, random_state=0).fit(X[:1000], y[:1000])
     >>> bool(clf.score(X[1000:], y[1000:]) > 0.85)
     True
-    >>> clf = clf.update(X[1000:1005], [1, 2, 3, 4, 5], sample_weight=[3] * 5)
+    >>> clf = clf.update(X[1000:1005], [1, 2, 3, 4, 5], sample_weight=[3] * 5, mode="exact")
     >>> clf.predict(X[1000:1005])
     array([1, 2, 3, 4, 5])
     """
