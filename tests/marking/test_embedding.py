@@ -223,7 +223,7 @@ def test_validation_rows_judge_and_report():
     assert cost.n_rows == 1500
     assert cost["auc"].before is not None
     assert set(result.attempts[-1].use) == {
-        "changed", "drift", "accuracy", "auc", "score", "recall", "churn", "precision", "top",
+        "changed", "drift", "accuracy", "auc", "score", "recall", "churn", "precision",
     }  # fmt: skip
     assert max(result.attempts[-1].use.values()) <= 1.0
     assert str(result).startswith("Cost measured on 1,500 validation rows.\n")
