@@ -22,5 +22,5 @@ found = tm.attack(
 )
 print(found)
 for row in found.rows:
-    print(f"{row.attack:15} {row.level:12} accuracy {row.accuracy:.3f}")
+    print(f"{row.attack:15} {row.level:12} accuracy {row.quality:.3f}")
 assert found.rows[0].level == "conclusive"
