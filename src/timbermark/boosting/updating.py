@@ -33,21 +33,24 @@ from timbermark.trees.ensemble import Ensemble
 
 PATIENCE = 0.005
 """The default σ. This and what follows was chosen with seeds 0 and 1 of ``./dev bench update``: as
-many rows take as with training again, and test accuracy is no lower."""
+many rows take as with training again, and test accuracy stays. Figures: docs/engine.md."""
 TOLERANCE = float("inf")
 """The default ε. Refreshing the sums of candidates, too, cost half the speed and gained no accuracy
 in measurement."""
 _LARGE_SHARE = 0.15
 """Share of rows that come and go from which training again is as fast as walking, and exact."""
-_FEW_TOUCHED = 0.002
+_GOING = 0.25
+"""What a row that goes counts for against one that comes, in all that follows: there is nothing to
+be learnt from it."""
+_FEW_TOUCHED = 0.003
 """Share of rows that come and go up to which gradients are derived as they are asked for, and no
 leaf is added up anew: so few rows push few others."""
-_MANY_TOUCHED = 0.02
+_MANY_TOUCHED = 0.03
 """Share of rows from which splits are put in question in every iteration, not in every other."""
 _LEAST_QUESTIONED, _QUESTIONED, _MOST_QUESTIONED = 0.025, 8.0, 0.4
 """The share of all rows that a node may hold for its split to be put in question: the first plus
-the second times the share of rows that come, but no more than the third. Large nodes cost most and
-matter least. Rows that go count a quarter, for there is nothing to be learnt from them."""
+the second times the share of rows that come and go, but no more than the third. Large nodes cost
+most and matter least."""
 _FEW_ROWS = 256
 """Nodes of so few rows are always cheap to regrow."""
 _SLIGHT = 0.03
@@ -219,9 +222,9 @@ def _start_renewal(
     objective = make_objective(whole, params, scale)
     watched = np.flatnonzero(gone) if np.isinf(tolerance) else np.arange(n)
     past = take_rows(data, watched)
-    n_touched = int(gone.sum()) + added.n_rows
+    share = (added.n_rows + _GOING * gone.sum()) / n
     lazy = patience > 0 and np.isinf(tolerance)
-    ahead = not lazy or n_touched > _FEW_TOUCHED * n
+    ahead = not lazy or share > _FEW_TOUCHED
     n_ahead, n_watched = whole.n_rows if ahead else 0, len(watched)
     n_touching = n_watched + added.n_rows
     return Renewal(
@@ -231,8 +234,8 @@ def _start_renewal(
         knobs=Knobs(
             patience=float(patience),
             tolerance=float(tolerance),
-            largest=_largest_questioned(added.n_rows, int(gone.sum()), n),
-            every=2 if lazy and n_touched <= _MANY_TOUCHED * n else 1,
+            largest=_largest_questioned(float(share), n),
+            every=2 if lazy and share <= _MANY_TOUCHED else 1,
             slight=_SLIGHT,
             still=_STILL * _usual_step(params, scale),
         ),
@@ -252,10 +255,10 @@ def _start_renewal(
     )
 
 
-def _largest_questioned(n_added: int, n_gone: int, n: int) -> float:
-    """Return how many rows a node may hold for its split to be put in question."""
-    share = _LEAST_QUESTIONED + _QUESTIONED * (n_added + n_gone / 4) / n
-    return max(min(share, _MOST_QUESTIONED) * n, float(_FEW_ROWS))
+def _largest_questioned(share: float, n: int) -> float:
+    """Return how many of ``n`` rows a node may hold for its split to be put in question."""
+    most = min(_LEAST_QUESTIONED + _QUESTIONED * share, _MOST_QUESTIONED)
+    return max(most * n, float(_FEW_ROWS))
 
 
 def _usual_step(params: TrainParams, scale: Scale) -> float:
