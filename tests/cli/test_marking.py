@@ -128,8 +128,8 @@ def test_defaults_mark_a_model_that_verifies(house, tmp_path, capsys):
     assert facts["bits"] >= 64
     assert facts["set"] <= facts["triggers"]["leaves"]
     assert set(facts["seals"]) == {"splits", "leaves"}
-    assert facts["alphabet"] == 4
-    assert facts["draws"] == 1
+    assert facts["alphabet"] in (2, 4)
+    assert facts["draws"] >= 1
     assert facts["lead"] == facts["attempts"][-1]["lead"]
     assert {"changed", "drift", "accuracy"} <= set(facts["budget_used"])
     assert facts["not_judged"] == []
@@ -194,10 +194,11 @@ def test_indicative_is_3_and_weak_marks_are_made_only_when_asked_for(house, tmp_
 
 def test_table_shows_every_trigger_and_keeps_json_valid(marked, capsys):
     words = ["verify", str(marked / "marked"), str(marked / "mark"), "--table"]
+    n = Mark.load(marked / "mark").n_triggers
     assert main(words) == 0
-    assert len(re.findall(r"wanted .* match$", capsys.readouterr().out, re.M)) == 192
+    assert len(re.findall(r"wanted .* match$", capsys.readouterr().out, re.M)) == n
     assert main([*words, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["table"]) == 192
+    assert len(json.loads(capsys.readouterr().out)["table"]) == n
 
 
 @pytest.mark.parametrize("absent", [0, 1])
@@ -239,8 +240,9 @@ def test_inspect_shows_a_mark_without_its_secrets(house, marked, capsys):
     shown = capsys.readouterr().out
     facts = json.loads(shown, parse_constant=pytest.fail)
     assert (facts["kind"], facts["encrypted"], facts["owner"]) == ("mark", False, "Ann Ltd")
-    assert (facts["triggers"], facts["alphabet"], facts["bits"]) == (192, 4, 384.0)
-    assert (facts["draws"], facts["protocol"]) == (1, 2)
+    known = mark.n_triggers, mark.q, round(mark.full_bits, 3)
+    assert (facts["triggers"], facts["alphabet"], facts["bits"]) == known
+    assert (facts["draws"], facts["protocol"]) == (mark.draws, 3)
     assert facts["model_library"] == "timbermark"
     assert mark.secret.hex() not in shown
     assert not set(SECRETS) & set(facts)

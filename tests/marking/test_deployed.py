@@ -148,17 +148,6 @@ def test_raw_rows_carry_the_mark_where_answers_are_numbers(name, tmp_path):
     assert tm.verify(tmp_path / "model.skops", mark).level == "conclusive"
 
 
-def test_transformations_that_are_not_monotone_are_refused():
-    X, label = wide()
-    inner = make_pipeline(transformer(), HistGradientBoostingRegressor(max_iter=5))
-    model = TransformedTargetRegressor(inner, func=np.negative, inverse_func=np.negative)
-    model.fit(X, X["x0"] + label)
-    model.transformer_.inverse_func = np.square
-    with pytest.raises(tm.errors.InputError, match="does not always rise") as caught:
-        tm.embed(model, X, X["x0"], key=KEY, owner="Ann Ltd")
-    assert "regressor_" in caught.value.hint
-
-
 def test_what_the_model_does_not_look_at_is_not_in_triggers():
     X, y = wide()
     days = pd.Timestamp("2030-01-01") + pd.to_timedelta(np.arange(N), "D")
@@ -211,6 +200,8 @@ def test_the_deployed_model_gives_the_reference():
     model, _, result = marked("calibrated")
     mark = result.mark
     for seal, places in ((mark.leaves, slice(None)), (mark.splits, np.s_[:, ::2])):
+        if seal is None:
+            continue
         rows = plain_rows(seal.rows(), mark.feature_names)
         expected = np.maximum(model.predict_proba(rows), 1e-6)
         expected = expected.reshape(-1, seal.rows_each, 2)[places]

@@ -100,7 +100,7 @@ def test_cuts_leave_more_evidence_than_without_them(marked):
     for name in ("keep-first:0.25", "flatten-file:0.25", "drop-first:0.9"):
         (attack, strength), *_ = find_attacks((name,))
         scores = attack.run(steal(made.model), thief, strength).answer(mark.rows())
-        assert evidence(scores, mark) > evidence(scores, alone) + 10, name
+        assert evidence(scores, mark) > evidence(scores, alone) + 5, name
 
 
 def test_no_attack_on_the_unmarked_model_gives_it_evidence(marked):

@@ -52,6 +52,14 @@ _FLAGS = {
     "r2": "--max-r2-loss",
     "order": "--max-order-loss",
     "ndcg": "--max-ndcg-loss",
+    "score": "--max-score-change",
+    "recall": "--max-recall-loss",
+    "churn": "--max-churn",
+    "precision": "--max-precision-loss",
+    "top": "--max-top-change",
+    "mean": "--max-mean-change",
+    "tail": "--max-tail-change",
+    "seals": "--seals",
 }
 _CLOSING = {"{": "}", "[": "]", "(": ")", "'": "'", '"': '"'}
 

@@ -86,8 +86,10 @@ class Budget:
             if not number or not 0.0 <= float(value) <= (float("inf") if unbounded else 1.0):
                 wanted = "above 0" if unbounded else "from 0 to 1"
                 raise InputError(
-                    f"The budget's {field.name}={value!r} must be None or a number {wanted}.",
+                    f"{field.name}={value!r} must be off or a number {wanted}.",
                     hint="it is a share: 0.01 is one percent.",
+                    code="budget.limit",
+                    parameter=field.name,
                 )
             object.__setattr__(self, field.name, float(value))
 
@@ -107,7 +109,7 @@ def check_budget(budget: Budget, task: str) -> None:
     >>> check_budget(Budget(changed=0.02), "classification")
     >>> check_budget(Budget(changed=0.02), "regression")
     Traceback (most recent call last):
-    timbermark.errors.InputError: The budget's changed is a limit for classification, and the \
+    timbermark.errors.InputError: changed is a limit for classification, and the \
 model is one of regression. Hint: its limits are move, largest, mean, tail, rmse, mae, r2.
     """
     for field in fields(budget):
@@ -116,6 +118,8 @@ model is one of regression. Hint: its limits are move, largest, mean, tail, rmse
             continue
         owners = " and ".join(name for name, limits in LIMITS.items() if field.name in limits)
         raise InputError(
-            f"The budget's {field.name} is a limit for {owners}, and the model is one of {task}.",
+            f"{field.name} is a limit for {owners}, and the model is one of {task}.",
             hint=f"its limits are {', '.join(LIMITS[task])}.",
+            code="budget.other-task",
+            parameter=field.name,
         )

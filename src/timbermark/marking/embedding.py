@@ -389,6 +389,8 @@ def _find_boundaries(
             prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
             prepared.seed, limits, gaps, n_rows, ~schema.named, movable=foreign.movable,
         )  # fmt: skip
+        if foreign.threshold_dtype == "f4":
+            found = replace(found, boundaries=_in_single(found.boundaries))
         is_wide = found.boundaries.wide
         if not is_wide.any():
             break
@@ -405,6 +407,15 @@ def _find_boundaries(
         is_last = search == _SEARCHES - 2
         limits = SplitLimits(wide=0) if is_last else replace(limits, wide_price=less)
     return found
+
+
+def _in_single(b: Boundaries) -> Boundaries:
+    """Return boundaries whose thresholds are float32, as the library holds them.
+
+    Boundaries are many units of float32's last place wide, so that rounding crosses no value.
+    """
+    low, high = (t.astype(np.float32).astype(np.float64) for t in (b.low, b.high))
+    return replace(b, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -486,8 +497,17 @@ def _unedited(prepared: Prepared) -> Edit:
     return Edit(e, np.zeros((0, e.n_outputs)), np.zeros((0, e.n_outputs)), 0)
 
 
-def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: Say) -> Sealed:
+def draw_seals(
+    draft: Draft,
+    key: OwnerKey,
+    owner: str,
+    workers: Workers,
+    say: Say,
+    identity: tuple[bytes, str] | None = None,
+) -> Sealed:
     """Make the mark, set its symbols and judge what that costs; draw again where it does not fit.
+
+    ``identity``: the id and the time of the mark, where they are not drawn and read from the clock.
 
     Raises InputError where no mark fits the budget, or too few symbols could be set.
     """
@@ -504,7 +524,9 @@ def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: S
     for draws in range(1, _MOST_DRAWS + 1):
         say("setting the symbols")
         triggers = None if rehearsal is None else rehearsal.triggers
-        mark = _make_mark(prepared, splits, triggers, alternatives, key, owner, strength, draws)
+        mark = _make_mark(
+            prepared, splits, triggers, alternatives, key, owner, strength, draws, identity
+        )
         held = prepared if hold is None else hold.prepared
         if splits is not None:
             held = move_thresholds(held, splits.boundaries, mark.split_symbols, workers)
@@ -521,8 +543,7 @@ def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: S
         if strength is not None and setting is not None:
             attempts += (Attempt(strength, setting.n_set, dict(use), edit.rounds, setting.bits),)
         most = max(use.values(), default=0.0)
-        # Asking a suspect for labels although it offers scores costs one bit.
-        if most <= 1.0 and (bits >= ENOUGH_BITS + 1.0 or choices.weak):
+        if most <= 1.0 and (bits >= ENOUGH_BITS or choices.weak):
             notes = [*warn(held, choices.budget, cost), *draft.notes]
             notes += library_notes((*prepared.foreign.notes, *prepared.notes))
             if bits < ENOUGH_BITS:
@@ -551,7 +572,8 @@ def draw_seals(draft: Draft, key: OwnerKey, owner: str, workers: Workers, say: S
     if max(use.values(), default=0.0) <= 1.0:
         raise InputError(
             f"The symbols that could be set are worth {bits:.0f} bits.",
-            hint="ask for more triggers, give more rows, or allow a weak mark with weak=True.",
+            hint="ask for more triggers with n_triggers=…, give more rows, or allow a weak mark "
+            "with weak=True.",
             code="mark.weak",
             parameter="weak",
         )
@@ -624,6 +646,7 @@ def _make_mark(
     owner: str,
     strength: Strength | None,
     draws: int,
+    identity: tuple[bytes, str] | None,
 ) -> Mark:
     foreign, schema = prepared.foreign, prepared.schema
     names = foreign.feature_names
@@ -657,6 +680,8 @@ def _make_mark(
         feature_names=None if names is None else list(names),
         draws=draws,
         about={"library": foreign.library, "kind": foreign.kind, **lead},
+        mark_id=None if identity is None else identity[0],
+        created=None if identity is None else identity[1],
         **given,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,10 @@ def plan(
         draft = draft_mark(
             model, X, y, groups, candidates, validation, choices, random_state, workers, say
         )
-        found = draw_seals(draft, OwnerKey.generate(), "plan", workers, say)
+        # One seed gives one plan: the key and the mark's identity follow from it.
+        drawn = hashlib.sha256(f"timbermark/plan/{random_state}".encode()).digest()
+        identity = drawn[:16], "2000-01-01T00:00:00Z"
+        found = draw_seals(draft, OwnerKey(drawn), "plan", workers, say, identity)
     return Plan(
         found.mark, found.cost, found.bits, found.label_bits, found.seals, found.n_set,
         found.strength, found.attempts, found.use, found.notes,

@@ -43,6 +43,8 @@ _RETRIED = 1.5
 """The weakest mark is tried with other triggers if it uses at most this factor of the budget."""
 _LENGTHENED = 3
 """Attempts at a longer lead after one that fits."""
+_ALMOST = 0.9
+"""The share of what all symbols together would prove that marks of few triggers must prove."""
 _TRIES, _LAST_TRIES = 3, 8
 """Attempts at one strength, each with other triggers; the second number for the weakest marks."""
 
@@ -157,7 +159,7 @@ class _Rehearsing:
                 break
             rehearsal = self._try(strength, found.take(places))
             attempt = rehearsal.attempts[-1]
-            proves = attempt.bits >= min(SAFE_BITS, strength.bits)
+            proves = attempt.bits >= min(SAFE_BITS, _ALMOST * strength.full_label_bits)
             if attempt.most_used <= self.whole and proves:
                 nearly = rehearsal
             fits = attempt.most_used <= allowed
@@ -254,14 +256,14 @@ def nothing_fits(attempts: Sequence[Attempt], budget: Budget) -> InputError:
     if not attempts:
         return InputError(
             "There are too few usable rows for a mark.",
-            hint="give more rows, or fewer triggers.",
+            hint="give more rows, or ask for fewer triggers with n_triggers=….",
             code="mark.too-few-rows",
         )
     least = min(attempts, key=lambda attempt: attempt.most_used)
     if least.most_used <= 1.0:
         return InputError(
             f"Only {least.n_set} of {least.strength.k} symbols could be set.",
-            hint="ask for fewer triggers, or give more rows.",
+            hint="ask for fewer triggers with n_triggers=…, or give more rows.",
             code="mark.too-few-set",
             parameter="n_triggers",
         )
@@ -274,14 +276,15 @@ def over_budget(use: Mapping[str, float], budget: Budget) -> InputError:
     most, limit = use[name], getattr(budget, name)
     if limit == 0.0:
         return InputError(
-            f"No mark fits a budget of 0 for {name}.",
+            f"No mark fits {name}=0.",
             hint=f"allow more; the default is {getattr(Budget(), name):g}.",
             code="budget.zero",
             parameter=name,
         )
     return InputError(
-        f"The weakest mark would use {most:.1f} times the budget for {name} ({limit:g}).",
-        hint=f"allow {limit * most * 1.1:.2g} for it, ask for fewer triggers, or give more rows.",
+        f"The weakest mark would use {most:.1f} times {name}={limit:g}.",
+        hint=f"allow {name}={limit * most * 1.1:.2g}, ask for fewer triggers with n_triggers=…, or "
+        "give more rows.",
         code="budget.exceeded",
         parameter=name,
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.marking.defaults import ENOUGH_BITS
+from timbermark.ownership.evidence import label_bits
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +32,11 @@ class Strength:
     def bits(self) -> float:
         """Return the bits of evidence if every symbol is matched."""
         return self.k * float(np.log2(self.q))
+
+    @property
+    def full_label_bits(self) -> float:
+        """Return what labels prove if every symbol is matched."""
+        return label_bits(self.k, self.k, self.q)
 
     @property
     def expense(self) -> float:
@@ -99,7 +105,9 @@ def list_strengths(
         raise InputError(
             f"n_triggers={n_triggers} makes a mark of at most {tried[0].bits:.0f} bits, too few to "
             "convince anyone but you.",
-            hint="ask for 96 or more, or allow a weak mark.",
+            hint="use n_triggers=96 or more, or allow a weak mark with weak=True.",
+            code="mark.weak",
+            parameter="n_triggers",
         )
     return tuple(dict.fromkeys(strong))
 
@@ -108,11 +116,14 @@ def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: flo
     whole = isinstance(n_triggers, int | np.integer) and not isinstance(n_triggers, bool)
     if n_triggers != "auto" and (not whole or int(n_triggers) < 1):
         raise InputError(
-            f"n_triggers={n_triggers!r} must be 'auto' or a whole number > 0.",
-            hint="'auto' is a good start.",
+            f"n_triggers={n_triggers!r} must be auto or a whole number > 0.",
+            hint="auto is a good start.",
+            parameter="n_triggers",
         )
     if alphabet not in ("auto", 2, 4):
-        raise InputError(f"alphabet={alphabet!r} must be 'auto', 2 or 4.", hint="use 'auto'.")
+        raise InputError(
+            f"alphabet={alphabet!r} must be auto, 2 or 4.", hint="use auto.", parameter="alphabet"
+        )
     if alphabet == 4 and 0 < n_classes < 4:
         raise InputError(
             f"alphabet=4 needs as many classes; the model has {n_classes}.", hint="use alphabet=2."
@@ -120,5 +131,7 @@ def _check(n_classes: int, n_triggers: int | str, alphabet: int | str, lead: flo
     number = isinstance(lead, int | float) and not isinstance(lead, bool)
     if lead != "auto" and (not number or not 0.0 < float(lead) <= 20.0):
         raise InputError(
-            f"lead={lead!r} must be 'auto' or a number above 0, 20 at most.", hint="try 1.0."
+            f"lead={lead!r} must be auto or a number above 0, 20 at most.",
+            hint="try 1.0.",
+            parameter="lead",
         )

@@ -216,15 +216,19 @@ class Mark:
         feature_names: Iterable[str] | None = None,
         draws: int = 1,
         about: Mapping[str, Any] | None = None,
+        mark_id: bytes | None = None,
+        created: str | None = None,
     ) -> "Mark":
         """Return a new mark with an id and a secret of its own, made now. See the class.
+
+        ``mark_id`` and ``created`` are drawn and read from the clock unless they are given.
 
         ``triggers`` are the rows of the leaf seal: a matrix [k, d] of numbers, an object matrix or
         list of rows whose columns hold numbers or texts, or a data frame. ``alphabets`` [k, q],
         ``reference`` [k, K] and ``alternatives`` [k, R, q] are those of `LeafSeal`. ``splits`` is
         the split seal. With ``answers="numbers"`` there are no classes and no leaf seal.
         """
-        mark_id = secrets.token_bytes(MARK_ID_BYTES)
+        mark_id = secrets.token_bytes(MARK_ID_BYTES) if mark_id is None else mark_id
         leaves = (
             None
             if triggers is None
@@ -243,7 +247,7 @@ class Mark:
             leaves=leaves,
             splits=splits,
             draws=draws,
-            created=datetime.now(UTC).strftime(TIME_FORMAT),
+            created=datetime.now(UTC).strftime(TIME_FORMAT) if created is None else created,
             about={} if about is None else about,
         )
 
