@@ -513,7 +513,7 @@ def test_a_limit_that_is_too_tight_is_named_by_its_flag():
     error = next(python_errors())
     message, hint = say_error(error)
     assert message == "The weakest mark would use 3.0 times --max-changed 0.01."
-    assert hint.startswith("allow --max-changed 0.033, ask for fewer triggers with --n-triggers,")
+    assert hint.startswith("allow --max-changed 0.033, ask for fewer triggers with --n-triggers")
 
 
 @pytest.fixture(scope="module")

@@ -301,7 +301,7 @@ def test_a_weak_mark_is_made_only_when_asked_for():
 def test_an_impossible_budget_is_one_sentence(budget):
     X, y, _, _ = data("rare")
     model = fitted("xgboost", "rare")
-    error = refused("budget", model, X, y, budget=budget, seals="leaves")
+    error = refused("mark", model, X, y, budget=budget, seals="leaves")
     assert error.parameter in LIMITS["classification"]
     assert "inf" not in str(error)
     # A free boundary changes no training row, so that splits may fit even these.

@@ -45,13 +45,14 @@ def fitted(kind):
 @pytest.mark.parametrize("kind", [*LIBRARIES, "pipeline"])
 def test_the_seals_that_are_asked_for_prove_the_mark(kind, seals):
     model, X, y = fitted(kind)
-    result = tm.embed(model, X, y, key=KEY, owner="Ann Ltd", seals=seals)
+    # A few shallow trees on 569 rows have some 68 boundaries: 64 bits, or a little less.
+    result = tm.embed(model, X, y, key=KEY, owner="Ann Ltd", seals=seals, weak=seals == "splits")
     wanted = {"splits", "leaves"} if seals == "both" else {seals}
     assert set(result.seals) == {seal.name for seal in result.mark.seals} == wanted
     assert (result.strength is None) == (seals == "splits")
     assert max(result.use.values()) <= 1.0
     verdict = tm.verify(result.model, result.mark)
-    assert verdict.level == "conclusive"
+    assert verdict.bits > (50 if seals == "splits" else 64)
     assert verdict.net_bits == pytest.approx(result.bits, abs=0.5)
     assert tm.verify(model, result.mark).level == "none"
     assert tm.verify(model, result.mark, answers="labels").level == "none"
