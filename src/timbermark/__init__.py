@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import embed
+    from timbermark.marking.embedding import embed, plan
     from timbermark.marking.models import load, save
-    from timbermark.marking.planning import plan
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
@@ -72,7 +71,7 @@ _HOME = {
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
-    "plan": "timbermark.marking.planning",
+    "plan": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "verify": "timbermark.verification.verifying",
 }

@@ -109,7 +109,7 @@ def test_a_plan_attacks_a_rehearsed_mark(house, capsys, monkeypatch):
     assert facts["attacks"]["rows"][0]["attack"] == "round-answers"
     assert sorted(house.iterdir()) == before
     monkeypatch.setattr(
-        "timbermark.marking.planning.plan", lambda *given, **more: pytest.fail("too late")
+        "timbermark.marking.embedding.plan", lambda *given, **more: pytest.fail("too late")
     )
     assert main(plan) == 2
     assert "--validation" in capsys.readouterr().err

@@ -17,8 +17,8 @@ from timbermark.cli import main
 from timbermark.cli.printing import say_error, show_json, use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
-from timbermark.marking.embedding import Choices
 from timbermark.marking.rehearsing import Attempt, nothing_fits
+from timbermark.marking.sealing import Choices
 from timbermark.marking.strengths import Strength, list_strengths
 
 NO_LIMITS = [
@@ -96,7 +96,7 @@ def no_work(monkeypatch):
         raise AssertionError("the long work began")
 
     monkeypatch.setattr("timbermark.marking.embedding.embed", reached)
-    monkeypatch.setattr("timbermark.marking.planning.plan", reached)
+    monkeypatch.setattr("timbermark.marking.embedding.plan", reached)
 
 
 def arguments(house, out):

@@ -18,8 +18,8 @@ from timbermark.editing.routing import Router
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.boundaries import are_inside
-from timbermark.marking.embedding import Choices, draft_mark, move_thresholds
 from timbermark.marking.models import open_model
+from timbermark.marking.sealing import Choices, draft_mark, move_thresholds
 from timbermark.marking.splits import set_thresholds
 from timbermark.trees import reference
 

@@ -39,8 +39,9 @@ def _result(cost, mark: Mark, use: dict[str, float]) -> EmbedResult:
     attempt = Attempt(strength, mark.n_triggers - 1, use, 7, 90.0)
     labels = 80.0 if mark.classes else None
     return EmbedResult(
-        SimpleNamespace(), mark, cost, 90.0, labels, {"leaves": 90.0}, attempt.n_set, strength,
-        (attempt,), use, library_notes([f"A note on {BAD}."]),
+        model=SimpleNamespace(), mark=mark, cost=cost, bits=90.0, label_bits=labels,
+        seals={"leaves": 90.0}, n_set=attempt.n_set, strength=strength, attempts=(attempt,),
+        use=use, notes=library_notes([f"A note on {BAD}."]),
     )  # fmt: skip
 
 

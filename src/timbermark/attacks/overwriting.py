@@ -17,12 +17,12 @@ from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import Task
 from timbermark.marking.budget import LIMITS, Budget
 from timbermark.marking.choosing import Candidates
-from timbermark.marking.embedding import Choices, Draft, draft_mark, move_thresholds
 from timbermark.marking.leaves import fill_missing, reroute, set_leaves
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
 from timbermark.marking.rehearsing import rehearse
+from timbermark.marking.sealing import Choices, Draft, draft_mark, move_thresholds
 from timbermark.marking.strengths import list_strengths
 from timbermark.marking.tasks import leads, rank_labels
 from timbermark.trees.branches import find_parents, node_means, replace_oddest

@@ -167,11 +167,9 @@ def _cut(X: Any, y: Any) -> list[Rows]:
 
 
 def _show_mark(result: EmbedResult) -> None:
-    from timbermark.marking.embedding import worth
-
     cost = result.cost
     show(
-        f"2 mark    {worth(result.mark, result.bits, result.label_bits)}\n"
+        f"2 mark    {result.worth}\n"
         f"          accuracy {cost['accuracy'].before:.4f} → {cost['accuracy'].after:.4f}, "
         f"{cost.changed} of {cost.n_rows} labels changed, on rows that chose nothing"
     )

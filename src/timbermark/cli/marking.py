@@ -60,12 +60,12 @@ def plan(
     chosen = choices.read()
     opened = _open(model, chosen)
     rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
-    from timbermark.marking import planning
+    from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
-        found = planning.plan(opened, **rows, **chosen, progress=True)
+        found = embedding.plan(opened, **rows, **chosen, progress=True)
         tell(map(str, found.notes))
         survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
     if as_json:
@@ -174,8 +174,8 @@ def _check_owner(owner: str) -> None:
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     """Return the opened model. Raises InputError for choices that it does not allow."""
-    from timbermark.marking.embedding import Choices as Asked
     from timbermark.marking.models import open_model
+    from timbermark.marking.sealing import Choices as Asked
     from timbermark.marking.strengths import list_strengths
 
     opened = open_model(path)

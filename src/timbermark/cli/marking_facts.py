@@ -9,8 +9,7 @@ from timbermark.marking.budget import NEED_TARGETS
 
 if TYPE_CHECKING:
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import EmbedResult
-    from timbermark.marking.planning import Plan
+    from timbermark.marking.embedding import EmbedResult, Plan
     from timbermark.marking.rehearsing import Attempt
 
 

@@ -1,189 +1,49 @@
-"""Embed: from a model to a marked one.
+"""Embed and plan: from a model to a marked one, or to what marking would come to.
 
 The road: open the model and give every row its role (`preparing`), find boundaries for the split
 seal (`splits`), rehearse a leaf seal within what is left of the budget (`rehearsing`), make the
-mark, whose symbols come out of a hash over everything else in it, so that nobody, the owner
-included, can choose them; set both seals, judge the cost, close the model. `plan` walks the same
-road but for the last step. Should the real symbols not fit, they are drawn again for a weaker mark,
-and the mark counts the draws.
+mark, set both seals and judge the cost (`sealing`), close the model. `plan` walks the same road but
+for the last step, with a key that follows from the seed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
-from timbermark.editing.leaves import Edit
-from timbermark.editing.routing import Router, Routes
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
-from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, are_inside, merge, scan
-from timbermark.marking.budget import Budget, check_budget
-from timbermark.marking.choosing import Candidates
-from timbermark.marking.cost import Cost
-from timbermark.marking.defaults import ENOUGH_BITS, LEAF_SHARE, LONE_SPLIT_SHARE, SPLIT_SHARE
-from timbermark.marking.large_tables import LargeTable
-from timbermark.marking.leaves import Setting, reroute, score_alternatives, set_leaves
-from timbermark.marking.measuring import (
-    judge_edit,
-    judge_table,
-    report_cost,
-    tally_table,
-    warn,
-)
-from timbermark.marking.models import close_model, open_model
-from timbermark.marking.preparing import MeasuredRows, Prepared, prepare
-from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
-from timbermark.marking.sampling import Hold
-from timbermark.marking.splits import (
-    SplitLimits,
-    SplitTriggers,
-    find_splits,
-    set_thresholds,
-    split_strata,
-)
-from timbermark.marking.strengths import Strength, list_strengths
-from timbermark.marking.words import Note, library_notes, show_result
+from timbermark.marking.budget import Budget
+from timbermark.marking.models import close_model
+from timbermark.marking.sealing import Choices, Outcome, draft_mark, draw_seals
 from timbermark.ownership.columns import plain_rows
-from timbermark.ownership.evidence import Answers, total_bits, weigh
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.seals import SplitSeal
-from timbermark.partitions import Block, run_pass
 from timbermark.reportable import Reportable, write_page
 from timbermark.trees import reference
-from timbermark.trees.ensemble import Ensemble, digest
+from timbermark.trees.ensemble import Ensemble
 
-Say = Callable[[str], None]
-
-KINDS = ("mixed", "rows")
-SEALS = ("both", "splits", "leaves")
-_WEAKER, _AIM = 0.7, 0.93
-"""If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
-attempt aims at the second number as a share of the budget."""
-_MOST_DRAWS = 4
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
 the last digit of a margin decides."""
-_FEWEST_BOUNDARIES = 8
-"""Triggers below which a split seal is not worth a part of the mark."""
-_SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
-"""Searches for boundaries until they use at most their share of the budget with so many sets of
-throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
-much, between these factors; the last has none."""
-_FEWER_BOUNDARIES = 2
-"""The draw after which a mark of both seals that is too dear also loses its dearest boundaries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a user asks of a mark, checked: the arguments that `embed` and `plan` share."""
-
-    seals: str = "both"
-    budget: Budget = field(default_factory=Budget)
-    triggers: str = "mixed"
-    n_triggers: int | str = "auto"
-    alphabet: int | str = "auto"
-    lead: float | str = "auto"
-    weak: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.budget, Budget):
-            raise InputError(
-                "budget is not a Budget.",
-                hint="budget=timbermark.Budget(changed=0.02).",
-                parameter="budget",
-            )
-        if self.triggers not in KINDS:
-            raise InputError(
-                f"triggers={self.triggers!r} is not known.",
-                hint="use 'mixed' or 'rows'.",
-                parameter="triggers",
-            )
-        if self.seals not in SEALS:
-            raise InputError(
-                f"seals={self.seals!r} is not known.",
-                hint=f"use one of {', '.join(SEALS)}.",
-                parameter="seals",
-            )
-
-    def for_task(self, foreign: ForeignModel) -> Choices:
-        """Return the choices for one model. Raises InputError where they do not fit its task."""
-        check_budget(self.budget, foreign.task)
-        if foreign.task == "classification":
-            return self
-        if self.seals == "leaves":
-            raise InputError(
-                f"The {foreign.kind} answers with numbers, which only splits can carry.",
-                hint="leave seals='leaves' out.",
-                code="seals.numbers",
-                parameter="seals",
-            )
-        return replace(self, seals="splits")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """A mark before its symbols: a prepared model, and triggers for one or two seals."""
-
-    prepared: Prepared
-    choices: Choices
-    splits: SplitTriggers | None
-    rehearsal: Rehearsal | None
-    notes: tuple[Note, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sealed:
-    """A mark, the ensemble that carries it, what it costs and what an untouched copy proves.
-
-    ``bits``: what its scores or numbers prove, ``label_bits`` what its labels alone do; ``seals``:
-    the bits of each seal. ``strength``: of the leaf seal, None without one; ``attempts``: the
-    rehearsals of the leaf seal, and draws of symbols.
-    """
-
-    mark: Mark
-    ensemble: Ensemble
-    cost: Cost
-    bits: float
-    label_bits: float | None
-    seals: Mapping[str, float]
-    n_set: int
-    strength: Strength | None
-    attempts: tuple[Attempt, ...]
-    use: Mapping[str, float]
-    notes: tuple[Note, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EmbedResult(Reportable):
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EmbedResult(Outcome, Reportable):
     """The marked model, of the type that was given; the secret mark; what it cost.
 
-    ``bits``: what the scores or numbers of an untouched copy prove; ``label_bits``: what its labels
-    alone prove, None for numbers; ``seals``: the bits of each seal by scores or numbers. ``n_set``:
-    symbols of the leaf seal that are set; ``strength``: of the leaf seal, None without one;
-    ``notes``: what to tell the user, warnings first.
+    All other fields are those of `timbermark.marking.sealing.Outcome`.
     """
 
     model: Any
-    mark: Mark
-    cost: Cost
-    bits: float
-    label_bits: float | None
-    seals: Mapping[str, float]
-    n_set: int
-    strength: Strength | None
-    attempts: tuple[Attempt, ...]
-    use: Mapping[str, float]
-    notes: tuple[Note, ...] = ()
 
     def report(
         self, path: str | os.PathLike[str], *, attacks: Any = None, force: bool = False
@@ -198,41 +58,16 @@ class EmbedResult(Reportable):
         """
         write_page(self, path, force=force, attacks=attacks)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; nothing in it is secret."""
-        return describe(self.mark, self)
-
-    def __str__(self) -> str:
-        return show_result(worth(self.mark, self.bits, self.label_bits), self.cost, self.notes)
-
     def __repr__(self) -> str:
         return f"EmbedResult({type(self.model).__name__}, {self.mark!r}, {self.bits:.0f} bits)"
 
 
-def worth(mark: Mark, bits: float, label_bits: float | None) -> str:
-    """Return what a mark is and what an untouched copy of it proves, in one line."""
-    parts = [f"{mark.n_splits} triggers in splits"] if mark.n_splits else []
-    parts += [f"{mark.n_leaves} in leaves"] if mark.n_leaves else []
-    by_labels = "" if label_bits is None else f", {label_bits:.0f} by labels alone"
-    return f"{' and '.join(parts)}: {bits:.0f} bits of evidence{by_labels}"
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Plan(Outcome):
+    """What `embed` would do with the same arguments; ``mark`` is a throwaway one."""
 
-
-def describe(mark: Mark, result: Any) -> dict[str, Any]:
-    """Return what `embed` and `plan` report alike, ready for JSON."""
-    strength = result.strength
-    return {
-        "seals": {name: round(bits, 1) for name, bits in result.seals.items()},
-        "triggers": {"splits": mark.n_splits, "leaves": mark.n_leaves},
-        "bits": round(result.bits, 1),
-        "label_bits": None if result.label_bits is None else round(result.label_bits, 1),
-        "alphabet": mark.q if mark.n_leaves else None,
-        "lead": None if strength is None else strength.lead,
-        "set": result.n_set,
-        "draws": mark.draws,
-        "budget_used": dict(result.use),
-        "cost": result.cost.to_dict(),
-        "notes": [note.to_dict() for note in result.notes],
-    }
+    def __repr__(self) -> str:
+        return f"Plan({self.worth})"
 
 
 def embed(
@@ -310,391 +145,48 @@ def embed(
         foreign = draft.prepared.foreign
         made = close_model(foreign, sealed.ensemble)
         _check_answers(foreign, sealed.ensemble, made, sealed.mark, sealed.n_set)
-    return EmbedResult(
-        made, sealed.mark, sealed.cost, sealed.bits, sealed.label_bits, sealed.seals,
-        sealed.n_set, sealed.strength, sealed.attempts, sealed.use, sealed.notes,
-    )  # fmt: skip
+    return EmbedResult(model=made, **sealed.shared())
 
 
-def draft_mark(
+def plan(
     model: Any,
     X: Any,
-    y: Any,
-    groups: Any,
-    candidates: Any,
-    validation: Any,
-    choices: Choices,
-    seed: int,
-    workers: Workers,
-    say: Say,
-) -> Draft:
-    """Return a mark before its symbols. Raises InputError for bad input, and where none fits."""
-    say("reading the model and the rows")
-    foreign = open_model(model)
-    choices = choices.for_task(foreign)
-    strengths = None
-    if choices.seals != "splits":
-        strengths = list_strengths(
-            len(foreign.classes), choices.n_triggers, choices.alphabet, choices.lead,
-            choices.weak or choices.seals == "both",
-        )  # fmt: skip
-    prepared = prepare(
-        foreign, X, y, candidates, validation, seed, workers, groups, say, strengths is not None
-    )
-    notes: list[Note] = []
-    splits = None
-    if choices.seals != "leaves":
-        say("finding boundaries")
-        splits = _find_boundaries(prepared, choices, workers, say)
-        if not prepared.training.known:
-            notes.append(Note("gaps_from_candidates"))
-        notes += library_notes(splits.notes)
-        if len(splits) < _FEWEST_BOUNDARIES:
-            if choices.seals == "splits":
-                raise _too_few_boundaries(foreign, len(splits))
-            notes.append(Note("no_splits", {"boundaries": len(splits)}))
-            splits = None
-        else:
-            prepared = replace(prepared, boundaries=splits.boundaries)
-    rehearsal = None
-    if strengths is not None:
-        share = 1.0 if splits is None else LEAF_SHARE
-        try:
-            rehearsal = rehearse(
-                prepared, choices.budget, strengths, choices.triggers, workers, say, share
-            )
-        except InputError as error:
-            if splits is None or choices.seals == "leaves":
-                raise
-            notes.append(Note("no_leaves", text=error.message))
-    return Draft(prepared, choices, splits, rehearsal, tuple(notes))
+    y: Any = None,
+    *,
+    seals: str = "both",
+    groups: Any = None,
+    candidates: Any = None,
+    validation: Any = None,
+    budget: Budget | None = None,
+    triggers: str = "mixed",
+    n_triggers: int | str = "auto",
+    alphabet: int | str = "auto",
+    lead: float | str = "auto",
+    weak: bool = False,
+    random_state: int = 0,
+    progress: bool = False,
+) -> Plan:
+    """Return what a mark would be and cost, by marking trees that are then thrown away.
 
+    The arguments are those of :func:`timbermark.embed`. Raises InputError where no mark fits.
 
-def _find_boundaries(
-    prepared: Prepared, choices: Choices, workers: Workers, say: Say
-) -> SplitTriggers:
-    """Return the triggers of the split seal that use at most their share of the budget."""
-    training, foreign, schema = prepared.training, prepared.foreign, prepared.schema
-    share = SPLIT_SHARE if choices.seals == "both" else LONE_SPLIT_SHARE
-    gaps, n_rows = None, None
-    if training.table is not None:
-        gaps = run_pass(
-            training.table.parts, _Scanning(training.table.bare(), foreign.ensemble), say
-        )
-        n_rows = training.table.n_rows
-    rng = np.random.default_rng(prepared.seed + 9)
-    limits = SplitLimits()
-    for search in range(_SEARCHES):
-        found = find_splits(
-            prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
-            prepared.seed, limits, gaps, n_rows, ~schema.named, movable=foreign.movable,
-        )  # fmt: skip
-        if foreign.threshold_dtype == "f4":
-            found = replace(found, boundaries=_in_single(found.boundaries))
-        is_wide = found.boundaries.wide
-        if not is_wide.any():
-            break
-        most = 0.0
-        for _ in range(_THROWAWAY):
-            symbols = rng.integers(0, 2, len(found))
-            moved = move_thresholds(prepared, found.boundaries, symbols, workers)
-            use = judge_edit(moved, choices.budget, _unedited(moved), workers)
-            most = max(most, *use.values(), 0.0)
-        if most <= share:
-            break
-        spent = float(found.boundaries.price[is_wide].sum())
-        less = spent * float(np.clip(share / most, *_LESS))
-        is_last = search == _SEARCHES - 2
-        limits = SplitLimits(wide=0) if is_last else replace(limits, wide_price=less)
-    return found
-
-
-def _in_single(b: Boundaries) -> Boundaries:
-    """Return boundaries whose thresholds are float32, as the library holds them.
-
-    Boundaries are many units of float32's last place wide, so that rounding crosses no value.
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from timbermark import TimberClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=60, random_state=0).fit(X, y)
+    >>> plan(model, X, y).bits > 64
+    True
     """
-    low, high = (t.astype(np.float32).astype(np.float64) for t in (b.low, b.high))
-    return replace(b, low=low, high=high)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scanning:
-    """The pass that finds the values around all thresholds."""
-
-    table: LargeTable
-    ensemble: Ensemble
-    title = "pass 2: values around thresholds"
-
-    def look(self, block: Block) -> Gaps:
-        taken, takes = self.table.schema.try_columns(self.table.rows(block))
-        return scan(Cuts.of(self.ensemble), taken[takes])
-
-    def merge(self, results: Any) -> Gaps:
-        return merge(results)
-
-
-def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
-    if not foreign.movable.any():
-        return InputError(
-            f"The {foreign.kind} splits no column of numbers, so that no threshold can move.",
-            hint="mark its leaves with seals='leaves'."
-            if foreign.task == "classification"
-            else "give a model that splits numbers.",
-            code="splits.none",
-            parameter="seals",
+    choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
+    with Workers(count_threads(None)) as workers, step_bar(int(progress)) as say:
+        draft = draft_mark(
+            model, X, y, groups, candidates, validation, choices, random_state, workers, say
         )
-    return InputError(
-        f"Only {n} boundaries between training values can carry a symbol.",
-        hint="give all training rows, and values that are not all alike"
-        + ("; or use seals='both'." if foreign.task == "classification" else "."),
-        code="splits.too-few",
-        parameter="seals",
-    )
-
-
-def move_thresholds(
-    prepared: Prepared, boundaries: Boundaries, symbols: np.ndarray, workers: Workers
-) -> Prepared:
-    """Return a prepared model whose thresholds are where symbols ask for, rows routed anew.
-
-    Of the rows that judge and report, margins and answers stay those of the unmarked model.
-    """
-    router = Router(set_thresholds(prepared.router.ensemble, boundaries, symbols))
-
-    def moved(routes: Routes, Z: np.ndarray) -> Routes:
-        inside = np.flatnonzero(are_inside(Z, boundaries, router.ensemble.input_dtype == "f4"))
-        if not len(inside):
-            return routes
-        found = router.route(Z[inside], workers)
-        patched: dict[int, np.ndarray] = {}
-        for old, new in zip(routes.leaf, found.leaf, strict=True):
-            if id(old) not in patched:
-                leaf = old.copy()
-                leaf[:, inside] = new
-                patched[id(old)] = leaf
-        return Routes(tuple(patched[id(old)] for old in routes.leaf))
-
-    def measured(rows: MeasuredRows | None) -> Any:
-        return None if rows is None else replace(rows, routes=moved(rows.routes, rows.columns))
-
-    holding = moved(prepared.holding, prepared.columns)
-    return replace(
-        prepared,
-        router=router,
-        unmarked=prepared.unmarked or prepared.router,
-        holding=holding,
-        margins=router.margins(holding, workers),
-        judging=measured(prepared.judging),
-        reporting=measured(prepared.reporting),
-        labelled=measured(prepared.labelled),
-        judging_labels=measured(prepared.judging_labels),
-    )
-
-
-def _unedited(prepared: Prepared) -> Edit:
-    e = prepared.router.ensemble
-    return Edit(e, np.zeros((0, e.n_outputs)), np.zeros((0, e.n_outputs)), 0)
-
-
-def draw_seals(
-    draft: Draft,
-    key: OwnerKey,
-    owner: str,
-    workers: Workers,
-    say: Say,
-    identity: tuple[bytes, str] | None = None,
-) -> Sealed:
-    """Make the mark, set its symbols and judge what that costs; draw again where it does not fit.
-
-    ``identity``: the id and the time of the mark, where they are not drawn and read from the clock.
-
-    Raises InputError where no mark fits the budget, or too few symbols could be set.
-    """
-    prepared, choices, rehearsal = draft.prepared, draft.choices, draft.rehearsal
-    attempts = () if rehearsal is None else rehearsal.attempts
-    strength = None if rehearsal is None else rehearsal.strength
-    splits, hold, alternatives = draft.splits, None, None
-    if rehearsal is not None:
-        hold = Hold.begin(prepared, rehearsal.triggers, workers, say)
-        say("asking models without the mark")
-        alternatives = score_alternatives(prepared, rehearsal.triggers, workers)
-    use: Mapping[str, float] = {}
-    bits = 0.0
-    for draws in range(1, _MOST_DRAWS + 1):
-        say("setting the symbols")
-        triggers = None if rehearsal is None else rehearsal.triggers
-        mark = _make_mark(
-            prepared, splits, triggers, alternatives, key, owner, strength, draws, identity
-        )
-        held = prepared if hold is None else hold.prepared
-        if splits is not None:
-            held = move_thresholds(held, splits.boundaries, mark.split_symbols, workers)
-        setting: Setting | None = None
-        edit = _unedited(held)
-        if triggers is not None and strength is not None:
-            moved = reroute(held, triggers, workers) if splits is not None else triggers
-            setting = set_leaves(
-                held, moved, mark.leaf_symbols, strength.lead, workers, strength.hidden
-            )
-            edit = setting.edit
-        use, needs_more, cost = _judge_whole(held, choices.budget, edit, workers, say)
-        seals, bits, label_bits = _prove(held, edit, mark, triggers, splits, workers)
-        if strength is not None and setting is not None:
-            attempts += (Attempt(strength, setting.n_set, dict(use), edit.rounds, setting.bits),)
-        most = max(use.values(), default=0.0)
-        if most <= 1.0 and (bits >= ENOUGH_BITS or choices.weak):
-            notes = [*warn(held, choices.budget, cost), *draft.notes]
-            notes += library_notes((*prepared.foreign.notes, *prepared.notes))
-            if bits < ENOUGH_BITS:
-                notes.append(Note("weak", {"bits": bits}))
-            if strength is not None and prepared.foreign.l2 is not None and not strength.hidden:
-                notes.append(Note("gains"))
-            n_set = 0 if setting is None else setting.n_set
-            return Sealed(
-                mark, edit.ensemble, cost, bits, label_bits, seals, n_set, strength, attempts,
-                use, tuple(notes),
-            )  # fmt: skip
-        more = hold.doubled(workers, say) if needs_more and hold is not None else None
-        if more is not None:
-            hold = more
-        elif most > 1.0 and strength is not None:
-            strength = replace(strength, lead=strength.lead * max(_WEAKER, _AIM / most))
-            if splits is not None and draws >= _FEWER_BOUNDARIES:
-                splits = _cheaper(splits)
-        elif most > 1.0 and splits is not None:
-            splits = _cheaper(splits)
-        elif strength is not None:
-            # Without limits on the gains of splits, the edit can set more symbols.
-            strength = replace(strength, hidden=False)
-        else:
-            break
-    if max(use.values(), default=0.0) <= 1.0:
-        raise InputError(
-            f"The symbols that could be set are worth {bits:.0f} bits.",
-            hint="ask for more triggers with n_triggers=…, give more rows, or allow a weak mark "
-            "with weak=True.",
-            code="mark.weak",
-            parameter="weak",
-        )
-    raise over_budget(use, choices.budget)
-
-
-def _cheaper(splits: SplitTriggers) -> SplitTriggers:
-    """Return the cheaper two thirds of the boundaries."""
-    order = np.argsort(splits.boundaries.price, kind="stable")
-    return splits.take(np.sort(order[: -(-2 * len(order) // 3)]))
-
-
-def _judge_whole(
-    prepared: Prepared, budget: Budget, edit: Edit, workers: Workers, say: Say
-) -> tuple[dict[str, float], bool, Cost]:
-    """Judge an edit by the rows in memory and, where a table is large, by all of its rows.
-
-    Return how much of each limit it uses, whether it is only all rows together that find it too
-    dear, and its cost.
-    """
-    use = judge_edit(prepared, budget, edit, workers)
-    if prepared.large is None or max(use.values(), default=0.0) > 1.0:
-        return use, False, report_cost(prepared, edit, workers)
-    whole = tally_table(prepared, edit, say)
-    all_rows = judge_table(prepared, budget, whole)
-    joined = {
-        name: max(use.get(name, 0.0), all_rows.get(name, 0.0)) for name in {**use, **all_rows}
-    }
-    cost = report_cost(prepared, edit, workers, whole)
-    return joined, max(joined.values(), default=0.0) > 1.0, cost
-
-
-def _prove(
-    prepared: Prepared,
-    edit: Edit,
-    mark: Mark,
-    triggers: Candidates | None,
-    splits: SplitTriggers | None,
-    workers: Workers,
-) -> tuple[dict[str, float], float, float | None]:
-    """Return the bits of each seal, of both together, and of labels alone, of an untouched copy."""
-    rows = [triggers.X] if triggers is not None else []
-    rows += [splits.rows()] if splits is not None else []
-    router = prepared.router.around(edit.ensemble)
-    routes = router.route(prepared.schema.columns(np.concatenate(rows)), workers)
-    found = prepared.foreign.answers(router.margins(routes, workers))
-    price = float(np.log2(mark.draws))
-    if not mark.classes:
-        told = weigh(mark, Answers("numbers", found[:, 0]))
-        return _by_seal(told), total_bits([s.bits for s in told], 1) - price, None
-    n_seals = len(mark.seals)
-    scores = weigh(mark, Answers("scores", np.clip(found, 0.0, 1.0)))
-    labels = weigh(mark, Answers("labels", found.argmax(axis=1).astype(np.int32)))
-    bits, label_bits = (
-        total_bits([seal.bits for seal in told], n_seals) - price for told in (scores, labels)
-    )
-    return _by_seal(scores), bits, max(0.0, label_bits)
-
-
-def _by_seal(told: Any) -> dict[str, float]:
-    return {seal.seal: seal.bits for seal in told}
-
-
-def _make_mark(
-    prepared: Prepared,
-    splits: SplitTriggers | None,
-    triggers: Candidates | None,
-    alternatives: np.ndarray | None,
-    key: OwnerKey,
-    owner: str,
-    strength: Strength | None,
-    draws: int,
-    identity: tuple[bytes, str] | None,
-) -> Mark:
-    foreign, schema = prepared.foreign, prepared.schema
-    names = foreign.feature_names
-    given: dict[str, Any] = {}
-    if triggers is not None and strength is not None:
-        rows = schema.decode(triggers.X)
-        given |= {
-            "triggers": rows,
-            "alphabets": triggers.alphabets,
-            "reference": _ask_unmarked(prepared, triggers.X, rows),
-            "alternatives": alternatives,
-        }
-    if splits is not None:
-        b = splits.boundaries
-        ends = splits.rows().reshape(len(splits), 3, -1)[:, ::2].reshape(2 * len(splits), -1)
-        known = _ask_unmarked(prepared, ends, schema.decode(ends))
-        given["splits"] = SplitSeal.make(
-            schema.decode(splits.base),
-            b.column,
-            np.column_stack([b.a, b.mid, b.b]),
-            known.reshape(len(splits), 2, -1),
-            np.column_stack(split_strata(splits)).astype(np.int32),
-        )
-    lead = {} if strength is None else {"lead": strength.lead}
-    return Mark.make(
-        key,
-        owner=owner,
-        model_digest=digest(foreign.ensemble),
-        classes=foreign.classes.tolist() if foreign.task == "classification" else (),
-        answers="classes" if foreign.task == "classification" else "numbers",
-        feature_names=None if names is None else list(names),
-        draws=draws,
-        about={"library": foreign.library, "kind": foreign.kind, **lead},
-        mark_id=None if identity is None else identity[0],
-        created=None if identity is None else identity[1],
-        **given,
-    )
-
-
-def _ask_unmarked(prepared: Prepared, rows: np.ndarray, decoded: Any) -> np.ndarray:
-    """Return the unmarked model's probabilities or numbers of encoded rows, float64 [n, K or 1]."""
-    foreign = prepared.foreign
-    if foreign.task == "classification" and foreign.scores is not None:
-        # Calibrated scores have steps, so that only the deployed model gives exact answers.
-        return np.asarray(asked_model(foreign.native).predict_proba(decoded), np.float64)
-    margins = reference.margins(foreign.ensemble, prepared.schema.columns(rows))
-    found = foreign.answers(margins.astype(np.float64))
-    return np.clip(found, 0.0, 1.0) if foreign.task == "classification" else found
+        # One seed gives one plan: the key and the mark's identity follow from it.
+        drawn = hashlib.sha256(f"timbermark/plan/{random_state}".encode()).digest()
+        identity = drawn[:16], "2000-01-01T00:00:00Z"
+        found = draw_seals(draft, OwnerKey(drawn), "plan", workers, say, identity)
+    return Plan(**found.shared())
 
 
 def _check_answers(
