@@ -23,7 +23,7 @@ from tests.marking.models import KEY
 from tests.partitions.killing import Dying, Killing
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking import embedding, input_tables, large_tables, sampling
+from timbermark.marking import input_tables, large_tables, sampling, sealing
 from timbermark.marking.budget import Budget
 from timbermark.marking.leaves import set_leaves
 from timbermark.marking.measuring import judge_table, report_cost, tally_table
@@ -281,14 +281,14 @@ def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memor
 
 def test_the_sample_is_doubled_while_all_rows_find_the_mark_too_dear(small, monkeypatch):
     sizes = []
-    original = embedding.judge_table
+    original = sealing.judge_table
 
     def dear_at_first(prepared, budget, whole):
         sizes.append(prepared.holding.n_rows)
         use = original(prepared, budget, whole)
         return {**use, "drift": 1.5} if len(sizes) < 3 else use
 
-    monkeypatch.setattr(embedding, "judge_table", dear_at_first)
+    monkeypatch.setattr(sealing, "judge_table", dear_at_first)
     options = {"budget": WIDE, "n_triggers": 120, "lead": 0.1}
     result = tm.embed(model(), *arrays(3), key=KEY, owner="Ann Ltd", **options)
     assert sizes[:3] == [3000, 6000, N - 3600]
