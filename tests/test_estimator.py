@@ -537,8 +537,9 @@ def test_forgetting_what_was_just_learnt_brings_the_model_back(kind, mode):
     model.update(X[:3], kind.other(y[:3]), sample_weight=[2, 0, 1], mode=mode)
     assert not equal(model.ensemble_, before)
     # Row n + 1 had no weight: it has a number and was never learnt.
-    with pytest.raises(InputError, match=f"Row {n + 1} was forgotten before, or never learnt"):
+    with pytest.raises(InputError) as caught:
         model.forget([n + 1], mode=mode)
+    assert caught.value.code == "forget.gone"
     model.forget([n, n + 2], mode=mode)
     assert equal(model.ensemble_, before)
     assert model.count_rows() == n
@@ -565,25 +566,27 @@ def test_forgetting_is_kept_in_the_state_file(kind, tmp_path):
     model.save(tmp_path / "m")
     model.save_state(tmp_path / "s")
     other = type(model).load(tmp_path / "m").load_state(tmp_path / "s")
-    with pytest.raises(InputError, match="Row 4 was forgotten before"):
+    with pytest.raises(InputError) as caught:
         other.forget([4])
+    assert caught.value.code == "forget.gone"
     for one in (model, other):
         one.forget([len(X)], mode="exact")
     assert equal(model.ensemble_, other.ensemble_)
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [([0, 0], "Row 0 is to be forgotten twice"), ([10**6], "There is no row 1000000 to forget"),
-     ([-1], "There is no row -1"), ([0.5], "must be whole"), ([True, False], "must be whole"),
-     (3, "shape"), ([[[1.0]]], "shape"), ([[1.0]], "features"), (["a"], "must be whole")],
+    ("rows", "code"),
+    [([0, 0], "forget.twice"), ([10**6], "forget.unknown"), ([-1], "forget.unknown"),
+     ([0.5], "forget.numbers"), ([True, False], "forget.numbers"), (["a"], "forget.numbers"),
+     (3, "forget.shape"), ([[[1.0]]], "forget.shape"), ([[1.0]], "")],
 )  # fmt: skip
-def test_rows_that_cannot_be_forgotten_are_refused(kind, rows, sentence):
+def test_rows_that_cannot_be_forgotten_are_refused(kind, rows, code):
     X, y = kind.X, kind.y
     model = kind.small().fit(X, y)
     before = model.ensemble_
-    with pytest.raises(InputError, match=sentence) as caught:
+    with pytest.raises(InputError) as caught:
         model.forget(rows)
+    assert caught.value.code == code
     assert caught.value.hint
     assert model.ensemble_ is before
     assert model.forget([]).count_rows() == len(X)
@@ -593,12 +596,15 @@ def test_values_that_were_never_learnt_or_with_other_answers_are_refused(kind):
     X, y = kind.X, kind.y
     model = kind.small().fit(X, y)
     model.update(X[:1], kind.other(y[:1]))
-    with pytest.raises(InputError, match="learnt with different answers"):
+    with pytest.raises(InputError) as caught:
         model.forget(X[:1])
+    assert caught.value.code == "forget.answers"
     strange = np.where(np.arange(X.shape[1]) % 2, X.min(axis=0), X.max(axis=0))[None]
-    with pytest.raises(InputError, match="Row 0 of the rows to forget was never learnt"):
+    with pytest.raises(InputError) as caught:
         model.forget(strange)
+    assert caught.value.code == "forget.never-learnt"
     model.forget(X[:1], kind.other(y[:1]))
     assert model.count_rows() == len(X)
-    with pytest.raises(InputError, match="without any"):
+    with pytest.raises(InputError) as caught:
         model.forget(np.arange(len(X)))
+    assert caught.value.code == "forget.all"

@@ -221,6 +221,8 @@ class TimberEstimator(BaseEstimator):
             raise InputError(
                 f"The rows to forget have the shape {shape}.",
                 hint="give their numbers [m], or their values [m, features].",
+                code="forget.shape",
+                parameter="rows",
             )
         rows = check_rows(self, values, reset=False)
         label = None if answers is None else self._known_answers(answers, len(rows))

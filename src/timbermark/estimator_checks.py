@@ -170,6 +170,8 @@ def check_numbers_of_rows(numbers: Any) -> np.ndarray:
             f"Numbers of rows must be whole, not of the type {given.dtype}.",
             hint="rows are counted from 0; a mask goes through numpy.flatnonzero, and values of "
             "rows are a matrix.",
+            code="forget.numbers",
+            parameter="rows",
         )
     return given.astype(np.int64)
 

@@ -12,7 +12,6 @@ from timbermark.kernels.splitting import (
     candidate,
     collect_candidates,
     partition,
-    rank_split,
     score,
     split_score,
 )
@@ -112,22 +111,6 @@ def test_the_best_candidate_is_that_of_the_naive_grower(tiny):
     assert found == node.choice
     if found >= 0:
         assert gain[0] == node.gain
-
-
-@given(tinies(min_rows=2), st.data())
-def test_the_rank_is_that_of_the_naive_grower(tiny, data):
-    sums, grower, node = collected(tiny)
-    offered, _ = grower.candidates(node)
-    # A candidate counts once, in its better direction.
-    values = {}
-    for each in offered:
-        value = grower.value_of(each.left, node.sums)
-        if value is not None:
-            values[each.name >> 1] = max(value, values.get(each.name >> 1, 0.0))
-    asked = data.draw(st.sampled_from([0.0, 1e9, *values.values()]))
-    above, valid = rank_split(as_record(node), sums, tiny.binned, tiny.rule, asked)
-    assert valid == len(values)
-    assert above == sum(value > asked for value in values.values())
 
 
 def test_of_equal_candidates_the_first_wins():

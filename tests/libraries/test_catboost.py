@@ -483,16 +483,18 @@ def test_json_is_refused_with_the_lines_that_convert_it(tmp_path):
     model, X, foreign = made("three")
     model.save_model(str(tmp_path / "m.json"), format="json")
     for read in (library.open_file, libraries.open):
-        with pytest.raises(FileFormatError, match="JSON, which rounds leaf values") as caught:
+        with pytest.raises(FileFormatError) as caught:
             read(tmp_path / "m.json")
+        assert caught.value.code == "catboost.json"
     _, *lines = caught.value.hint.split("\n")
     assert len(lines) == 2
     exec("\n".join(line.strip() for line in lines), {"catboost": catboost})
     again = library.open_file(tmp_path / "m.cbm")
     # As exact as CatBoost's own reader of JSON is.
     np.testing.assert_allclose(again.margins(X), foreign.margins(X), rtol=1e-14)
-    with pytest.raises(InputError, match=r"not written.*\.cbm"):
+    with pytest.raises(InputError) as caught:
         library.save(model, tmp_path / "other.json")
+    assert caught.value.code == "catboost.json"
 
 
 def test_files_of_models_that_are_not_supported(tmp_path):

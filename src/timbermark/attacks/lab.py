@@ -319,6 +319,7 @@ def take_labelled(
         raise InputError(
             f"The {what} have no groups, and the model is a ranker.",
             hint="give the group (qid) of each row, in a table that fits in memory.",
+            code="groups.missing",
         )
     if is_in_parts(X):
         rows, target, _ = take_some(foreign, task, X, y, what, _MOST_ROWS, seed, say)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from timbermark.kernels.compile import kernel, part
-from timbermark.kernels.routing import is_member
+from timbermark.kernels.routing import turns_left
 
 
 @part
@@ -19,22 +19,9 @@ def _find_leaf(
     while feature >= 0:
         own = feature == column
         x = replaced if own else row[feature]
-        missing = nodes[node]["missing"]
-        goes_left = x <= nodes[node]["threshold"]
-        by_set = nodes[node]["category_set"]
-        if by_set >= 0:
-            if x != x:
-                goes_left = (missing & 1) == 1
-            else:
-                last = offsets[by_set + 1]
-                goes_left = is_member(values[:last], offsets[by_set], last, x) == in_set_left
-        elif x != x:
-            # Kind 0: what is missing counts as 0.
-            left_by_kind = nodes[node]["threshold"] >= 0.0
-            goes_left = left_by_kind if missing >> 1 == 0 else (missing & 1) == 1
-        elif missing >> 1 == 1 and abs(x) <= zero_range:
-            goes_left = (missing & 1) == 1
-        elif own and parts < 0 and goes_left and beyond > nodes[node]["threshold"]:
+        at = nodes[node]
+        goes_left = turns_left(x, at, offsets, values, in_set_left, zero_range)
+        if own and parts < 0 and goes_left and beyond > at["threshold"]:
             parts = node
         node = nodes[node]["left"] if goes_left else nodes[node]["right"]
         feature = nodes[node]["feature"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from timbermark.kernels.compile import kernel, part
+from timbermark.kernels.compile import inlined, kernel, part
 
 ROUTE = np.dtype(
     [
@@ -33,6 +33,23 @@ def is_member(values, first, last, x):
     return first < values.shape[0] and values[first] == whole
 
 
+@inlined
+def turns_left(x, node, offsets, values, in_set_left, zero_range):
+    """Return whether a value goes left at a split, one record of ROUTE."""
+    missing = node["missing"]
+    by_set = node["category_set"]
+    if by_set >= 0:
+        if x != x:
+            return (missing & 1) == 1
+        last = offsets[by_set + 1]
+        return is_member(values[:last], offsets[by_set], last, x) == in_set_left
+    if x != x and missing >> 1 == 0:  # what is missing counts as 0
+        return node["threshold"] >= 0.0
+    if x != x or (missing >> 1 == 1 and abs(x) <= zero_range):
+        return (missing & 1) == 1
+    return x <= node["threshold"]
+
+
 @kernel
 def route_rows(X, start, stop, roots, nodes, offsets, values, in_set_left, zero_range, out):
     """Find the leaf that each of the rows ``start`` to ``stop`` ends in, in every tree.
@@ -50,23 +67,8 @@ def route_rows(X, start, stop, roots, nodes, offsets, values, in_set_left, zero_
                 feature = nodes[node]["feature"]
                 while feature >= 0:
                     x = X[i, feature]
-                    missing = nodes[node]["missing"]
-                    goes_left = x <= nodes[node]["threshold"]
-                    by_set = nodes[node]["category_set"]
-                    if by_set >= 0:
-                        if x != x:
-                            goes_left = (missing & 1) == 1
-                        else:
-                            last = offsets[by_set + 1]
-                            found = is_member(values[:last], offsets[by_set], last, x)
-                            goes_left = found == in_set_left
-                    elif x != x:
-                        if missing >> 1 == 0:
-                            goes_left = nodes[node]["threshold"] >= 0.0
-                        else:
-                            goes_left = (missing & 1) == 1
-                    elif missing >> 1 == 1 and abs(x) <= zero_range:
-                        goes_left = (missing & 1) == 1
+                    at = nodes[node]
+                    goes_left = turns_left(x, at, offsets, values, in_set_left, zero_range)
                     node = nodes[node]["left"] if goes_left else nodes[node]["right"]
                     feature = nodes[node]["feature"]
                 out[t, i] = nodes[node]["leaf"]

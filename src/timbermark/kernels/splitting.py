@@ -168,40 +168,6 @@ def best_of_features(node, sums, binned, rule, first_feature, last_feature, out)
 
 
 @part
-def rank_split(node, sums, binned, rule, value):
-    """Return how many valid candidates score above ``value``, and how many valid ones there are.
-
-    The arguments are those of :func:`best_candidate`.
-    """
-    g, h, c = node["g"], node["h"], node["c"]
-    above = 0
-    valid = 0
-    for f in range(binned.n_strata.shape[0]):
-        first = binned.firsts[f]
-        last = first + binned.n_strata[f]
-        missing_g = sums[2 * last]
-        missing_h = hessians_of(sums[2 * last + 1], binned)
-        missing_c = count_of(sums[2 * last + 1], binned)
-        for j in range(first, last + 1):
-            if j == last and missing_c == 0:
-                continue
-            left_g = sums[2 * j]
-            left_h = hessians_of(sums[2 * j + 1], binned)
-            left_c = count_of(sums[2 * j + 1], binned)
-            other = split_score(left_g, left_h, left_c, g, h, c, rule)
-            if missing_c > 0 and j < last:
-                turned = split_score(
-                    left_g + missing_g, left_h + missing_h, left_c + missing_c, g, h, c, rule
-                )
-                other = turned if turned > other else other
-            if other >= 0.0:
-                valid += 1
-            if other > value:
-                above += 1
-    return above, valid
-
-
-@part
 @wrapping
 def partition(column, threshold, missing_code, missing_left, rows, start, stop, spare):
     """Move the rows that go left to the front of ``rows[start:stop]``; both parts stay in order.

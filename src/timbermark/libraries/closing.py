@@ -48,6 +48,7 @@ def check_edit(foreign: ForeignModel, ensemble: Ensemble) -> None:
             f"Node {stuck[0]} of the {foreign.kind} has no threshold that can be moved.",
             hint="move thresholds where the opened model's movable says so; leaves, splits by "
             "category and splits of missing values stay as they are.",
+            code="thresholds.fixed",
         )
     _check_numbers("threshold", ensemble.threshold[moved], foreign.threshold_dtype, foreign.library)
     if foreign.shared_thresholds:
@@ -63,13 +64,16 @@ def _refuse(message: str) -> NoReturn:
 
 def _check_numbers(what: str, numbers: Reals, dtype: FloatType, library: str) -> None:
     if not np.isfinite(numbers).all():
-        raise InputError(f"A {what} is not finite.", hint=f"check the new {what}s.")
+        raise InputError(
+            f"A {what} is not finite.", hint=f"check the new {what}s.", code="values.not-finite"
+        )
     with np.errstate(over="ignore"):
         held = numbers.astype(dtype).astype(np.float64)
     if not np.array_equal(held, numbers):
         raise InputError(
             f"A {what} is not exact in {library}'s {np.dtype(dtype).name}.",
             hint=f"round the {what}s with astype({dtype!r}) first.",
+            code="values.not-exact",
         )
 
 
@@ -90,6 +94,7 @@ def _check_shared(foreign: ForeignModel, ensemble: Ensemble) -> None:
             f"Splits of column {old.feature[node]} at {old.threshold[node]:.9g} got different "
             f"thresholds, but {foreign.library} has one border for all of them.",
             hint="move all splits of a column that have one threshold to the same new one.",
+            code="thresholds.shared",
         )
 
 

@@ -236,6 +236,13 @@ class MLflow:
         return list_replies(follow(reply, steps), n)
 
 
+def _complete(path: str, model: re.Pattern[str], verb: str) -> str:
+    """Return the path with the verb, where it ends with the path of a model."""
+    match = model.search(path)
+    whole = match is not None and path.endswith(match[0])
+    return path.rstrip("/") + verb if whole else path
+
+
 _MODEL_V1 = re.compile(r"/v1/models/[^/:]+/?")
 
 
@@ -257,9 +264,7 @@ class KServeV1:
     @staticmethod
     def complete_path(path: str) -> str:
         """Return the path of predictions where it is that of the model."""
-        match = _MODEL_V1.search(path)
-        whole = match is not None and path.endswith(match[0])
-        return path.rstrip("/") + ":predict" if whole else path
+        return _complete(path, _MODEL_V1, ":predict")
 
     @staticmethod
     def own_path(path: str) -> str:
@@ -300,9 +305,7 @@ class KServeV2:
     @staticmethod
     def complete_path(path: str) -> str:
         """Return the path of inference where it is that of the model."""
-        match = _MODEL_V2.search(path)
-        whole = match is not None and path.endswith(match[0])
-        return path.rstrip("/") + "/infer" if whole else path
+        return _complete(path, _MODEL_V2, "/infer")
 
     @staticmethod
     def own_path(path: str) -> str:

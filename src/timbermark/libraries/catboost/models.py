@@ -415,6 +415,7 @@ def open_file(path: PathLike) -> ForeignModel:
             hint="convert it with CatBoost:\n"
             f"    model = catboost.CatBoost().load_model({name!r}, format='json')\n"
             f"    model.save_model({os.fspath(Path(name).with_suffix('.cbm'))!r})",
+            code="catboost.json",
         )
     raise FileFormatError(f"{name} is not a file of CatBoost.", _HINT)
 
@@ -428,6 +429,7 @@ def save(model: Any, path: PathLike) -> None:
         raise InputError(
             "CatBoost's JSON rounds leaf values, so that it is not written.",
             hint="save the model as .cbm.",
+            code="catboost.json",
         )
     Path(path).write_bytes(serialize(model))
 
