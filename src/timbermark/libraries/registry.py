@@ -9,6 +9,7 @@ import importlib
 import os
 import shutil
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -183,7 +184,8 @@ def adapter_of_file(path: PathLike) -> Adapter:
     if not head:
         raise FileFormatError(f"{name} is empty.", hint="get it again from where it came.")
     _refuse_pickle(head, name)
-    for adapter in (*map(_import, LIBRARIES), WrapperAdapter(adapter_of)):
+    # One after the other: what recognizes the file first spares the others' import.
+    for adapter in chain(map(_import, LIBRARIES), [WrapperAdapter(adapter_of)]):
         if adapter.is_file(head) and adapter.holds(path):
             return adapter
     hint = f"supported are {_FILES}."
