@@ -227,14 +227,19 @@ def leaf_labels_gains(leaves, answers, symbols, order):
         alphabet, label = leaves["alphabets"][i], answers[i]
         if label is None:
             continue
-        q, gains = len(alphabet), []
-        for j in range(64):
-            angle = (j + 0.5) / 64 * math.acos(math.sqrt(1 / q))
-            rate, miss = math.cos(angle) ** 2, math.sin(angle) ** 2
-            matched = label == alphabet[symbols[i]]
-            gains.append(math.log(q * rate if matched else miss * q / (q - 1)))
-        found.append((i, gains if label in alphabet else [0.0] * 64))
+        matched = label == alphabet[symbols[i]]
+        found.append((i, bets(len(alphabet), matched, label in alphabet)))
     return found
+
+
+def bets(q, matched, told):
+    gains = []
+    for j in range(64):
+        angle = (j + 0.5) / 64 * math.acos(math.sqrt(1 / q))
+        rate, miss = math.cos(angle) ** 2, math.sin(angle) ** 2
+        gain = math.log(q * rate if matched else miss * q / (q - 1))
+        gains.append(gain if told else 0.0)
+    return gains
 
 
 def leaf_scores_gains(leaves, answers, symbols, order):
@@ -254,6 +259,8 @@ def leaf_scores_gains(leaves, answers, symbols, order):
         for g in score_forms(p, r, alphabet, predicted):
             total = math.fsum(math.exp(x - max(g)) for x in g)
             gains.append(math.log(len(alphabet)) + g[symbols[i]] - max(g) - math.log(total))
+        best = [c for c in alphabet if p[c] == max(p[b] for b in alphabet)]
+        gains += bets(len(alphabet), best[0] == alphabet[symbols[i]], len(best) == 1)
         found.append((i, gains))
     return found
 

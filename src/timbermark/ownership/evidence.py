@@ -230,16 +230,20 @@ def _weigh_labels(mark: "Mark", answers: Answers) -> SealEvidence:
     labels: ClassIndices = answers.values[: mark.n_leaves][order]
     answered = labels != UNANSWERED
     asked, labels = order[answered], labels[answered]
+    # A label outside its alphabet says nothing about the symbol.
     inside = (labels[:, np.newaxis] == mark.leaves.alphabets[asked]).any(axis=1)
     matched = labels == mark.expected_numbers[asked]
-    gain, loss = label_gains(mark.q)
-    gains = np.where(matched, gain[:, np.newaxis], loss[:, np.newaxis])
-    # A label outside its alphabet says nothing about the symbol.
-    gains[:, ~inside] = 0.0
     return SealEvidence(
         "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
-        gains,
+        _bets(matched, inside, mark.q),
     )  # fmt: skip
+
+
+def _bets(matched: AnyArray, told: AnyArray, q: int) -> Reals:
+    """Return the gains of `label_gains` for every trigger, 0 where nothing is told, [64, n]."""
+    gain, loss = label_gains(q)
+    gains = np.where(matched, gain[:, np.newaxis], loss[:, np.newaxis])
+    return np.where(told, gains, 0.0)
 
 
 def label_gains(q: int) -> tuple[Reals, Reals]:
@@ -284,19 +288,23 @@ def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
             np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0)),
         )
     at_once = max(1, _AT_ONCE // len(mark.classes))
-    gains = [np.zeros((N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS), 0))]
+    forms_of_scores = [np.zeros((N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS), 0))]
     for first in range(0, len(asked), at_once):
         part = slice(first, first + at_once)
         i = asked[part]
         known = None if predicted is None else predicted[part]
         forms = score_forms(scores[part], leaves.reference[i], leaves.alphabets[i], known)
-        gains.append(_symbol_gains(forms, mark.leaf_symbols[i]))
+        forms_of_scores.append(_symbol_gains(forms, mark.leaf_symbols[i]))
+    # Which label leads in its alphabet outlives what makes the scores themselves drift.
+    p = log_scores(scores, leaves.alphabets[asked])
+    told = np.count_nonzero(p == p.max(axis=1, keepdims=True), axis=1) == 1
+    bets = _bets(p.argmax(axis=1) == mark.leaf_symbols[asked], told, mark.q)
     best = scores.argmax(axis=1) if len(asked) else np.zeros(0, int)
     inside = (best[:, np.newaxis] == leaves.alphabets[asked]).any(axis=1)
     matched = best == mark.expected_numbers[asked]
     return SealEvidence(
         "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
-        np.hstack(gains),
+        np.concatenate([np.hstack(forms_of_scores), bets]),
     )  # fmt: skip
 
 
