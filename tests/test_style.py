@@ -1,6 +1,8 @@
 """How the source is written, as far as a machine can tell."""
 
 import ast
+import importlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import timbermark
 
 SOURCE = Path(timbermark.__file__).parent
+ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # A verb that is missing here is added; a noun, an article or a question word is not.
@@ -53,3 +56,17 @@ def test_docstrings_of_functions_begin_with_a_verb():
     ]
     assert len(found) > 900
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "tools", "examples"])
+def test_what_stands_beside_the_source_imports_what_is_there(folder):
+    checked = 0
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("timbermark"):
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    submodule = f"{node.module}.{alias.name}"
+                    assert hasattr(module, alias.name) or find_spec(submodule), (path, submodule)
+                    checked += 1
+    assert checked or folder == "examples"

@@ -116,9 +116,8 @@ def functions_page() -> str:
 
 def commands_page() -> str:
     """Return the page of all commands, from the functions behind them."""
-    from timbermark.cli.exit_codes import EXIT_CODES
-
     from timbermark.cli.app import app
+    from timbermark.cli.printing import EXIT_CODES
 
     commands = sorted(
         (info.name or str(info.callback.__name__), info.callback)
