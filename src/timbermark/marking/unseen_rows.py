@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from timbermark.estimator import TimberClassifier
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
 USUAL = 1.0
@@ -164,12 +163,11 @@ def find_unseen(
     if len(kinds) < 2:
         return Unseen()
     rounds = int(np.clip(_SHADOW_TREES // len(kinds), 5, _SHADOW_ROUNDS))
-    shadow = TimberClassifier(max_iter=rounds, learning_rate=_SHADOW_RATE, random_state=seed)
-    shadow.fit(columns(train), label)
+    shadow = _Shadow(columns(train), label, rounds, seed)
 
     def doubt(rows: np.ndarray) -> tuple[float, float]:
         """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
-        unsure = 1.0 - shadow.predict_proba(columns(rows)).max(axis=1)
+        unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
         return float(unsure.mean()), float(unsure.var() / len(unsure))
 
     rng = np.random.default_rng(seed)
@@ -188,20 +186,46 @@ def find_unseen(
     )
 
 
+class _Shadow:
+    """A model of scikit-learn: timbermark's own would have to be compiled first.
+
+    It works on one thread: sums over several are rounded in other ways.
+    """
+
+    def __init__(self, X: np.ndarray, label: np.ndarray, rounds: int, seed: int) -> None:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        model = HistGradientBoostingClassifier(
+            max_iter=rounds, learning_rate=_SHADOW_RATE, early_stopping=False,
+            random_state=seed % 2**32,
+        )  # fmt: skip
+        with threadpool_limits(1, user_api="openmp"):
+            self._model = model.fit(X, label)
+        self.classes = self._model.classes_
+
+    def ask(self, X: np.ndarray) -> np.ndarray:
+        """Return probabilities [n, classes]."""
+        with threadpool_limits(1, user_api="openmp"):
+            return np.asarray(self._model.predict_proba(X))
+
+
 def _find_slope(
-    shadow: Any, columns: Callable[[np.ndarray], np.ndarray], held: np.ndarray, label: np.ndarray
+    shadow: _Shadow,
+    columns: Callable[[np.ndarray], np.ndarray],
+    held: np.ndarray,
+    label: np.ndarray,
 ) -> float:
     """Return a slope with which the shadow model is calibrated on unseen rows.
 
     Of the slopes that labels do not rule out it is the smallest, which trusts the model least.
     """
-    kinds = shadow.classes_
+    kinds = shadow.classes
     known = np.isin(label, kinds)
     held, label = held[known][:_SHADOW_ROWS], np.searchsorted(kinds, label[known][:_SHADOW_ROWS])
     seen = columns(held)
     if len(seen) != len(label) or len(np.unique(label)) < 2:
         return 1.0  # transformers refused some rows
-    p = shadow.predict_proba(seen)
+    p = shadow.ask(seen)
     shares = np.bincount(label, minlength=len(kinds)) / len(label)
     rows = np.arange(len(label))
     likely = [np.log(estimate_labels(p, a, shares)[rows, label] + 1e-12).sum() for a in _SLOPES]
