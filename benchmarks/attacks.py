@@ -100,8 +100,8 @@ def run(name, library, seed, wanted, work, most=None):
         except tm.errors.InputError as error:
             return {**about, "error": str(error)}
         before, after = (m.predict(tested[0]).ravel() for m in (model, made.model))
-        tm.save(model, files[0], overwrite=True)
-        tm.save(made.model, files[1], overwrite=True)
+        tm.save(model, files[0], force=True)
+        tm.save(made.model, files[1], force=True)
         made.mark.save(mark, force=True)
         record = {
             **mark_fields(made), "bits": made.bits, "embed": time.perf_counter() - start,
@@ -111,7 +111,7 @@ def run(name, library, seed, wanted, work, most=None):
     secret = tm.Mark.load(mark)
     found = tm.attack(
         files[1], secret, *given, attacks=wanted, evaluation=tested, out=place / "lab",
-        random_state=seed, verbose=1,
+        random_state=seed, progress=True,
     )  # fmt: skip
     thief = Thief(*given, seed)
     clean = run_attacks(steal(files[0]), secret, thief, Labelled(*tested), find_attacks("fast"))

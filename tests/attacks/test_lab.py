@@ -73,7 +73,7 @@ def test_reading_tables_in_parts_is_shown(monkeypatch):
     thief = da.from_array(X[600:1200], chunks=(300, -1)), da.from_array(y[600:1200], chunks=300)
     evaluation = da.from_array(X[1200:], chunks=(300, -1)), da.from_array(y[1200:], chunks=300)
     options = {"attacks": ["round-answers:2"], "evaluation": evaluation}
-    tm.attack(made.model, made.mark, *thief, **options, verbose=1)
+    tm.attack(made.model, made.mark, *thief, **options, progress=True)
     read = [told for told in said if "reading the rows" in told]
     assert "600 of 600 rows" in read[2]
     assert f"{len(X) - 1200:,} of {len(X) - 1200:,} rows" in read[-1]

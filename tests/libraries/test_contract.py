@@ -276,7 +276,7 @@ def test_files_hold_the_closed_model(case, tmp_path):
             loaded.missing = marked.missing  # no file of XGBoost holds it
         assert_predicts(foreign, ensemble, loaded, X, singles=1)
         first = path.read_bytes()
-        libraries.save(marked, path, overwrite=True)
+        libraries.save(marked, path, force=True)
         assert ending == ".skops" or path.read_bytes() == first
 
 

@@ -207,7 +207,7 @@ def test_a_file_is_only_overwritten_if_asked(name, tmp_path):
     with pytest.raises(InputError, match=r"exists.*overwrite"):
         libraries.save(made(name), path)
     assert path.read_bytes() == b"mine"
-    libraries.save(made(name), path, overwrite=True)
+    libraries.save(made(name), path, force=True)
     assert registry.adapter_of_file(path) is registry.adapter_of(made(name))
     assert os.listdir(tmp_path) == [path.name]
 
@@ -261,7 +261,7 @@ def test_an_ulp_of_difference_leaves_nothing_behind(name, tmp_path, monkeypatch)
 
     stand_in(monkeypatch, name, margins=margins)
     with pytest.raises(StateError, match="does not predict what timbermark does"):
-        libraries.save(made(name), tmp_path / "model.bin", overwrite=True)
+        libraries.save(made(name), tmp_path / "model.bin", force=True)
     assert (tmp_path / "model.bin").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["model.bin"]
 

@@ -333,7 +333,7 @@ def test_our_own_models(kind, tmp_path):
         # The fast predictor compares codes, which are made of the new thresholds.
         asked = rows_around([foreign.ensemble, ensemble], X)
         np.testing.assert_array_equal(marked._margins(asked), reference.margins(ensemble, asked))
-        save(marked, tmp_path / "model.timber", overwrite=True)
+        save(marked, tmp_path / "model.timber", force=True)
         again = load(tmp_path / "model.timber")
         assert equal(again.ensemble_, ensemble)
         np.testing.assert_array_equal(again._margins(asked), marked._margins(asked))

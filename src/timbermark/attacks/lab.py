@@ -71,7 +71,7 @@ def attack(
     evaluation: Any = None,
     out: str | Path | None = None,
     random_state: int = 0,
-    verbose: int = 0,
+    progress: bool = False,
 ) -> AttackResult:
     """Attack a marked model as a thief with the rows ``X`` and true answers ``y`` could.
 
@@ -103,7 +103,7 @@ def attack(
     stolen = steal(model)
     foreign = stolen.trees()
     known = replace(foreign, classes=known_labels(foreign, mark))
-    with step_bar(verbose) as say:
+    with step_bar(progress) as say:
         rows = take_labelled(known, (X, y, groups), "thief's rows", random_state, say)
         tested = None
         if evaluation is not None:
@@ -136,7 +136,7 @@ def forecast(
     validation: Any,
     attacks: str | Sequence[str] = "fast",
     random_state: int = 0,
-    verbose: int = 0,
+    progress: bool = False,
     **choices: Any,
 ) -> AttackResult:
     """Mark a copy of ``model`` with a throwaway key, attack it, and keep nothing but the figures.
@@ -159,17 +159,17 @@ def forecast(
     """
     find_attacks(attacks)
     foreign = open_model(model)
-    with step_bar(verbose) as say:
+    with step_bar(progress) as say:
         rows = take_validation(foreign, validation, say)
     made = embed(
         foreign, X, y, key=OwnerKey.generate(), owner="rehearsal", validation=validation,
-        random_state=random_state, progress=verbose > 0, **choices,
+        random_state=random_state, progress=progress, **choices,
     )  # fmt: skip
     parts = divide_rows(rows, 0.5, random_state)
     tested, thief = (_as_given(foreign, part) for part in parts)
     return attack(
         made.model, made.mark, thief[0], thief[1], groups=parts[1].groups, attacks=attacks,
-        evaluation=tested, random_state=random_state, verbose=verbose,
+        evaluation=tested, random_state=random_state, progress=progress,
     )  # fmt: skip
 
 

@@ -31,10 +31,10 @@ def training_bar(
 
 
 @contextmanager
-def step_bar(wanted: int) -> Iterator[Callable[[str], None]]:
+def step_bar(wanted: bool) -> Iterator[Callable[[str], None]]:
     """Show which step is under way; silent unless wanted and stderr is a terminal.
 
-    >>> with step_bar(0) as say:
+    >>> with step_bar(False) as say:
     ...     say("reading the model")
     """
     if not wanted or not sys.stderr.isatty():

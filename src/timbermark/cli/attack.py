@@ -106,7 +106,7 @@ def attack(
         found = run(
             opened, secret, X, y, groups=groups, attacks=wanted,
             evaluation=tested if tested is None or group is not None else tested[:2], out=out,
-            random_state=seed, verbose=1,
+            random_state=seed, progress=True,
         )  # fmt: skip
     if report is not None:
         found.report(report, force=force)

@@ -60,7 +60,7 @@ def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
     from timbermark.attacks.lab import take_validation
     from timbermark.boosting.progress import step_bar
 
-    with step_bar(1) as say:
+    with step_bar(True) as say:
         take_validation(model, rows["validation"], say)
 
 
@@ -72,7 +72,14 @@ def try_attacks(
 
     X, y, groups = (*rows["validation"], None)[:3]
     return attack(
-        result.model, result.mark, X, y, groups=groups, attacks=wanted, random_state=seed, verbose=1
+        result.model,
+        result.mark,
+        X,
+        y,
+        groups=groups,
+        attacks=wanted,
+        random_state=seed,
+        progress=True,
     )
 
 
@@ -82,4 +89,4 @@ def forecast(
     """Return what a rehearsed mark survives."""
     from timbermark.attacks import lab
 
-    return lab.forecast(model, **rows, **choices, attacks=wanted, verbose=1)
+    return lab.forecast(model, **rows, **choices, attacks=wanted, progress=True)

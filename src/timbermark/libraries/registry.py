@@ -82,20 +82,22 @@ def load(path: PathLike) -> Any:
     return open(os.fspath(path)).native
 
 
-def save(model: Any, path: PathLike, overwrite: bool = False) -> None:
+def save(model: Any, path: PathLike, force: bool = False) -> None:
     """Write a model to its library's own file, in the format that ``path`` ends in.
 
     The file is written beside its place, read back by the library and asked: only if its margins
     are those of the model, bit for bit, does it take its place. Otherwise nothing is left behind.
 
     Raises InputError if the model is not supported, the folder does not exist, or the file exists
-    and ``overwrite`` is false; StateError if what was read back predicts something else; OSError if
+    and ``force`` is false; StateError if what was read back predicts something else; OSError if
     the system refuses.
     """
     target = Path(path)
     adapter = adapter_of(model)
-    if not overwrite and target.exists() and not target.is_dir():
-        raise InputError(f"{target} exists.", hint="give another name, or ask to overwrite it.")
+    if not force and target.exists() and not target.is_dir():
+        raise InputError(
+            f"{target} exists.", hint="give another name, or force=True to overwrite it."
+        )
     foreign = adapter.open(model)
 
     def write(file: IO[bytes]) -> None:

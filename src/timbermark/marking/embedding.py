@@ -136,7 +136,7 @@ def embed(
             "A mark needs the owner's name.", hint="owner='Your Company Ltd'.", parameter="owner"
         )
     choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
-    with Workers(count_threads(None)) as workers, step_bar(int(progress)) as say:
+    with Workers(count_threads(None)) as workers, step_bar(progress) as say:
         draft = draft_mark(
             model, X, y, groups, candidates, validation, choices, random_state, workers, say
         )
@@ -178,7 +178,7 @@ def plan(
     True
     """
     choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
-    with Workers(count_threads(None)) as workers, step_bar(int(progress)) as say:
+    with Workers(count_threads(None)) as workers, step_bar(progress) as say:
         draft = draft_mark(
             model, X, y, groups, candidates, validation, choices, random_state, workers, say
         )

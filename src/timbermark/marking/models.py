@@ -170,11 +170,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     return libraries.load(path)
 
 
-def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a model to its own library's file, whole or not at all.
 
     A foreign model's file is read back by its library and compared, bit for bit, before it takes
-    its place. Raises InputError where the file exists, unless ``overwrite``, or for a model that
+    its place. Raises InputError where the file exists, unless ``force``, or for a model that
     is not supported; StateError where the file predicts something else.
     """
     from timbermark.estimator_base import TimberEstimator
@@ -182,10 +182,12 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
     if is_wrapper(model):
         WrapperAdapter(adapter_of).check_file(model)
     if not isinstance(model, TimberEstimator):
-        libraries.save(model, path, overwrite=overwrite)
+        libraries.save(model, path, force=force)
         return
-    if not overwrite and Path(path).exists():
-        raise InputError(f"{path} exists.", hint="give another name, or ask to overwrite it.")
+    if not force and Path(path).exists():
+        raise InputError(
+            f"{path} exists.", hint="give another name, or force=True to overwrite it."
+        )
     model.save(Path(path))
 
 

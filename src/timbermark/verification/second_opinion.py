@@ -53,7 +53,7 @@ def train_references(
         rows, labels = rows[kept], labels[kept]
     found = []
     # Of models that did not converge: they are innocent all the same.
-    with step_bar(int(progress)) as say, warnings.catch_warnings():
+    with step_bar(progress) as say, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         listed = (_list_models if mark.classes else _list_regressors)(rows, random_state)
         for kind, model in listed:
