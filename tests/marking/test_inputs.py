@@ -170,3 +170,31 @@ def test_pairs_and_tables_alone(table, y):
     assert take_pair([[1.0, 2.0], [3.0, 4.0]], "validation")[1] is None
     refused("validation is not a pair", take_pair, (table, y, y), "validation")
     refused("validation is not a pair", take_pair, (y, table), "validation")
+
+
+def test_tables_of_arrow_and_with_nullable_types_are_those_of_pandas():
+    import pyarrow as pa
+
+    model, X, y = small_model()
+    table = pd.DataFrame(X, columns=list(model.feature_name_))
+    forms = {
+        "nullable": (table.convert_dtypes(), pd.Series(y).astype("Int64")),
+        "arrow types": (table.convert_dtypes(dtype_backend="pyarrow"), y.tolist()),
+        "arrow": (pa.Table.from_pandas(table), pa.array(y)),
+    }
+    options = {"seals": "splits", "random_state": 0}
+    wanted = tm.plan(model, table, y, **options)
+    for form, (rows, labels) in forms.items():
+        found = tm.plan(model, rows, labels, **options)
+        np.testing.assert_array_equal(found.mark.rows(), wanted.mark.rows(), err_msg=form)
+
+
+def small_model():
+    from lightgbm import LGBMClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 4))
+    y = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
+    model = LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1)
+    names = [f"column {i}" for i in range(4)]
+    return model.fit(pd.DataFrame(X, columns=names), y), X, y

@@ -36,7 +36,7 @@ from timbermark.errors import InputError, require_library
 from timbermark.files import atomic_write
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.embedding import embed
-from timbermark.marking.inputs import take_parts, take_rows
+from timbermark.marking.inputs import as_frame, take_parts, take_rows
 from timbermark.marking.large_tables import Say, take_some
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.models import open_model
@@ -311,7 +311,7 @@ def take_labelled(
     parts have been read. Rows of one group are together. Raises InputError if they do not fit the
     model.
     """
-    X, y, groups = given
+    X, y, groups = as_frame(given[0]), *given[1:]
     task = task_of(foreign)
     if y is None:
         raise InputError(f"The {what} have no labels.", hint="give one label per row, (X, y).")

@@ -10,7 +10,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
-from timbermark.marking.inputs import take_parts, take_rows
+from timbermark.marking.inputs import as_frame, take_parts, take_rows
 from timbermark.marking.large_tables import LARGE, LargeTable, Say, hold_large, open_large, thin
 from timbermark.marking.tasks import Task
 from timbermark.marking.text_codes import Schema, take_tables
@@ -86,10 +86,11 @@ def take_input_tables(
     tables: dict[str, Any] = {}
     targets: dict[str, tuple[Any, Any]] = {}
     if X is not None:
-        tables[TRAINING], targets[TRAINING] = X, (y, groups)
+        tables[TRAINING], targets[TRAINING] = as_frame(X), (y, groups)
     for what, given in ((CANDIDATES, candidates), (VALIDATION, validation)):
         if given is not None:
-            tables[what], *own = take_parts(given, what.partition(" ")[0])
+            table, *own = take_parts(given, what.partition(" ")[0])
+            tables[what] = as_frame(table)
             targets[what] = (own[0], own[1])
     limits = _Limits(*most, seed)
     taken: dict[str, InputTable] = {}

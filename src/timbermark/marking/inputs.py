@@ -257,6 +257,17 @@ def take_groups(groups: Any, n: int, what: str = "groups") -> np.ndarray:
     return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
 
 
+def as_frame(table: Any) -> Any:
+    """Return tables of Arrow, polars and their like as pandas' tables, others as they are.
+
+    >>> import pyarrow
+    >>> as_frame(pyarrow.table({"age": [31, 44]})).shape
+    (2, 1)
+    """
+    is_other = hasattr(table, "to_pandas") and not hasattr(table, "iloc")
+    return table.to_pandas() if is_other else table
+
+
 def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     """Return rows and labels of ``(rows, labels)``, or rows and None of a table alone.
 

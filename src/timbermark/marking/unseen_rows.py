@@ -199,8 +199,10 @@ class _Shadow:
             max_iter=rounds, learning_rate=_SHADOW_RATE, early_stopping=False,
             random_state=seed % 2**32,
         )  # fmt: skip
+        # Columns of missing values alone have no bins.
+        known = np.where(np.isnan(X).all(axis=0), 0.0, X)
         with threadpool_limits(1, user_api="openmp"):
-            self._model = model.fit(X, label)
+            self._model = model.fit(known, label)
         self.classes = self._model.classes_
 
     def ask(self, X: np.ndarray) -> np.ndarray:
