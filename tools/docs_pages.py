@@ -25,6 +25,12 @@ _FROM_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
+_IN_CHECKOUT = {
+    **{f"../{name}": target for name, target in _FROM_ROOT.items()},
+    "../src/timbermark/__init__.py": "reference/functions.md",
+    "../src/timbermark/cli/app.py": "reference/commands.md",
+}
+"""What pages link to in a checkout, and the pages that are made of it."""
 _LOADED = re.compile(
     r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(https?://[^"' >]+)"""
 )
@@ -48,6 +54,17 @@ def on_files(files: Files, config: Any) -> Files:
     for uri, content in pages.items():
         files.append(File.generated(config, uri, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, **about: Any) -> str:
+    """Return a page whose links into the checkout are links to pages.
+
+    >>> on_page_markdown("[limits](../SECURITY.md#keys)")
+    '[limits](threat-model.md#keys)'
+    """
+    for there, here in _IN_CHECKOUT.items():
+        markdown = markdown.replace(f"]({there}", f"]({here}")
+    return markdown
 
 
 def on_post_build(config: Any) -> None:

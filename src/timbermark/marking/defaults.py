@@ -53,8 +53,8 @@ LARGE_TABLE_SHARE = 0.5
 SET_SHARE, HOPELESS_SHARE = 0.9, 0.75
 """The share of set symbols with which a mark is accepted, and the share below which a strength is
 given up at once. Scores count also triggers that moved part of the way, and the stated evidence
-accounts for symbols that are not set. (`./dev bench evidence --part robustness`: asking for 0.97
-made marks of a third of the strength.)"""
+accounts for symbols that are not set. (Asking for 0.97 made marks of a
+third of the strength.)"""
 
 TAKEN_SHARE = 0.3
 """The share of the requested lead with which a trigger counts as taken. Triggers with less are
