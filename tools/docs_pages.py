@@ -40,7 +40,7 @@ _GROUPS = {
     "Claim and judge": [
         *("OwnerKey", "Claim", "claim", "Opening", "open_mark", "judge", "Party", "judge_dispute")
     ],
-    "Train": ["TimberClassifier", "TimberRegressor"],
+    "Train": ["TimberClassifier", "TimberRegressor", "warmup"],
 }
 
 

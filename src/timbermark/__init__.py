@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed, plan
     from timbermark.marking.models import load, save
+    from timbermark.marking.warmup import warmup
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
@@ -52,6 +53,7 @@ __all__ = [
     "plan",
     "save",
     "verify",
+    "warmup",
 ]
 
 _HOME = {
@@ -74,6 +76,7 @@ _HOME = {
     "plan": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "verify": "timbermark.verification.verifying",
+    "warmup": "timbermark.marking.warmup",
 }
 
 

@@ -21,7 +21,6 @@ from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import TOLERANCE, update_ensemble
-from timbermark.boosting.warmup import notice_if_cold
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.estimator_checks import (
     check_knob,
@@ -32,6 +31,8 @@ from timbermark.estimator_checks import (
 )
 from timbermark.files import read_container, write_container
 from timbermark.files.limits import Arrays, Meta
+from timbermark.kernels.compile import notice_if_cold
+from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
@@ -110,7 +111,7 @@ class TimberEstimator(BaseEstimator):
             rows = check_rows(self, X, reset=True)
             weight = check_weight(sample_weight, len(rows))
             answers, n_classes = self._learn_answers(y, len(rows), weight)
-            notice_if_cold()
+            notice_if_cold(train_trees)
             with Workers(count_threads(self.n_jobs)) as workers, self._bar(params) as progress:
                 ensemble, state = fit_ensemble(
                     rows, answers, weight, n_classes, params, workers, bool(self.keep_state),

@@ -1,4 +1,4 @@
-"""Compiling all kernels ahead of time, and a word to those who did not."""
+"""Compiling the kernels of training and updating ahead of time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from timbermark.boosting.scale import choose_scale
 from timbermark.boosting.state import fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import renew
+from timbermark.kernels.compile import is_cold
 from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers
 
@@ -35,7 +36,7 @@ def warm_up() -> None:
     Another process compiles the update meanwhile: compilation uses one core only.
     """
     code = "from timbermark.boosting import warmup; warmup.warm_update()"
-    if is_cold():
+    if is_cold(train_trees):
         with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL):
             warm_training()
     else:
@@ -77,20 +78,3 @@ def warm_update() -> None:
         )
         one = make_data(data.bins, X[:1], label[:1], None, 3, workers)
         renew(trained, data, one, _PARAMS, choose_scale(data), 0.0, 0.0, workers)
-
-
-def is_cold() -> bool:
-    """Return whether the first training will have to compile."""
-    cache = getattr(train_trees, "_cache", None)
-    index = getattr(getattr(cache, "_cache_file", None), "_index_path", None)
-    loaded = bool(getattr(train_trees, "signatures", True))
-    return index is not None and not loaded and not Path(index).exists()
-
-
-def notice_if_cold() -> None:
-    """Tell a person at a terminal why the first call takes longer."""
-    if sys.stderr.isatty() and is_cold():
-        print(
-            "timbermark: compiling its kernels, once; `timbermark warmup` does it ahead.",
-            file=sys.stderr,
-        )

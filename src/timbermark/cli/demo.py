@@ -256,12 +256,10 @@ def _show_hints(out: Path, pages: list[str]) -> None:
 @app.command()
 def warmup() -> None:
     """Compile all kernels now, so that the first training or marking starts at once."""
-    from timbermark.boosting.warmup import warm_up
-    from timbermark.editing.warmup import warm_editing
+    from timbermark.marking.warmup import warmup as compile_all
 
     start = time.perf_counter()
-    warm_up()
-    warm_editing()
+    compile_all()
     show(f"kernels are ready ({time.perf_counter() - start:.1f} s)")
 
 

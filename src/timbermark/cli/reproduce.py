@@ -48,19 +48,21 @@ def reproduce(
         raise InputError(f"jobs={jobs} must be at least 1.", hint="2 is a good start.")
     require_library("jinja2", "reproduce", "to write the page of the reproduction")
     require_library("matplotlib", "reproduce", "to draw the figures of the reproduction")
-    from timbermark.boosting.warmup import is_cold, warm_up
+    from timbermark.boosting.warmup import warm_up
     from timbermark.experiments.grid import make_plan
     from timbermark.experiments.page import overall_lines
     from timbermark.experiments.reporting import write_report
     from timbermark.experiments.reproducing import run_plan
     from timbermark.experiments.results import collect
     from timbermark.experiments.sources import find_files
+    from timbermark.kernels.compile import is_cold
+    from timbermark.kernels.training import train_trees
 
     plan = make_plan(table, dataset or [], seeds, quick)
     # Before anything is measured: a file that is absent or wrong should not end a long run.
     for name in plan.datasets:
         find_files(name, data)
-    if is_cold():
+    if is_cold(train_trees):
         _say("compiling the kernels, once")
         warm_up()
     with _bar() as progress:

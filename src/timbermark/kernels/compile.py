@@ -6,6 +6,7 @@ step meet in :mod:`timbermark.kernels.workers`, where one that fails stops them 
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -63,6 +64,23 @@ def part(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Compile a small helper inside a loop: LLVM must see through the call to vectorise."""
     return cast(Function, njit(**_INNER, forceinline=True)(function))
+
+
+def is_cold(compiled: Any) -> bool:
+    """Return whether the first call of a kernel will have to compile it."""
+    cache = getattr(compiled, "_cache", None)
+    index = getattr(getattr(cache, "_cache_file", None), "_index_path", None)
+    loaded = bool(getattr(compiled, "signatures", True))
+    return index is not None and not loaded and not Path(index).exists()
+
+
+def notice_if_cold(compiled: Any) -> None:
+    """Tell a person at a terminal why the first call takes longer."""
+    if sys.stderr.isatty() and is_cold(compiled):
+        print(
+            "timbermark: compiling its kernels, once; `timbermark warmup` does it ahead.",
+            file=sys.stderr,
+        )
 
 
 if getattr(config, "DISABLE_JIT"):  # noqa: B009 (made at import, unknown to type checkers)
