@@ -105,6 +105,11 @@ def _with(step, **values):
     return step
 
 
+def _without(step, name):
+    del vars(step)[name]
+    return step
+
+
 def _one_hot(**more):
     return preprocessing.OneHotEncoder(sparse_output=False, **more).fit(X)
 
@@ -130,6 +135,9 @@ OTHER_PARAMETERS = {
     "polynomials, many": lambda: preprocessing.PolynomialFeatures(10**6),
     "polynomials, wide": lambda: _with(
         preprocessing.PolynomialFeatures(9).fit(X), n_features_in_=10**5
+    ),
+    "polynomials, of any columns": lambda: _without(
+        preprocessing.PolynomialFeatures(9).fit(X), "n_features_in_"
     ),
     "bins, many": lambda: _with(
         preprocessing.KBinsDiscretizer(3, quantile_method="linear").fit(X),

@@ -302,7 +302,7 @@ def _prepare() -> Iterator[None]:
         joblib = importlib.import_module("joblib")
         for large in ("sklearn.pipeline", "skops.io"):
             importlib.import_module(large)
-        with joblib.parallel_config(backend="sequential"):
+        with joblib.parallel_backend("sequential"):
             yield
         return
     yield
@@ -363,7 +363,8 @@ def _limit(seconds: float, memory: int, path: str) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):
             where = os.path.realpath(os.fsdecode(arguments[0]))
             known = where == model or where.startswith(packages)
-            if not known or arguments[1] not in ("r", "rb", None):
+            writes = int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+            if not known or writes or arguments[1] not in ("r", "rb", None):
                 raise PermissionError(f"{where} is not opened here")
 
     sys.addaudithook(watch)

@@ -223,9 +223,11 @@ def _check_one_hot(step: Any) -> str:
 
 def _check_polynomial(step: Any) -> str:
     degree = step.degree if isinstance(step.degree, tuple) else (0, step.degree)
-    count = getattr(step, "n_features_in_", 1)
+    # Without the number of its columns it would take any.
+    fitted = any(name.endswith("_") or name.startswith("_n") for name in vars(step))
+    count = getattr(step, "n_features_in_", None if fitted else 1)
     if not all(type(one) is int and 0 <= one <= 20 for one in degree) or type(count) is not int:
-        return f"degree={step.degree!r} is not a small number"
+        return f"degree={step.degree!r:.40} of {count!r:.40} columns are no small numbers"
     made = math.comb(min(count, _MOST_COLUMNS) + max(degree), max(degree))
     return "" if made <= _MOST_COLUMNS else f"it makes {made} columns"
 
