@@ -250,6 +250,7 @@ def test_only_a_judge_asks_with_credentials_without_a_cap():
             mine = tm.verify(endpoint, mark, decoys=0)
             assert (mine.level, mine.bits >= 64) == ("indicative", True)
             assert [note.code for note in mine.context.conditions] == ["credentials"]
+            assert judge_again(mark, mine.transcript).level == "indicative"
             judged = tm.verify(endpoint.for_judge(), mark, decoys=0)
             assert judged.level == "conclusive"
             assert [note.code for note in judged.context.conditions] == ["headers"]
