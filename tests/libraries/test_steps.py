@@ -1,8 +1,10 @@
 """Crafted .skops suspects: refused by a code, or answered within limits; none runs its own code."""
 
 import functools
+import json
 import operator
 import os
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -192,6 +194,42 @@ def test_other_parameters_are_refused(kind, tmp_path):
     with pytest.raises(FileFormatError) as caught:
         libraries.open(path)
     assert caught.value.code in ("file.step", "file.unsound")
+
+
+def node(module, kind, loader, **more):
+    return {"__class__": kind, "__module__": module, "__loader__": loader, "__id__": 1, **more}
+
+
+TUPLE = node("builtins", "tuple", "TupleNode", content=[])
+# What no model holds, and somebody could write into a file.
+NODES = {
+    "shell": node("os", "system", "FunctionNode"),
+    "process": node("subprocess", "Popen", "ObjectNode", content=None),
+    "evaluates": node("builtins", "eval", "TypeNode"),
+    "getter": node("operator", "attrgetter", "OperatorFuncNode", attrs=TUPLE),
+    "ufunc of a list": node("numpy", "frompyfunc", "FunctionNode"),
+    "file of numbers": node("numpy", "memmap", "ObjectNode", content=None),
+    "loads": node("joblib.numpy_pickle", "load", "FunctionNode"),
+    "datasets": node("sklearn.datasets._openml", "fetch_openml", "FunctionNode"),
+    "estimator as a function": node("sklearn.svm._classes", "SVC", "TypeNode"),
+    "unknown loader": node("builtins", "str", "NewNode", content="a"),
+}
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_nodes_that_no_model_holds_are_refused(kind, tmp_path):
+    path = suspect(tmp_path / "model.skops", preprocessing.StandardScaler().fit(X))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members["schema.json"])
+    schema["content"]["content"]["verbose"] = NODES[kind]
+    members["schema.json"] = json.dumps(schema)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(FileFormatError) as caught:
+        libraries.open(path)
+    assert caught.value.code == "file.step"
 
 
 def test_suspects_are_refused_by_the_list_without_a_process(tmp_path, monkeypatch):
