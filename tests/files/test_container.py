@@ -202,6 +202,8 @@ REFUSED = {
     "records": (holding(saved(np.zeros(2, "i4,f8"))), NO_NUMPY_HEADER),
     "complex": (holding(saved(np.zeros(2, complex))), "type complex128"),
     "unknown type": (holding(NPY.replace(b"<i8", b"<q8")), "unknown type"),
+    "type that is parsed": (holding(NPY.replace(b"<i8", b"<08")), "unknown type"),
+    "type with a shape": (holding(NPY.replace(b"<i8", b"0i8")), "unknown type"),
     "big-endian": (holding(saved(np.zeros(2, ">f8"))), "little-endian"),
     "Fortran order": (holding(saved(np.zeros((2, 3), order="F"))), "C order"),
     "absurd shape": (holding(ABSURD), "claims the shape"),

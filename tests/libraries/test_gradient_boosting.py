@@ -331,7 +331,7 @@ def test_a_hostile_file_is_refused(corrupt, tmp_path):
     model = copy.deepcopy(made("three classes")[0])
     corrupt(model)
     path = saved(model, tmp_path / "model.skops")
-    with pytest.raises(FileFormatError, match="does not hold a sound"):
+    with pytest.raises(FileFormatError):
         library.open_file(path)
 
 

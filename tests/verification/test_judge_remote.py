@@ -11,6 +11,7 @@ from tests.verification.staircases import build_house, scores, staircase
 from timbermark.cli import main
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import Opening
+from timbermark.verification.endpoint import Endpoint
 from timbermark.verification.judge import judge
 from timbermark.verification.packs import OPENING
 from timbermark.verification.table import id_column
@@ -46,6 +47,15 @@ def test_a_suspect_behind_http_is_judged(ann, server, tmp_path):
         with pytest.raises(FileFormatError) as caught:
             Transcript.from_json(json.dumps(record), opened)
         assert caught.value.code == "transcript.not-sound"
+
+
+def test_a_token_of_the_judge_caps_nothing_and_other_headers_do(ann, server, tmp_path):
+    own = judge(ann.evidence, suspect=Endpoint(server.url(), token="of-the-judge"))
+    assert own.level == "conclusive"
+    own.save(tmp_path / "pack.zip")
+    assert judge(tmp_path / "pack.zip").verdict == own.verdict
+    chosen = Endpoint(server.url(), token="of-the-judge", headers={"X-Member": "17"})
+    assert judge(ann.evidence, suspect=chosen).level == "indicative"
 
 
 def test_a_journal_that_holds_answers_is_taken_only_if_asked_to(ann, server, tmp_path):

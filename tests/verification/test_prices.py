@@ -203,12 +203,59 @@ def test_headers_have_no_price_and_cap_the_level():
         verdict = tm.verify(chosen, mark, decoys=0, stop_at="off")
         assert (verdict.level, verdict.bits > 64) == ("indicative", True)
         assert "17" not in str(verdict)
-        for options in ({"token": "a-token"}, {"headers": {"X-Api-Key": "a-key"}}):
-            free = tm.verify(tm.Endpoint(server.url(), **options), mark, decoys=0)
-            assert free.level == "conclusive"
-            assert [note.code for note in free.context.conditions] == ["headers"]
     again = judge_again(mark, verdict.transcript)
     assert (again, again.level) == (verdict, "indicative")
+
+
+class Tenants(ModelServer):
+    """An innocent server with a model for each customer: credentials choose among them."""
+
+    def handle(self, request):
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        who = "|".join(request.headers.get(name, "") for name in TENANT_HEADERS)
+        said = [draw([who, *map(float, row)], 2) for row in body["x"]]
+        reply(request, 200, json.dumps(said).encode())
+
+
+TENANT_HEADERS = ("Authorization", "X-Api-Key", "Cookie", "X-Request-Id", "Idempotency-Key")
+CREDENTIALS = {
+    "token": lambda word: {"token": word},
+    **{name: lambda word, name=name: {"headers": {name: word}} for name in TENANT_HEADERS[1:]},
+}
+
+
+@pytest.mark.parametrize("choice", CREDENTIALS)
+def test_credentials_choose_among_models_and_cap_the_level(choice):
+    """Many tokens, one for each customer, were a choice without a price and without a cap."""
+    mark = make_mark(k=24, q=2, n_classes=2)
+    with Tenants(None) as server:
+        found = []
+        for number in range(24):
+            options = CREDENTIALS[choice](f"customer-{number}")
+            endpoint = Endpoint(server.url("/"), protocol="json", body={"x": "$rows"}, batch=64,
+                                **options)  # fmt: skip
+            found.append(tm.verify(endpoint, mark, decoys=0, stop_at="off"))
+    raw = [verdict.raw_bits for verdict in found]
+    assert max(raw) > np.median(raw) + 1.0  # the choice is worth something
+    assert all(note.facts["caps"] for verdict in found for note in verdict.context.conditions
+               if note.code in ("headers", "credentials"))  # fmt: skip
+    assert all({"headers", "credentials"} & {n.code for n in v.context.conditions} for v in found)
+
+
+def test_only_a_judge_asks_with_credentials_without_a_cap():
+    mark = make_mark(k=64)
+    with ModelServer(learnt(mark)) as server:
+        for options in ({"token": "a-token"}, {"headers": {"X-Api-Key": "a-key"}}):
+            endpoint = tm.Endpoint(server.url(), **options)
+            mine = tm.verify(endpoint, mark, decoys=0)
+            assert (mine.level, mine.bits >= 64) == ("indicative", True)
+            assert [note.code for note in mine.context.conditions] == ["credentials"]
+            assert judge_again(mark, mine.transcript).level == "indicative"
+            judged = tm.verify(endpoint.for_judge(), mark, decoys=0)
+            assert judged.level == "conclusive"
+            assert [note.code for note in judged.context.conditions] == ["headers"]
+        other = tm.Endpoint(server.url(), token="a", headers={"X-Member": "17"}).for_judge()
+        assert tm.verify(other, mark, decoys=0).level == "indicative"
 
 
 def test_the_verdict_shows_the_whole_request():

@@ -197,10 +197,11 @@ def _refuse_state(path: Path) -> dict[str, Any]:
 
 
 def _describe_model(path: Path) -> dict[str, Any]:
-    from timbermark.marking.models import open_model
+    from timbermark import libraries
+    from timbermark.marking.models import is_ours, open_model
     from timbermark.trees.ensemble import digest
 
-    model = open_model(path)
+    model = open_model(path) if is_ours(path) else libraries.open_suspect_file(path)
     trees = model.ensemble
     per_iteration = 1 if (trees.tree_output < 0).any() else trees.n_outputs
     return {

@@ -39,6 +39,7 @@ _NPY_HEADER = re.compile(
     r"\{'descr': '([^']{1,20})', 'fortran_order': (True|False), "
     r"'shape': \(([0-9, ]{0,200})\), \} *\n"
 )
+_PLAIN_TYPE = re.compile(r"[<>|]?[A-Za-z?][0-9]*")
 _MAX_CODE_POINT = 0x10FFFF
 
 # What Python's readers of zip archives, JSON and array types raise on hostile bytes.
@@ -264,7 +265,8 @@ def _read_npy_header(member: IO[bytes], where: str) -> tuple[np.dtype[Any], tupl
     if match is None:
         _refuse(f"{where} has a header that NumPy would not write.", _FOREIGN)
     try:
-        dtype = np.dtype(match[1])
+        # NumPy reads more than types here: lists of them and shapes, by parsing Python.
+        dtype = np.dtype(match[1] if _PLAIN_TYPE.fullmatch(match[1]) else "?!")
         shape = tuple(int(n) for n in match[3].replace(",", " ").split())
     except _DAMAGE:
         _refuse(f"{where} has the unknown type {match[1]!r}.", _FOREIGN)

@@ -5,7 +5,15 @@ Importing this package imports none of the libraries.
 
 from timbermark.libraries.closing import close
 from timbermark.libraries.contract import Adapter, ForeignModel
-from timbermark.libraries.registry import adapter_of, is_supported, load, open, save, way_of_asking
+from timbermark.libraries.registry import (
+    adapter_of,
+    is_supported,
+    load,
+    open,
+    open_suspect_file,
+    save,
+    way_of_asking,
+)
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
 
 __all__ = [
@@ -18,6 +26,7 @@ __all__ = [
     "is_wrapper",
     "load",
     "open",
+    "open_suspect_file",
     "save",
     "way_of_asking",
 ]

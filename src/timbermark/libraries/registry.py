@@ -15,6 +15,7 @@ from typing import IO, Any, NoReturn, cast
 
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import atomic_write
+from timbermark.libraries import skops_files
 from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
 from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
@@ -72,6 +73,24 @@ HistGradientBoosting and GradientBoosting of scikit-learn.
     if isinstance(source, str | os.PathLike):
         return adapter_of_file(source).open_file(source)
     return adapter_of(source).open(source)
+
+
+def open_suspect_file(path: PathLike) -> ForeignModel:
+    """Return the model in a file of somebody else, to be asked and not to be changed.
+
+    A ``.skops`` file runs steps that the file chose: it is opened and asked in a process of its
+    own, see `timbermark.libraries.apart`. Others are trees alone.
+
+    Raises what `open` raises for a path, and FileFormatError beyond the limits of that process.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD)
+    if not skops_files.is_file(head):
+        return open(path)
+    skops_files.check_file(path)
+    from timbermark.libraries.apart import open_apart
+
+    return open_apart(path)
 
 
 def load(path: PathLike) -> Any:

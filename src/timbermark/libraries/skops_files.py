@@ -1,12 +1,13 @@
 """Files of scikit-learn's models: ``.skops`` archives, which run no code when they are read.
 
 `is_file` knows any such archive by its beginning, `kind_of` looks inside for the type of its model.
-skops checks types only, and scikit-learn follows a tree's child numbers without looking; so
-`open_file` has whatever comes from a file checked node by node before it predicts anything.
+`timbermark.libraries.steps` says which steps are taken from a file. scikit-learn follows a tree's
+child numbers without looking; so `open_file` has trees checked node by node before they predict.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -20,8 +21,12 @@ from typing import Any
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.files.limits import most_unpacked
 from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.steps import check_parts, check_schema
 
 _HEAD = re.compile(rb"PK\x03\x04.{26}(?:schema\.json|[0-9a-f-]+\.(?:npy|npz|bin))", re.DOTALL)
+_OTHER_VERSION = "it may be of another version of scikit-learn; if not, do not trust it."
+_SHORT_SCHEMA = 4 << 20
+_MOST_SCHEMA = 32 << 20  # of 10,000 trees: 15 MB; JSON takes some 20 times as much once it is read
 _OLDEST = (0, 15)  # earlier ones call functions of numpy.random that a file names
 
 
@@ -41,7 +46,18 @@ def kind_of(path: PathLike) -> str:
 
     Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
     """
-    return _kind_in(Path(path).read_bytes(), os.fspath(path))
+    return _kind_in(_schema_in(Path(path).read_bytes(), os.fspath(path)))
+
+
+def check_file(path: PathLike) -> None:
+    """Raise FileFormatError if a skops archive names a step that is not run from a file.
+
+    Nothing is built. A long schema is left to the process that opens the file.
+    """
+    with contextlib.suppress(zipfile.BadZipFile, KeyError), zipfile.ZipFile(path) as archive:
+        if archive.getinfo("schema.json").file_size > _SHORT_SCHEMA:
+            return
+    check_schema(_schema_in(Path(path).read_bytes(), os.fspath(path)), os.fspath(path))
 
 
 def open_file(
@@ -59,23 +75,30 @@ def open_file(
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
     name, data = os.fspath(path), Path(path).read_bytes()
-    found = _kind_in(data, name)
+    schema = _schema_in(data, name)
+    found = _kind_in(schema)
     if found not in kinds:
         wanted = " or ".join(kinds)
         raise FileFormatError(f"{name} holds a {found}, not a {wanted}.", hint="give another file.")
     skops_io = _skops("to read a .skops file")
+    check_schema(schema, name)
     try:
-        return open_model(skops_io.loads(data, trusted=list(trusted)))
+        model = skops_io.loads(data, trusted=list(trusted))
+        check_parts(model)
+        return open_model(model)
     except skops_io.exceptions.UntrustedTypesFoundException as error:
         strange = str(error).strip().splitlines()[0].partition(": ")[2].strip("[].")
         raise FileFormatError(
             f"{name} holds types that are not known to be safe: {strange[:300]}.",
             hint="if you trust it, load the model yourself with skops, and give that from Python.",
+            code="file.step",
         ) from error
     except Exception as error:  # a hostile file can make any constructor raise anything
+        code = getattr(error, "code", "")
         raise FileFormatError(
             f"{name} does not hold a sound {found} ({getattr(error, 'message', error)}).",
-            hint="it may be of another version of scikit-learn; if not, do not trust it.",
+            hint=getattr(error, "hint", "") if code else _OTHER_VERSION,
+            code=code or "file.unsound",
         ) from error
 
 
@@ -130,8 +153,7 @@ def _skops(purpose: str) -> Any:
     return skops_io
 
 
-def _kind_in(data: bytes, name: str) -> str:
-    schema = _schema_in(data, name)
+def _kind_in(schema: dict[str, Any]) -> str:
     kind, module = schema.get("__class__"), schema.get("__module__")
     return str(kind) if str(module).startswith("sklearn.") else f"{module}.{kind}"
 
@@ -142,6 +164,9 @@ def _schema_in(data: bytes, name: str) -> dict[str, Any]:
             unpacked = sum(info.file_size for info in archive.infolist())
             if unpacked > most_unpacked(len(data)):
                 raise ValueError(f"it would unpack to {unpacked} bytes")
+            size = archive.getinfo("schema.json").file_size
+            if size > _MOST_SCHEMA:
+                raise ValueError(f"its schema has {size} bytes, at most {_MOST_SCHEMA} are read")
             schema: dict[str, Any] = json.loads(archive.read("schema.json"))
         if not {"__class__", "__module__"} <= set(schema):
             raise ValueError("its schema names no type")

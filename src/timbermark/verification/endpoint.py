@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -96,6 +97,9 @@ class Endpoint:
     cafile: str | os.PathLike[str] | None = None  # certificates to trust, PEM
     idempotency_header: str | None = None  # carries a key that is the same for a repeated request
 
+    # Whether whoever judges asks with credentials of their own; only `for_judge` sets it.
+    is_judges: bool = field(default=False, init=False, repr=False)
+
     one_by_one: ClassVar[bool] = True  # questions may have decoys, a journal and an early end
 
     def __post_init__(self) -> None:
@@ -131,6 +135,16 @@ class Endpoint:
             _check_headers({"Authorization": self.token})
         if self.idempotency_header is not None:
             _check_headers({self.idempotency_header: "x"})
+
+    def for_judge(self) -> Endpoint:
+        """Return the same endpoint, asked by a judge, whose credentials no claimant chose.
+
+        >>> Endpoint("https://host/invocations", token="secret").for_judge().is_judges
+        True
+        """
+        found = copy.copy(self)
+        object.__setattr__(found, "is_judges", True)
+        return found
 
     @property
     def options(self) -> dict[str, Any]:
@@ -346,14 +360,19 @@ def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
         found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
     if urlsplit(endpoint.url).query:
         found.append(Note("query"))
-    names = [*endpoint.sent_headers]
+    # A header may choose among models, and what it says is not shown: it has no price. Credentials
+    # do so, too, wherever each customer has a model; only a judge's own are nobody's choice.
+    sent = [*endpoint.sent_headers]
+    plain = [name for name in sent if name.lower() not in _CREDENTIALS]
     if endpoint.idempotency_header is not None:
-        names.append(endpoint.idempotency_header)
-    if names:
-        # A header may choose among models, and what it says is not shown: it has no price. Who may
-        # ask at all is told by credentials, which the verdict cannot do without.
-        caps = any(name.lower() not in (*_CREDENTIALS, *_REPEATED) for name in names)
-        found.append(Note("headers", {"names": _shorten(", ".join(names)), "caps": caps}))
+        sent.append(endpoint.idempotency_header)
+        if endpoint.idempotency_header.lower() not in _REPEATED:
+            plain.append(endpoint.idempotency_header)
+    if sent:
+        by_choice = any(name.lower() in _CREDENTIALS for name in sent) and not endpoint.is_judges
+        caps = bool(plain) or by_choice
+        code = "headers" if plain or not by_choice else "credentials"
+        found.append(Note(code, {"names": _shorten(", ".join(sent)), "caps": caps}))
     return tuple(found)
 
 

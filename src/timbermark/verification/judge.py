@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from timbermark.errors import EvidenceError, InputError
 from timbermark.ownership.claim import Claim
@@ -48,10 +48,13 @@ from timbermark.verification.packs import (
     write_pack,
 )
 from timbermark.verification.reading import AnswersWanted
-from timbermark.verification.suspects import read_model
+from timbermark.verification.suspects import open_suspect, read_model
 from timbermark.verification.transcript import Transcript
 from timbermark.verification.verdict import Note, Verdict, printable
 from timbermark.verification.verifying import verify
+
+if TYPE_CHECKING:
+    from timbermark.verification.endpoint import Endpoint
 
 FORMAT = "timbermark judgment 2"
 _MOST_REFERENCES = 100
@@ -190,7 +193,8 @@ def judge(
     ``suspect`` and the arguments for asking it are those of `timbermark.verify`, all of which may
     be given; without a suspect the answers in the pack's transcript are judged again. A journal
     that already holds answers is refused unless ``trust_journal``: whoever hands over a journal
-    could have made them up.
+    could have made them up. A token in ``suspect`` is the judge's own: with one that the claimant
+    chose, a server that has a model for each customer shows whatever the claimant wants.
     ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
     opinion: models trained on them. ``progress`` shows a bar on a terminal.
@@ -222,15 +226,18 @@ def judge(
     opened = opening.check(held, judge_name)
     if suspect is not None:
         _check_journal(asking.get("journal"), trust_journal)
+        found = open_suspect(suspect)
+        if getattr(found, "one_by_one", False):
+            found = cast("Endpoint", found).for_judge()
         verdict = verify(
-            suspect, opened, answers=answers, feature_names=feature_names, label_map=label_map,
+            found, opened, answers=answers, feature_names=feature_names, label_map=label_map,
             progress=progress, **asking,
         )  # fmt: skip
         asked = datetime.now(UTC).strftime(TIME_FORMAT)
     else:
         verdict, asked = _judge_transcript(pack, opened)
     assert verdict.transcript is not None
-    found = verdict.suspect_digest
+    digest = verdict.suspect_digest
     judgment = Judgment(
         claim=held,
         opening=opening,
@@ -240,8 +247,8 @@ def judge(
         transcript=verdict.transcript.to_json(opened, asked),
         asked=asked,
         asked_again=suspect is not None,
-        is_marked_model=None if found is None or held.marked_file is None
-        else found == held.marked_file,
+        is_marked_model=None if digest is None or held.marked_file is None
+        else digest == held.marked_file,
         references=_train_references(rows, opened, progress),
         notes=(
             *_list_notes(opening, stamps, was_published=published is not None),

@@ -93,7 +93,9 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
         )
     if not head.startswith(b"PK"):
         raise FileFormatError(
-            f"{name} is no evidence pack.", hint="give the folder or zip that timbermark wrote."
+            f"{name} is no evidence pack.",
+            hint="give the folder or zip that timbermark wrote.",
+            code="file.pack",
         )
     return _assemble(name, *_read_zip(place, name))
 
@@ -179,6 +181,7 @@ def _assemble(name: str, names: set[str], read: Read) -> Pack:
         raise InputError(
             f"{name} holds no {MANIFEST}, so it is no evidence pack.",
             hint="give the folder or zip that timbermark open or judge wrote.",
+            code="file.pack",
         )
     listed = _read_manifest(name, read(MANIFEST))
     for part, digest in listed.items():
@@ -264,8 +267,9 @@ def _not_ours(name: str) -> NoReturn:
     raise FileFormatError(
         f"{name} is not an archive as timbermark writes it, or it was changed.",
         hint="if you packed it yourself, unpack it and give the folder.",
+        code="file.pack",
     )
 
 
 def _refuse(message: str) -> NoReturn:
-    raise FileFormatError(message, _AGAIN)
+    raise FileFormatError(message, _AGAIN, "file.pack")

@@ -1,6 +1,6 @@
 """Suspects in this process: objects, functions and model files, opened so that they can be asked.
 
-Files are read into trees and never executed.
+Files are read into trees; what a file does to rows before its trees runs in another process.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def read_model(path: str | os.PathLike[str]) -> NamedModel:
     else:
         from timbermark import libraries
 
-        foreign = libraries.open(path)
+        foreign = libraries.open_suspect_file(path)
         classes = foreign.classes if foreign.task == "classification" else None
         found = NamedModel(foreign.ensemble, classes, foreign.feature_names, before, foreign)
     if _hash_file(path) != before:

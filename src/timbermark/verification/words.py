@@ -106,6 +106,10 @@ CONDITIONS = {
     "headers": (
         "Headers were sent ({names}): the evidence holds only if they do not choose among answers."
     ),
+    "credentials": (
+        "Credentials were sent ({names}): a server may have a model for each customer, and whoever "
+        "has several credentials can choose; a judge asks with their own."
+    ),
     "journal": (
         "{from_journal} answers come from a journal that was begun {journal_since}: the evidence "
         "holds only if nobody made them up."

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,6 +21,7 @@ from timbermark.libraries.scikit_learn import (
     name,
     without_scorer,
 )
+from timbermark.libraries.steps import list_parts
 from timbermark.libraries.wrappers.kinds import KINDS, Peeled, WrapperKind
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.joining import join, split
@@ -138,13 +137,10 @@ class WrapperAdapter:
         def open_checked(model: Any) -> ForeignModel:
             models = self._peel(model).models
             opened = [self._find(one).open(one) for one in models]
-            # Trees and splines that nobody has checked could read memory that is not theirs.
-            parts = list(_list_parts(model))
-            n_trees = sum(type(part).__name__ in _TREES for part in parts)
+            # Trees that nobody has checked could read memory that is not theirs.
+            n_trees = sum(type(part).__name__ in _TREES for part in list_parts(model))
             if sum(part.ensemble.n_trees for part in opened) != n_trees:
                 raise InputError("it holds trees outside its boosted model")
-            if not all(_is_sound(part) for part in parts if type(part).__name__ == "BSpline"):
-                raise InputError("it holds a spline of another size than it says")
             return self.open(model)
 
         kinds = tuple(name for kind in KINDS for name in kind.names)
@@ -281,46 +277,6 @@ def _duplicate(model: Any, peeled: Peeled, models: list[Any]) -> Any:
             f"The {_name(model)} cannot be copied ({type(error).__name__}: {error}).",
             hint="look for steps that hold open files, locks or connections.",
         ) from error
-
-
-def _list_parts(model: Any) -> Iterator[Any]:
-    """Yield every object that is anywhere in an object, once."""
-    waiting: list[Any] = [model]
-    seen: dict[int, Any] = {}
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen or isinstance(one, str | bytes | int | float | None | type):
-            continue
-        seen[id(one)] = one
-        yield one
-        waiting += vars(one).values() if hasattr(one, "__dict__") else ()
-        if isinstance(one, dict):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple | set | frozenset):
-            waiting += one
-        elif isinstance(one, np.ndarray) and one.dtype == object:
-            waiting += one.ravel().tolist()
-        elif isinstance(one, functools.partial):
-            waiting += [one.func, *one.args, *one.keywords.values()]
-        elif isinstance(one, types.MethodType):
-            waiting.append(one.__self__)
-
-
-def _is_sound(spline: Any) -> bool:
-    """Return whether the knots and coefficients of a spline are as many as its degree needs."""
-    known = vars(spline)
-    knots, values = (known.get(name, known.get(f"_{name}")) for name in ("t", "c"))
-    degree = known.get("k")
-    if not (isinstance(knots, np.ndarray) and isinstance(values, np.ndarray)):
-        return False
-    if {"t", "_t"} <= set(known) or {"c", "_c"} <= set(known):
-        return False
-    if type(degree) is not int or not 0 <= degree < knots.size:
-        return False
-    n = len(knots) - degree - 1
-    numbers = knots.ndim == 1 and {knots.dtype, values.dtype} == {np.dtype(np.float64)}
-    rises = numbers and bool(np.isfinite(knots).all() and (np.diff(knots) >= 0).all())
-    return rises and values.ndim >= 1 and len(values) >= n >= degree + 1
 
 
 def _feature_names(model: Any) -> tuple[str, ...] | None:
