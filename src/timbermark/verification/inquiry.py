@@ -355,11 +355,13 @@ def begin(
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
+    make: Callable[..., Inquiry] | None = None,
     **more: Any,
 ) -> Inquiry:
     """Return an inquiry, after everything that can be refused before asking was checked.
 
-    ``more`` are further fields of `Inquiry`. Raises InputError if the suspect does not fit.
+    ``make``: makes it of its fields, `Inquiry` itself by default; ``more`` are further fields.
+    Raises InputError if the suspect does not fit.
     """
     facts = asked.facts
     check_wanted(answers, mark)
@@ -390,7 +392,7 @@ def begin(
         label_map=translation,
         prices=prices,
     )
-    return Inquiry(mark, facts, columns, rules, **more)
+    return (make or Inquiry)(mark, facts, columns, rules, **more)
 
 
 def _choose_kind(
