@@ -51,7 +51,7 @@ def derive_biases(seed: bytes, n: int) -> AnyArray:
     True
     """
     stream = hashlib.shake_256(_BIAS_DOMAIN + seed).digest(n)
-    return np.asarray(BIASES)[np.frombuffer(stream, np.uint8) & (len(BIASES) - 1)]
+    return np.asarray(np.array(BIASES)[np.frombuffer(stream, np.uint8) & (len(BIASES) - 1)])
 
 
 def derive_customer_seed(mark_digest: bytes, name: str, token: bytes) -> bytes:

@@ -49,7 +49,7 @@ class CopiesOf(Mapping[str, Any]):
         if name not in self.names:
             raise KeyError(name)
         symbols = self.roll.symbols([name])[0]
-        return close_model(self.base, self.roll.set(self.base.ensemble, symbols))
+        return close_model(self.base, self.roll.place(self.base.ensemble, symbols))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -160,7 +160,7 @@ def copies(
     if roll is not None:
         known = roll if isinstance(roll, Roll) else Roll.load(roll)
         base = open_model(model)
-        known.set(base.ensemble, np.zeros(known.n_boundaries))
+        known.check_model(base.ensemble)
         return _finish(base, known.with_customers(names), names, wanted, weak, None)
     if not isinstance(key, OwnerKey):
         raise InputError(

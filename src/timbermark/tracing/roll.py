@@ -22,8 +22,6 @@ import numpy as np
 from timbermark.dtypes import AnyArray, SmallKinds
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.sealing import SizeLimits, save_sealed, seal, unseal, warn_if_readable
-from timbermark.marking.boundaries import Boundaries
-from timbermark.marking.splits import set_thresholds
 from timbermark.ownership.encoding import FOREIGN, check_digest, check_name, encode, require
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark
@@ -141,20 +139,26 @@ class Roll:
         found = [derive_customer_symbols(self.seeds[name], biases) for name in chosen]
         return np.array(found, np.uint8).reshape(len(found), self.n_boundaries)
 
-    def set(self, ensemble: Ensemble, symbols: AnyArray) -> Ensemble:
-        """Return an ensemble whose thresholds are where symbols [n] ask for.
+    def place(self, ensemble: Ensemble, symbols: AnyArray) -> Ensemble:
+        """Return an ensemble of the model with its thresholds where symbols [n] ask for."""
+        # Whoever traces needs no engine.
+        from timbermark.marking.boundaries import Boundaries
+        from timbermark.marking.splits import set_thresholds
 
-        Raises InputError if it is not one of the model whose copies the roll is about.
-        """
         splits, zeros = self.grid.splits, np.zeros(self.n_boundaries)
         assert splits is not None
+        a, mid, b = splits.values.T
         boundaries = Boundaries(
-            column=splits.features, **dict(zip(("a", "mid", "b"), splits.values.T, strict=True)),
-            **self.edges, wide=zeros.astype(bool), inside=zeros, mass=zeros, price=zeros,
+            column=splits.features, a=a, mid=mid, b=b, **self.edges,
+            wide=zeros.astype(bool), inside=zeros, mass=zeros, price=zeros,
         )  # fmt: skip
+        return set_thresholds(ensemble, boundaries, symbols)
+
+    def check_model(self, ensemble: Ensemble) -> None:
+        """Raise InputError unless an ensemble is that of one of the roll's copies."""
         fits = ensemble.n_features > self.edges["feature"].max(initial=0)
         if fits:
-            blank = set_thresholds(ensemble, boundaries, zeros)
+            blank = self.place(ensemble, np.zeros(self.n_boundaries))
             fits = digest(blank) == self.blank_digest
         if not fits:
             raise InputError(
@@ -163,7 +167,6 @@ class Roll:
                 code="roll.other-model",
                 parameter="roll",
             )
-        return set_thresholds(ensemble, boundaries, symbols)
 
     def to_bytes(self, passphrase: str | None = None) -> bytes:
         """Return the roll as its file, encrypted if there is a passphrase.

@@ -29,6 +29,7 @@ from timbermark.ownership.evidence import (
     sum_prices,
 )
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.stamps import StampCheck, check_stamps, first_time
 from timbermark.reportable import Reportable
 from timbermark.tracing.codes import customer_bits, group_bits, group_gains, pair_bits
 from timbermark.tracing.roll import Roll, find_biases
@@ -109,6 +110,7 @@ class Trace(Reportable):
     asked: Verdict = field(repr=False)
     accused: str | None = None  # where a judge traces with an opening
     judge: str | None = None
+    stamps: tuple[StampCheck, ...] = ()  # of the claim that the opening was held to
 
     @property
     def best(self) -> Finding:
@@ -175,6 +177,7 @@ class Trace(Reportable):
             "n_customers": self.n_customers,
             "accused": self.accused,
             "judge": self.judge,
+            "claimed_before": first_time(self.stamps),
             "kind": self.kind,
             "boundaries": self.n_boundaries,
             "answered": self.answered,
@@ -224,6 +227,9 @@ class Trace(Reportable):
         if self.level != "none":
             lines += [f"  limits:   {limit}" for limit in LIMITS]
             lines += [f"  provided: {said}" for said in words.list_conditions(self.asked)]
+        if self.accused is not None:
+            lines.append(f"  opened:   the part of {self.accused}, held to the claim")
+            lines += [f"  stamp:    {words.say_stamp(stamp)}" for stamp in self.stamps]
         lines.append(f"  suspect:  {self.context.suspect}")
         if self.context.suspect_digest is not None:
             lines.append(f"            SHA-256 {self.context.suspect_digest}")
@@ -290,6 +296,7 @@ def trace(
     *,
     claim: RollClaim | str | os.PathLike[str] | None = None,
     judge: str | None = None,
+    roots: Sequence[bytes] = (),
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
@@ -310,6 +317,7 @@ def trace(
 
     A judge gives the opening that the owner made for him in place of the roll, the ``claim`` that
     was published, and his own name as ``judge``; only the customer who is accused is traced.
+    ``roots``: certificates (PEM) of authorities by which time stamps of the claim are checked.
 
     Raises InputError where the suspect cannot be asked, or answers with labels where no boundary
     shows in labels; EvidenceError where an opening does not hold.
@@ -318,14 +326,14 @@ def trace(
     >>> trace.__name__  # see `timbermark.copies` for an example
     'trace'
     """
-    grid, accusation, accused = _accuse(roll, claim, judge)
+    grid, accusation, shown = _accuse(roll, claim, judge, roots)
     inquiries = partial(
         _begin, grid=grid, accusation=accusation,
         options={"answers": answers, "feature_names": feature_names, "label_map": label_map},
     )  # fmt: skip
 
     def finish(inquiry: Inquiry, early: bool) -> Trace:
-        return conclude(grid, inquiry.verdict(early), accusation, accused, judge)
+        return conclude(grid, inquiry.verdict(early), accusation, shown)
 
     asking = {
         "journal": journal,
@@ -338,9 +346,12 @@ def trace(
 
 
 def _accuse(
-    roll: Any, claim: RollClaim | str | os.PathLike[str] | None, judge: str | None
-) -> tuple[Mark, Accusation, str | None]:
-    """Return the boundaries to ask, and the customers whose symbols the answers are held to."""
+    roll: Any,
+    claim: RollClaim | str | os.PathLike[str] | None,
+    judge: str | None,
+    roots: Sequence[bytes],
+) -> tuple[Mark, Accusation, dict[str, Any]]:
+    """Return the boundaries to ask, whose symbols answers are held to, and what a judge checked."""
     if isinstance(roll, str | os.PathLike):
         roll = RollOpening.load(roll) if RollOpening.is_file(roll) else Roll.load(roll)
     if isinstance(roll, RollOpening):
@@ -356,7 +367,16 @@ def _accuse(
         accused = Accusation(
             (roll.customer,), symbols[None], find_biases(part), published.n_customers
         )
-        return part, accused, roll.customer
+        shown = {"accused": roll.customer, "judge": roll.judge}
+        return part, accused, {**shown, "stamps": check_stamps(published, roots)}
+    for name, given in (("claim", claim), ("judge", judge), ("roots", roots or None)):
+        if given is not None:
+            raise InputError(
+                f"{name} goes with an opening, and this is a roll.",
+                hint="leave it out.",
+                code="trace.opening-only",
+                parameter=name,
+            )
     if not isinstance(roll, Roll):
         raise InputError(
             f"{type(roll).__name__} is not a roll.",
@@ -371,7 +391,7 @@ def _accuse(
     everybody = Accusation(
         roll.customers, roll.symbols(), find_biases(roll.grid), len(roll.customers)
     )
-    return roll.grid, everybody, None
+    return roll.grid, everybody, {}
 
 
 def _begin(
@@ -415,10 +435,11 @@ def weigh_customers(grid: Mark, answers: Answers, accusation: Accusation) -> Rea
     return customer_bits(*gains, accusation.symbols[:, places])
 
 
-def conclude(
-    grid: Mark, asked: Verdict, accusation: Accusation, accused: str | None, judge: str | None
-) -> Trace:
-    """Return what the answers in a verdict on the grid prove against customers."""
+def conclude(grid: Mark, asked: Verdict, accusation: Accusation, shown: Mapping[str, Any]) -> Trace:
+    """Return what the answers in a verdict on the grid prove against customers.
+
+    ``shown``: further fields of the trace, where a judge checked an opening.
+    """
     transcript = asked.transcript
     assert transcript is not None
     answers = transcript.answers
@@ -459,8 +480,7 @@ def conclude(
         n_boundaries=grid.n_splits,
         prices=prices,
         asked=asked,
-        accused=accused,
-        judge=judge,
+        **shown,
     )
 
 
