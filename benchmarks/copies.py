@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--seals", default="splits")
+    parser.add_argument("--seals", default="auto")
     parser.add_argument("--most", type=int, default=20_000, help="rows of each set")
     parser.add_argument("--part", choices=("leaks", "innocents"), default="leaks")
     parser.add_argument("--out", type=Path, default=Path("docs/copies/results.jsonl"))

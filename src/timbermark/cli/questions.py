@@ -16,7 +16,9 @@ from timbermark.cli.secrets import unlock
 
 @app.command()
 def questions(
-    mark: Annotated[Path, typer.Argument(help="Your secret mark, or evidence opened for you.")],
+    mark: Annotated[
+        Path, typer.Argument(help="Your secret mark or roll, or evidence opened for you.")
+    ],
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
@@ -32,6 +34,7 @@ def questions(
     Have them answered in any way, and write the answers beside the ids in the first column: labels
     in a column called label, or scores in columns called like the classes.
     """
+    from timbermark.files import container_kind
     from timbermark.ownership.mark import Mark
     from timbermark.verification.judge import find_parts
     from timbermark.verification.packs import is_pack, read_pack
@@ -43,6 +46,10 @@ def questions(
         # A judge asks what was opened for him.
         claim, opening = find_parts(read_pack(mark), None)
         opened = opening.check(claim)
+    elif container_kind(mark) == "roll":
+        from timbermark.tracing.roll import Roll
+
+        opened = unlock(lambda secret: Roll.load(mark, secret)).grid
     else:
         opened = unlock(lambda secret: Mark.load(mark, secret))
     n = write_questions(

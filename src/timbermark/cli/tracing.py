@@ -6,14 +6,14 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.marking import _open, _read_rows
-from timbermark.cli.marking_choices import SealKind
+from timbermark.cli.marking import read_rows
 from timbermark.cli.marking_options import Group, Json, Label, Model, Train, Validation
 from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
 from timbermark.cli.outputs import check_ending, check_outputs, check_report
@@ -22,9 +22,17 @@ from timbermark.cli.secrets import new_passphrase, try_to_unlock, unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
-    from timbermark.libraries.contract import ForeignModel
     from timbermark.tracing.making import Copies
     from timbermark.tracing.roll import Roll
+
+
+class OwnerSeals(StrEnum):
+    """Where the owner's mark goes."""
+
+    auto = "auto"
+    splits = "splits"
+    both = "both"
+
 
 roll_app = typer.Typer(
     help="Claim all copies in public, and show one customer's part to a judge.",
@@ -59,7 +67,9 @@ def copies(
     colluders: Annotated[
         int, typer.Option(min=1, max=8, help="So many customers together must be traced.")
     ] = 1,
-    seals: Annotated[SealKind, typer.Option(help="Where the owner's mark goes.")] = SealKind.splits,
+    seals: Annotated[
+        OwnerSeals, typer.Option(help="Where the owner's mark goes; auto: leaves if need be.")
+    ] = OwnerSeals.auto,
     weak: Annotated[bool, typer.Option("--weak", help="Allow too few boundaries.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the roll.")] = False,
@@ -126,16 +136,17 @@ def _make(
             hint="give --key and --train; or --add for a roll that is there.",
             code="copies.key",
         )
+    from timbermark.marking.models import open_model
     from timbermark.ownership.encoding import check_name
     from timbermark.ownership.keys import OwnerKey
     from timbermark.tracing import making
 
     check_name(owner, "owner")
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
-    opened: ForeignModel = _open(model, {"seals": seals, "weak": weak})
+    opened = open_model(model)
     check_ending(opened, model)
     protection = new_passphrase(passphrase)
-    rows = _read_rows(opened, train, None, validation, label, group, "local")
+    rows = read_rows(opened, train, None, validation, label, group, "local")
     rows.pop("candidates")
     made = making.copies(
         opened, **rows, customers=names, key=owner_key, owner=owner, colluders=colluders,

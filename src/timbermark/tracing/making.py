@@ -19,7 +19,15 @@ from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.budget import Budget
 from timbermark.marking.models import close_model, open_model
-from timbermark.marking.sealing import Choices, Outcome, draft_mark, draw_seals, make_mark
+from timbermark.marking.sealing import (
+    Choices,
+    Draft,
+    Outcome,
+    Say,
+    draft_mark,
+    draw_seals,
+    make_mark,
+)
 from timbermark.marking.splits import SplitLimits, SplitTriggers, set_thresholds
 from timbermark.ownership.encoding import check_count, check_name
 from timbermark.ownership.keys import OwnerKey
@@ -30,8 +38,12 @@ from timbermark.trees.ensemble import digest
 
 MOST_BOUNDARIES = 1000
 """The most boundaries that tell copies apart."""
-OWNERS_FREE, OWNERS_SHARE = 96, 4
-"""Free boundaries that the owner's mark keeps, at most one in so many; and every other wide one."""
+OWNERS_FREE = 96
+OWNERS_SHARE = {"splits": (2, 4), "both": (8, 8)}
+"""The owner's mark keeps one in so many wide and one in so many free boundaries, at most as many
+free ones as the first number says. It keeps more where it is in splits alone."""
+ENOUGH_TRIGGERS = 96
+"""Triggers in splits with which the owner's mark needs none in leaves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +133,7 @@ def copies(
     owner: str | None = None,
     roll: Roll | str | os.PathLike[str] | None = None,
     colluders: int = 1,
-    seals: str = "splits",
+    seals: str = "auto",
     budget: Budget | None = None,
     validation: Any = None,
     groups: Any = None,
@@ -131,10 +143,11 @@ def copies(
 ) -> Copies:
     """Mark ``model`` for its owner and make a copy for each customer; the model stays as it is.
 
-    ``X``, ``y``, ``groups``, ``validation``, ``budget``, ``seals`` and ``random_state`` are those
-    of :func:`timbermark.embed`; the budget is what the owner's mark and the symbols of a copy may
-    cost together. ``customers``: their names. ``colluders``: how many customers who mix their
-    copies must be traced to one of them; fewer boundaries are refused, unless ``weak``.
+    ``X``, ``y``, ``groups``, ``validation``, ``budget`` and ``random_state`` are those of
+    :func:`timbermark.embed`; the budget is what the owner's mark and the symbols of a copy may cost
+    together. ``seals``: where the owner's mark goes: "splits", "both", or "auto", which uses leaves
+    only where boundaries are few. ``customers``: their names. ``colluders``: how many customers who
+    mix their copies must be traced to one of them; fewer boundaries are refused, unless ``weak``.
 
     To add customers later give ``roll``, the roll or its file, and as ``model`` any of the copies
     as it was made; nothing else is needed. The roll that is returned replaces the old one.
@@ -142,10 +155,10 @@ def copies(
     Raises InputError for bad input, two customers of one name, a roll of another model, and too few
     boundaries for so many customers.
 
-    >>> from sklearn.datasets import load_breast_cancer
     >>> from timbermark import OwnerKey, TimberClassifier, trace, verify
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=100, random_state=0).fit(X, y)
+    >>> X = np.random.default_rng(0).normal(size=(2000, 6))
+    >>> y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    >>> model = TimberClassifier(max_iter=60, random_state=0).fit(X, y)
     >>> made = copies(
     ...     model, X, y, customers=["Bob Ltd", "Eve Inc"], key=OwnerKey.generate(), owner="Ann Ltd"
     ... )
@@ -171,27 +184,20 @@ def copies(
         )
     check_name(owner, "owner")
     assert owner is not None
-    choices = Choices(seals, budget or Budget(), weak=weak)
-    if choices.seals == "leaves":
+    if seals == "leaves":
         raise InputError(
             "Copies differ in splits, so the owner's mark cannot be in leaves alone.",
-            hint="use seals='splits' or seals='both'.",
+            hint="use seals='auto', 'splits' or 'both'.",
             code="copies.seals",
             parameter="seals",
         )
-    limits = SplitLimits(free=MOST_BOUNDARIES + OWNERS_FREE, measured=2 * MOST_BOUNDARIES)
     with Workers(count_threads(None)) as workers, step_bar(int(progress)) as say:
-        draft = draft_mark(
-            model, X, y, groups, None, validation, choices, random_state, workers, say, limits
+        given = {"X": X, "y": y, "groups": groups, "candidates": None, "validation": validation}
+        draft, others = _draft(
+            open_model(model), given, seals, budget or Budget(), weak, random_state, workers, say
         )
-        own, others = _divide(draft.splits)
-        if draft.splits is None or not len(others):
-            raise _too_few(0, len(names), wanted)
         _check_enough(len(others), len(names), wanted, weak)
-        sealed = draw_seals(
-            replace(draft, splits=draft.splits.take(own), beside=others.boundaries), key, owner,
-            workers, say,
-        )  # fmt: skip
+        sealed = draw_seals(draft, key, owner, workers, say)
         say("making the roll")
         grid = make_mark(draft.prepared, others, None, None, key, owner, None, 1, None)
         foreign = draft.prepared.foreign
@@ -204,6 +210,27 @@ def copies(
         begun = Roll(grid, sealed.mark, edges, digest(base.ensemble))
         outcome = Outcome(**sealed.shared())
         return _finish(base, begun.with_customers(names), names, wanted, weak, outcome)
+
+
+def _draft(
+    foreign: ForeignModel, given: Mapping[str, Any], seals: str, budget: Budget, weak: bool,
+    seed: int, workers: Workers, say: Say,
+) -> tuple[Draft, SplitTriggers]:  # fmt: skip
+    """Return the owner's mark before its symbols, and the triggers that tell copies apart."""
+    limits = SplitLimits(free=MOST_BOUNDARIES + OWNERS_FREE, measured=2 * MOST_BOUNDARIES)
+    ways = ("splits", "both") if seals == "auto" and foreign.task == "classification" else (seals,)
+    for way in ways:
+        choices = Choices("splits" if way == "auto" else way, budget, weak=weak)
+        draft = draft_mark(
+            foreign, **given, choices=choices, seed=seed, workers=workers, say=say, limits=limits
+        )
+        own, rest = _divide(draft.splits, draft.rehearsal is not None)
+        if len(own) >= ENOUGH_TRIGGERS:
+            break
+    if draft.splits is None:
+        raise _too_few(0, 1, 1)
+    others = draft.splits.take(rest)
+    return replace(draft, splits=draft.splits.take(own), beside=others.boundaries), others
 
 
 def _finish(
@@ -221,15 +248,16 @@ def _finish(
     )
 
 
-def _divide(splits: SplitTriggers | None) -> tuple[np.ndarray, SplitTriggers]:
-    """Return the places of the owner's triggers, and the triggers that tell copies apart."""
+def _divide(splits: SplitTriggers | None, has_leaves: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the owner's triggers, and of those that tell copies apart."""
     if splits is None:
-        return np.zeros(0, np.int64), None  # type: ignore[return-value]
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     wide = np.flatnonzero(splits.boundaries.wide)
     free = np.flatnonzero(~splits.boundaries.wide)
-    own = np.sort(np.concatenate([wide[::2], free[::OWNERS_SHARE][:OWNERS_FREE]]))
+    of_wide, of_free = OWNERS_SHARE["both" if has_leaves else "splits"]
+    own = np.sort(np.concatenate([wide[::of_wide], free[::of_free][:OWNERS_FREE]]))
     rest = np.setdiff1d(np.arange(len(splits)), own)
-    return own, splits.take(rest[:MOST_BOUNDARIES])
+    return own, rest[:MOST_BOUNDARIES]
 
 
 def _check_customers(customers: Any) -> tuple[str, ...]:
