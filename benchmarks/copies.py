@@ -134,6 +134,11 @@ def run(name, library, seed, most, seals):
     start = time.perf_counter()
     stolen = {c: made.copies[c] for c in CUSTOMERS[:10]}
     each = (time.perf_counter() - start) / len(stolen)
+    base = made.copies.base.ensemble
+    start = time.perf_counter()
+    for customer in CUSTOMERS[:10]:
+        made.roll.place(base, made.roll.symbols([customer])[0])
+    own = (time.perf_counter() - start) / 10
     start = time.perf_counter()
     more = made.roll.with_customers([f"later {number}" for number in range(20)])
     enrol = (time.perf_counter() - start) / 20
@@ -143,7 +148,7 @@ def run(name, library, seed, most, seals):
         made.roll.save(Path(folder) / "secret.roll")
     record = {
         **about, "boundaries": made.roll.n_boundaries, "traces": made.traces, "making": seconds,
-        "per_copy": each + enrol, "roll_of_1000": size,
+        "per_copy": own + enrol, "writing": each - own, "roll_of_1000": size,
         **{k: float(v) for k, v in change(name, model, made, tested[0]).items()},
         "owner": tm.verify(stolen[CUSTOMERS[0]], made.mark).bits,
         "unmarked": tm.trace(model, made.roll).bits,
@@ -167,7 +172,7 @@ def run(name, library, seed, most, seals):
     for k in COALITIONS:
         for way in WAYS:
             found = []
-            for turn in range(3):
+            for turn in range(2):
                 names = CUSTOMERS[turn : turn + k]
                 found.append(look(mix([copies[c] for c in names], way, rng), made, names))
             record["coalitions"][f"{k} {way}"] = found
@@ -201,7 +206,7 @@ def summarize(records):
     """Print what the results come to."""
     runs = [r for r in records if "boundaries" in r]
     print("| set | library | boundaries | traces | untouched | unmarked | owner's mark | labels "
-          "changed: to unmarked, between copies | s per copy | roll of 1,000, MB |")  # fmt: skip
+          "changed: to unmarked, between copies | s each + library | MB of 1,000 |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|---|")
     for r in runs:
         bits = [f["bits"] for f in r["single"]["untouched"]]
@@ -212,8 +217,8 @@ def summarize(records):
         )
         print(
             f"| {r['set']} | {r['library']} | {r['boundaries']} | {r['traces']} | {min(bits):.0f} "
-            f"| {r['unmarked']:.1f} | {r['owner']:.0f} | {cost} | {r['per_copy']:.2f} "
-            f"| {r['roll_of_1000'] / 1e6:.2f} |"
+            f"| {r['unmarked']:.1f} | {r['owner']:.0f} | {cost} "
+            f"| {r['per_copy']:.2f} + {r['writing']:.2f} | {r['roll_of_1000'] / 1e6:.2f} |"
         )
     innocent = 0.0
     for title, part, least in (

@@ -8,6 +8,7 @@ import timbermark as tm
 from tests.tracing.making import NAMES, rows
 from tests.verification.servers import ModelServer
 from timbermark.errors import InputError
+from timbermark.marking.models import close_model, open_model
 from timbermark.tracing.roll import Roll
 from timbermark.verification.table import write_questions
 
@@ -61,32 +62,15 @@ def test_two_who_average_their_copies_are_found(made):
 
 def test_a_group_is_named_where_nobody_alone_is_conclusive(made):
     roll = made.roll.with_customers([f"customer {i}" for i in range(17)])
-    # With fewer boundaries each of two who mix their copies is hard to tell from others.
-    rng = np.random.default_rng(1)
-    pair = [made.copies[name] for name in ("Bob Ltd", "Eve Inc")]
-    chosen = rng.integers(0, 2, roll.n_boundaries)
-    mixed = np.where(chosen, *roll.symbols(["Bob Ltd", "Eve Inc"]))
-    from timbermark.marking.models import close_model, open_model
-
-    base = open_model(pair[0])
-    suspect = close_model(base, roll.place(base.ensemble, mixed))
-    kept = 200
-    places = np.random.default_rng(2).permutation(roll.n_boundaries)[:kept]
-    known = set(places.tolist())
-
-    def answer(X):
-        # Every other boundary is answered with the same score at all three rows.
-        scores = suspect.predict_proba(X)
-        rows_of = {row.tobytes(): i // 3 for i, row in enumerate(roll.grid.rows())}
-        hidden = [rows_of.get(np.asarray(x, float).tobytes(), -1) not in known for x in X]
-        return np.where(np.array(hidden)[:, None], 0.5, scores)
-
-    found = tm.trace(answer, roll)
+    pair = roll.symbols(["Bob Ltd", "Eve Inc"])
+    mixed = np.where(np.random.default_rng(1).integers(0, 2, roll.n_boundaries), *pair)
+    base = open_model(made.copies["Bob Ltd"])
+    found = tm.trace(close_model(base, roll.place(base.ensemble, mixed)), roll)
     assert found.leakers == ()
-    assert found.group is not None
-    assert {*found.group.names} & {"Bob Ltd", "Eve Inc"}
     assert found.best is found.group
-    assert found.level == "conclusive"
+    assert {*found.group.names} & {"Bob Ltd", "Eve Inc"}
+    assert found.level != "none"
+    assert found.to_dict()["group"]["bits"] > found.customers[0].bits
 
 
 def test_innocent_models_are_traced_to_nobody(made):
