@@ -38,7 +38,7 @@ SINGLE = (
 WANTED = SINGLE[:4]
 COALITIONS = (2, 3, 5)
 WAYS = ("average", "pick", "majority", "minority", "snap")
-LEAKS, BOUNDARIES = 10_000, 300
+BOUNDARIES = 100
 
 
 class Suspect:
@@ -118,7 +118,7 @@ def change(name, model, made, X):
     }
 
 
-def run(name, library, seed, most, seals):
+def run(name, library, seed, most, seals, turns):
     owner, given, tested = split(name, seed, most)
     model = new_model(name, library, seed).fit(*owner)
     about = {"set": name, "library": library, "seed": seed, "seals": seals}
@@ -156,10 +156,10 @@ def run(name, library, seed, most, seals):
     thief = Thief(*given, seed)
     copies = {c: steal(m) for c, m in stolen.items()}
     thief.once("kind", copies[CUSTOMERS[0]].trees)
-    record["single"] = {"untouched": [look(copies[c], made, [c]) for c in CUSTOMERS[:4]]}
+    record["single"] = {"untouched": [look(copies[c], made, [c]) for c in CUSTOMERS[: 2 * turns]]}
     for attack, strength in find_attacks(list(SINGLE)):
         try:
-            done = [attack.run(copies[c], thief, strength) for c in CUSTOMERS[:2]]
+            done = [attack.run(copies[c], thief, strength) for c in CUSTOMERS[:turns]]
         except NotOfferedError as reason:
             record["single"][f"{attack.name}:{strength:g}"] = reason.code
             continue
@@ -172,7 +172,7 @@ def run(name, library, seed, most, seals):
     for k in COALITIONS:
         for way in WAYS:
             found = []
-            for turn in range(2):
+            for turn in range(turns):
                 names = CUSTOMERS[turn : turn + k]
                 found.append(look(mix([copies[c] for c in names], way, rng), made, names))
             record["coalitions"][f"{k} {way}"] = found
@@ -182,12 +182,12 @@ def run(name, library, seed, most, seals):
     return record
 
 
-def innocents(seed):
+def innocents(seed, leaks):
     """Return the most evidence against any of 99 innocents in each of many simulated leaks."""
     rng = np.random.default_rng(seed)
     reference = np.tile([[[0.0], [1.0]]], (BOUNDARIES, 1, 1))
     found = []
-    for leak in range(LEAKS):
+    for leak in range(leaks):
         biases = np.asarray(BIASES)[rng.integers(0, len(BIASES), BOUNDARIES)]
         symbols = rng.integers(0, 256, (len(CUSTOMERS), BOUNDARIES)) < biases
         k = (1, 2, 3, 5)[leak % 4]
@@ -255,6 +255,8 @@ def main():
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--seals", default="auto")
+    parser.add_argument("--turns", type=int, default=2, help="leakers and coalitions of each kind")
+    parser.add_argument("--leaks", type=int, default=10_000, help="simulated, of --part innocents")
     parser.add_argument("--most", type=int, default=20_000, help="rows of each set")
     parser.add_argument("--part", choices=("leaks", "innocents"), default="leaks")
     parser.add_argument("--out", type=Path, default=Path("docs/copies/results.jsonl"))
@@ -273,14 +275,14 @@ def main():
             file.write(json.dumps(record) + "\n")
 
     if asked.part == "innocents":
-        keep(innocents(asked.seeds[0]))
+        keep(innocents(asked.seeds[0], asked.leaks))
     else:
         done = {(r.get("set"), r.get("library"), r.get("seed"), r.get("seals")) for r in known}
         for name in asked.sets:
             for library in asked.libraries:
                 for seed in asked.seeds:
                     if (name, library, seed, asked.seals) not in done:
-                        keep(run(name, library, seed, asked.most, asked.seals))
+                        keep(run(name, library, seed, asked.most, asked.seals, asked.turns))
     return summarize(known)
 
 
