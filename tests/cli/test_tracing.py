@@ -7,6 +7,7 @@ import pytest
 import timbermark as tm
 from tests.tracing.making import NAMES, rows, train
 from timbermark.cli import main
+from timbermark.tracing.roll import Roll
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,7 @@ def test_copies_are_written_verified_and_traced(folder, capsys, tmp_path):
     assert {"Bob-Ltd.timber", "Eve-Inc.timber"} <= {*files}
     leaked = folder / "out" / "Eve-Inc.timber"
     assert ask(capsys, "verify", leaked, folder / "secret.mark")[0] == 0
+    assert ask(capsys, "verify", leaked, folder / "secret.roll")[0] == 0
     page = tmp_path / "page.html"
     code, said = ask(capsys, "trace", leaked, folder / "secret.roll", "--json", "--report", page)
     assert code == 0
@@ -62,6 +64,7 @@ def test_a_customer_is_added_and_nobody_twice(folder, capsys, tmp_path):
     assert json.loads(said.out)["customers"] == ["New Plc"]
     code, said = ask(capsys, "trace", tmp_path / "New-Plc.timber", roll, "--json")
     assert json.loads(said.out)["leakers"] == ["New Plc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["New-Plc.timber", "secret.roll"]
     assert ask(capsys, *given, "--force")[0] == 2
     before = roll.read_bytes()
     other = ("copies", folder / "model.timber", *given[2:-1], "Other")
@@ -117,3 +120,15 @@ def test_questions_of_a_roll_are_answered_in_a_table(folder, capsys, tmp_path):
         pairs = zip(lines, scores, strict=True)
         writer.writerows([line[0], *map(float, row)] for line, row in pairs)
     assert ask(capsys, "trace", answered, folder / "secret.roll")[0] == 0
+
+
+def test_an_encrypted_roll_stays_encrypted_when_a_customer_is_added(
+    folder, capsys, tmp_path, monkeypatch
+):
+    roll = tmp_path / "secret.roll"
+    Roll.load(folder / "secret.roll").save(roll, "open sesame")
+    given = ("copies", folder / "out" / "Bob-Ltd.timber", "--roll", roll, "--out", tmp_path)
+    assert ask(capsys, *given, "--add", "New Plc")[0] == 2
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "open sesame")
+    assert ask(capsys, *given, "--add", "New Plc")[0] == 0
+    assert "New Plc" in Roll.load(roll, "open sesame").customers

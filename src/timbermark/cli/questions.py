@@ -11,7 +11,7 @@ from timbermark.cli.app import app
 from timbermark.cli.options import read_rows, split_words
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
-from timbermark.cli.secrets import unlock
+from timbermark.cli.secrets import is_roll, load_roll, unlock
 
 
 @app.command()
@@ -34,7 +34,6 @@ def questions(
     Have them answered in any way, and write the answers beside the ids in the first column: labels
     in a column called label, or scores in columns called like the classes.
     """
-    from timbermark.files import container_kind
     from timbermark.ownership.mark import Mark
     from timbermark.verification.judge import find_parts
     from timbermark.verification.packs import is_pack, read_pack
@@ -46,10 +45,8 @@ def questions(
         # A judge asks what was opened for him.
         claim, opening = find_parts(read_pack(mark), None)
         opened = opening.check(claim)
-    elif container_kind(mark) == "roll":
-        from timbermark.tracing.roll import Roll
-
-        opened = unlock(lambda secret: Roll.load(mark, secret)).grid
+    elif is_roll(mark):
+        opened = unlock(lambda secret: load_roll(mark, secret)).grid
     else:
         opened = unlock(lambda secret: Mark.load(mark, secret))
     n = write_questions(

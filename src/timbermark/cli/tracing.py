@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +19,7 @@ from timbermark.cli.marking_options import Group, Json, Label, Model, Train, Val
 from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
 from timbermark.cli.outputs import check_ending, check_outputs, check_report
 from timbermark.cli.printing import exit_code, show, show_json, tell
-from timbermark.cli.secrets import new_passphrase, try_to_unlock, unlock
+from timbermark.cli.secrets import load_roll, new_passphrase, unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,25 +95,34 @@ def copies(
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
+    outputs = {} if mark is None else {"--mark": mark}
+    check_outputs(outputs if adding else {"--roll": roll, **outputs}, files, force)
+    _check_targets(out, model, names, force)
     if adding:
-        known, encrypted = try_to_unlock(lambda secret: _load_roll(roll, secret))
-        if known is None:
-            known = _load_roll(roll, None)  # which says that a passphrase is needed
-        protection = new_passphrase(encrypted or passphrase)
-        _check_targets(out, model, names, force)
+        opened_with: list[str | None] = []
+
+        def load(secret: str | None) -> Roll:
+            known = load_roll(roll, secret)
+            opened_with.append(secret)
+            return known
+
+        known = unlock(load)
+        protection = opened_with[-1]
         made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
     else:
-        check_outputs({"--roll": roll, **({} if mark is None else {"--mark": mark})}, files, force)
-        _check_targets(out, model, names, force)
         made, protection = _make(
             model, names, train, label, group, validation, key, owner, colluders, seals.value,
             weak, seed, passphrase,
         )  # fmt: skip
-    # A copy must never leave without the roll that knows it.
-    made.roll.save(roll, protection, force=force or adding)
-    if mark is not None:
-        made.mark.save(mark, protection, force=force or adding)
-    written = _write(made, out, model, force)
+    with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=out) as folder:
+        written = _write(made, Path(folder), model)
+        # A copy must never leave without the roll that knows it.
+        made.roll.save(roll, protection, force=force or adding)
+        if mark is not None:
+            made.mark.save(mark, protection, force=force)
+        for name, path in _targets(out, model, list(made.copies)).items():
+            os.replace(written[name]["file"], path)
+            written[name]["file"] = str(path)
     if made.outcome is not None:
         tell(map(str, made.outcome.notes))
     if as_json:
@@ -184,21 +194,16 @@ def _check_targets(out: Path, model: Path, names: list[str], force: bool) -> Non
             )  # fmt: skip
 
 
-def _write(made: Copies, out: Path, model: Path, force: bool) -> dict[str, dict[str, str]]:
+def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]:
+    """Write all copies into a folder, and return the file of each and its SHA-256."""
     from timbermark.marking.models import save
 
     written = {}
-    for name, path in _targets(out, model, list(made.copies)).items():
-        save(made.copies[name], path, overwrite=force)
+    for name, path in _targets(folder, model, list(made.copies)).items():
+        save(made.copies[name], path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         written[name] = {"file": str(path), "sha256": digest}
     return written
-
-
-def _load_roll(path: Path, secret: str | None) -> Roll:
-    from timbermark.tracing.roll import Roll
-
-    return Roll.load(path, secret)
 
 
 @app.command()
@@ -249,7 +254,7 @@ def trace(
         grid = opened.boundaries
         names, columns = grid.head.feature_names, grid.splits.columns
     else:
-        opened = unlock(lambda secret: _load_roll(roll, secret))
+        opened = unlock(lambda secret: load_roll(roll, secret))
         names, columns = opened.grid.feature_names, opened.grid.columns
     found = tracing.trace(
         asked, opened, claim=claim, judge=judge, answers=answers.value, label_map=labels,
@@ -283,7 +288,7 @@ def claim_command(
     from timbermark.ownership.keys import OwnerKey
     from timbermark.tracing.showing import RollClaim
 
-    opened = unlock(lambda secret: _load_roll(roll, secret))
+    opened = unlock(lambda secret: load_roll(roll, secret))
     made = RollClaim.make(opened, unlock(lambda secret: OwnerKey.load(key, secret)))
     made.save(out, force=force)
     if tsa:
@@ -320,7 +325,7 @@ def open_command(
     from timbermark.tracing.showing import RollClaim, open_roll
 
     published = RollClaim.load(claim)
-    opened = unlock(lambda secret: _load_roll(roll, secret))
+    opened = unlock(lambda secret: load_roll(roll, secret))
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
     made.save(out, force=force)
     show(

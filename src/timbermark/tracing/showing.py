@@ -253,8 +253,7 @@ class RollOpening:
     @staticmethod
     def is_file(path: str | os.PathLike[str]) -> bool:
         """Return whether a file says that it is the opening of a roll."""
-        with open(path, "rb") as file:
-            return file.read(32).startswith(f"timbermark {OPENING_KIND} ".encode())
+        return container_kind(path) == OPENING_KIND
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes) -> RollOpening:
@@ -358,6 +357,3 @@ def _check_parts(
 
 def _unsound(name: str, what: str, error: InputError | FileFormatError) -> FileFormatError:
     return FileFormatError(f"{name} is no sound {what}. {error.message}", FOREIGN, error.code)
-
-
-__all__ = ["RollClaim", "RollOpening", "container_kind", "open_roll"]

@@ -36,7 +36,7 @@ from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
 from timbermark.verification.reading import AnswersWanted
-from timbermark.verification.verdict import Context, Note, Verdict
+from timbermark.verification.verdict import Context, Verdict
 from timbermark.verification.verifying import ask_suspect
 
 LARGEST_GROUP = 3
@@ -281,10 +281,12 @@ class TracingInquiry(Inquiry):
 
     def ending(self) -> Ending | None:
         """Return why there is no further question, None if there is one."""
-        stop = self._limit()
-        if stop is not None and self.known.answers is not None and self.net_bits() >= stop:
-            return "enough"
-        return None
+        answers, stop = self.known.answers, self._limit()
+        if answers is None:
+            return None
+        if self.is_misread(answers):
+            return "misread"
+        return "enough" if stop is not None and self.net_bits() >= stop else None
 
     def check_limit(self) -> None:
         """Do nothing: a limit out of reach means that everything is asked."""
@@ -506,6 +508,3 @@ def _best_group(
         if found.max() > bits:
             best, bits = triples[int(found.argmax())], float(found.max())  # type: ignore[assignment]
     return tuple(accusation.names[some[c]] for c in best), bits - price
-
-
-__all__ = ["Finding", "Note", "Trace", "conclude", "trace", "weigh_customers"]
