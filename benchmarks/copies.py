@@ -24,7 +24,7 @@ import timbermark as tm
 from attacks import NUMBER_SETS, new_model, split
 from timbermark.attacks.registry import find_attacks
 from timbermark.attacks.stolen import NotOfferedError, Thief, steal
-from timbermark.tracing.codes import BIASES, customer_bits, group_gains
+from timbermark.tracing.codes import BIASES, group_bits, group_gains
 
 warnings.simplefilter("ignore")
 SETS = ("spambase", "census", "wine", "avila", "diamonds", "digits")
@@ -195,7 +195,7 @@ def innocents(seed, leaks):
         shown = mean if leak % 8 < 4 else symbols[rng.integers(0, k, BOUNDARIES), range(BOUNDARIES)]
         shown = np.where(rng.random(BOUNDARIES) < 0.05, rng.random(BOUNDARIES), shown)
         rows = np.stack([np.zeros(BOUNDARIES), shown, np.ones(BOUNDARIES)], axis=1)
-        bits = customer_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
+        bits = group_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
         found.append(float(bits[k:].max()) - np.log2(len(CUSTOMERS)))
     return {"innocents": len(found), "most": max(found), "share": {
         str(b): float(np.mean(np.array(found) >= b)) for b in (1, 2, 4, 8, 16, 20)

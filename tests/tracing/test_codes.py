@@ -1,5 +1,6 @@
 import hashlib
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,13 +10,11 @@ from hypothesis import strategies as st
 from timbermark.tracing.codes import (
     BIASES,
     count_traceable,
-    customer_bits,
     derive_biases,
     derive_customer_seed,
     derive_customer_symbols,
     group_bits,
     group_gains,
-    pair_bits,
 )
 
 
@@ -77,24 +76,34 @@ def test_a_colluder_is_found_and_no_innocent(n, k, way, least):
     rng = np.random.default_rng(3)
     biases, symbols = draw(n, 40, rng)
     rows, reference = answers(mix(symbols[:k], way, rng))
-    bits = customer_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
+    bits = group_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
     bits -= math.log2(40)
     assert bits[:k].max() >= least
     assert bits[k:].max() < 20
 
 
-def test_a_pair_says_more_than_each_of_the_two_and_as_much_as_its_counts():
+def test_a_pair_says_more_than_each_of_the_two():
     rng = np.random.default_rng(5)
     biases, symbols = draw(200, 20, rng)
     rows, reference = answers(mix(symbols[:2], "pick", rng))
-    single = customer_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
-    gains = group_gains(rows, reference, biases, "numbers", 2)
-    pairs = pair_bits(*gains, symbols)
-    assert np.unravel_index(pairs.argmax(), pairs.shape) in ((0, 1), (1, 0))
-    assert pairs[0, 1] > 64 > single.max()
-    counts = symbols[[0, 3]].sum(axis=0), symbols[[0, 1]].sum(axis=0)
-    expected = group_bits(*gains, np.array(counts))
-    assert [pairs[0, 3], pairs[0, 1]] == pytest.approx(expected.tolist())
+    single = group_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
+    pairs = list(combinations(range(20), 2))
+    counts = np.array([symbols[[a, b]].sum(axis=0) for a, b in pairs])
+    bits = group_bits(*group_gains(rows, reference, biases, "numbers", 2), counts)
+    assert pairs[bits.argmax()] == (0, 1)
+    assert bits.max() > 64 > single.max()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_bits_of_groups_are_those_of_a_sum_over_boundaries(size):
+    rng = np.random.default_rng(size)
+    biases, symbols = draw(30, size, rng)
+    rows, reference = answers(rng.random(30))
+    gains, weights = group_gains(rows, reference, biases, "numbers", size)
+    ones = symbols.sum(axis=0)
+    products = [np.exp(sum(form[i, ones[i]] for i in range(30))) for form in gains]
+    expected = math.log2(np.dot(weights, products))
+    assert group_bits(gains, weights, ones[None]) == pytest.approx([expected])
 
 
 def test_innocents_reach_few_bits_as_rarely_as_they_should():
@@ -103,7 +112,7 @@ def test_innocents_reach_few_bits_as_rarely_as_they_should():
     for _ in range(40):
         biases, symbols = draw(60, 250, rng)
         rows, reference = answers(symbols[0].astype(float))
-        bits = customer_bits(*group_gains(rows, reference, biases, "numbers"), symbols[1:])
+        bits = group_bits(*group_gains(rows, reference, biases, "numbers"), symbols[1:])
         found.extend(bits.tolist())
     for b in (1, 3, 6):
         assert np.mean(np.array(found) >= b) <= 2.0**-b
@@ -113,7 +122,7 @@ def test_answers_that_tell_nothing_are_worth_nothing():
     rows, reference = answers(np.zeros(50))
     rows[:, 2] = 0.0
     biases, symbols = draw(50, 5, np.random.default_rng(0))
-    bits = customer_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
+    bits = group_bits(*group_gains(rows, reference, biases, "numbers"), symbols)
     assert np.abs(bits).max() < 1e-9
 
 

@@ -150,41 +150,20 @@ def _binomial(n: int, j: int, p: Reals) -> Reals:
     return np.asarray(math.comb(n, j) * p**j * (1.0 - p) ** (n - j))
 
 
-def customer_bits(gains: Reals, weights: Reals, symbols: AnyArray) -> Reals:
-    """Return log₂ of the e-value of each customer, float64 [c], of symbols [c, n].
+def group_bits(gains: Reals, weights: Reals, counts: AnyArray) -> Reals:
+    """Return log₂ of the e-value of each customer or group, float64 [g].
+
+    ``gains`` and ``weights`` are those of `group_gains`, ``counts`` [g, n] the ones among the
+    symbols of each group; of single customers these are their symbols.
 
     >>> gains = np.log(np.array([[[0.5, 1.5]]]))
-    >>> customer_bits(gains, np.ones(1), np.array([[1], [0]])).round(3).tolist()
+    >>> group_bits(gains, np.ones(1), np.array([[1], [0]])).round(3).tolist()
     [0.585, -1.0]
     """
-    ones = np.asarray(symbols, np.float64)
-    sums = gains[..., 0].sum(axis=1) + ones @ (gains[..., 1] - gains[..., 0]).T
-    return _mean_bits(sums, weights)
-
-
-def pair_bits(gains: Reals, weights: Reals, symbols: AnyArray) -> Reals:
-    """Return log₂ of the e-value of each pair of customers, float64 [c, c]; the diagonal is -inf.
-
-    ``gains`` are those of groups of two.
-    """
-    ones = np.asarray(symbols, np.float64)
-    zero, one, two = (gains[..., s] for s in range(3))
-    # A gain as a function of both symbols: zero + (one - zero)(x + y) + (two - 2 one + zero) x y.
-    sums = np.empty((len(ones), len(ones), len(gains)))
-    for m in range(len(gains)):
-        alone = ones @ (one[m] - zero[m])
-        both = (ones * (two[m] - 2.0 * one[m] + zero[m])) @ ones.T
-        sums[..., m] = zero[m].sum() + alone[:, None] + alone[None, :] + both
-    found = _mean_bits(sums, weights)
-    np.fill_diagonal(found, -np.inf)
-    return found
-
-
-def group_bits(gains: Reals, weights: Reals, counts: AnyArray) -> Reals:
-    """Return log₂ of the e-value of each group, float64 [g]; ``counts`` [g, n] are their ones."""
-    sums = np.zeros((len(counts), len(gains)))
-    for s in range(gains.shape[2]):
-        sums += (np.asarray(counts) == s).astype(np.float64) @ gains[..., s].T
+    given = np.asarray(counts)
+    sums = gains[..., 0].sum(axis=1) + np.zeros((len(given), 1))
+    for s in range(1, gains.shape[2]):
+        sums += (given == s).astype(np.float64) @ (gains[..., s] - gains[..., 0]).T
     return _mean_bits(sums, weights)
 
 

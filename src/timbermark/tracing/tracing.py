@@ -31,7 +31,7 @@ from timbermark.ownership.evidence import (
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.stamps import StampCheck, check_stamps, first_time
 from timbermark.reportable import Reportable
-from timbermark.tracing.codes import customer_bits, group_bits, group_gains, pair_bits
+from timbermark.tracing.codes import group_bits, group_gains
 from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
@@ -40,7 +40,7 @@ from timbermark.verification.verdict import Context, Verdict
 from timbermark.verification.verifying import ask_suspect
 
 LARGEST_GROUP = 3
-MOST_PAIRED, MOST_JOINED = 200, 12
+MOST_JOINED = {2: 100, 3: 12}
 """Pairs are tried of so many customers, those with most evidence, and groups of three of so many
 that are in the best pairs. The price is that of all groups."""
 _STEP = 16
@@ -434,7 +434,7 @@ def weigh_customers(grid: Mark, answers: Answers, accusation: Accusation) -> Rea
     """Return the evidence against each customer in bits, float64 [c], before all prices."""
     places, rows, reference = _answered_rows(grid, answers)
     gains = group_gains(rows, reference, accusation.biases[places], answers.kind)
-    return customer_bits(*gains, accusation.symbols[:, places])
+    return group_bits(*gains, accusation.symbols[:, places])
 
 
 def conclude(grid: Mark, asked: Verdict, accusation: Accusation, shown: Mapping[str, Any]) -> Trace:
@@ -493,18 +493,17 @@ def _best_group(
     places, rows, reference = _answered_rows(grid, answers)
     biases, n = accusation.biases[places], accusation.n_customers
     price = math.log2(sum(math.comb(n, size) for size in range(2, LARGEST_GROUP + 1)))
-    some = np.array(order[:MOST_PAIRED])
-    symbols = accusation.symbols[some][:, places].astype(np.int64)
-    pairs = pair_bits(*group_gains(rows, reference, biases, answers.kind, 2), symbols)
-    first, second = np.unravel_index(int(pairs.argmax()), pairs.shape)
-    best, bits = (int(first), int(second)), float(pairs[first, second])
-    # Those in the best pairs, in turn, may have had a third with them.
-    ranked = np.unravel_index(np.argsort(-pairs, axis=None)[: MOST_JOINED**2], pairs.shape)
-    joined = list(dict.fromkeys(np.stack(ranked, axis=1).ravel().tolist()))[:MOST_JOINED]
-    triples = list(combinations(sorted(joined), 3))
-    if triples:
-        counts = symbols[np.array(triples)].sum(axis=1)
-        found = group_bits(*group_gains(rows, reference, biases, answers.kind, 3), counts)
-        if found.max() > bits:
-            best, bits = triples[int(found.argmax())], float(found.max())  # type: ignore[assignment]
-    return tuple(accusation.names[some[c]] for c in best), bits - price
+    best: tuple[int, ...] = ()
+    most, joined = -math.inf, list(order)
+    for size in range(2, LARGEST_GROUP + 1):
+        groups = np.array(list(combinations(joined[: MOST_JOINED[size]], size)), int)
+        if not len(groups):
+            break
+        counts = sum(accusation.symbols[member][:, places] for member in groups.T)
+        bits = group_bits(*group_gains(rows, reference, biases, answers.kind, size), counts)
+        ranked = np.argsort(-bits, kind="stable")
+        if bits[ranked[0]] > most:
+            best, most = tuple(groups[ranked[0]].tolist()), float(bits[ranked[0]])
+        # Those in the best pairs may have had a third with them.
+        joined = list(dict.fromkeys(groups[ranked].ravel().tolist()))
+    return tuple(accusation.names[c] for c in best), most - price
