@@ -22,7 +22,7 @@ from timbermark.report.verdict_page import (
     suspect_facts,
     suspect_path,
 )
-from timbermark.tracing.tracing import LIMITS, MEANINGS
+from timbermark.tracing.tracing import LIMITS
 from timbermark.verification import words
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def describe(trace: Trace) -> Page:
         what="trace",
         headline=capitalized(trace.finding),
         level=trace.level,
-        lead=(MEANINGS[trace.level], *conditions),
+        lead=(trace.meaning, *conditions),
         figures=_figures(trace),
         sections=tuple(sections),
         version=asked.version,

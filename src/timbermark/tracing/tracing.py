@@ -64,6 +64,10 @@ MEANINGS = {
         "Chance does not explain these answers: whoever made the suspect had this copy, or knew "
         "the secrets of the roll."
     ),
+    "group": (
+        "Whoever made the suspect had the copy of at least one of these customers; of none of them "
+        "alone is it certain."
+    ),
 }
 LIMITS = (
     "It does not say who passed the copy on: a thief may have stolen it from the customer, and the "
@@ -158,10 +162,17 @@ class Trace(Reportable):
     @property
     def finding(self) -> str:
         """Return what was found, in half a sentence."""
-        best = self.best
-        key = "group" if len(best.names) > 1 and best.level != "none" else best.level
-        names = best.names if len(best.names) > 1 else self.leakers or best.names
-        return FINDINGS[key].format(names=", ".join(names))
+        names = self.best.names if len(self.best.names) > 1 else self.leakers or self.best.names
+        return FINDINGS[self._said].format(names=", ".join(names))
+
+    @property
+    def meaning(self) -> str:
+        """Return what that means, in one sentence."""
+        return MEANINGS[self._said]
+
+    @property
+    def _said(self) -> str:
+        return "group" if len(self.best.names) > 1 else self.level
 
     def to_dict(self) -> dict[str, Any]:
         """Return codes, numbers and sentences, ready for JSON; secret are only the names."""
@@ -198,7 +209,7 @@ class Trace(Reportable):
             "timbermark": self.asked.version,
             "words": {
                 "finding": self.finding,
-                "meaning": MEANINGS[self.level],
+                "meaning": self.meaning,
                 "limits": list(LIMITS),
                 "conditions": words.list_conditions(self.asked),
                 "prices": [words.say_price(price) for price in self.prices],
@@ -223,7 +234,7 @@ class Trace(Reportable):
             names = ", ".join(self.group.names)
             lines.append(f"  at least one of {names}: {self.group.bits:.1f} bits")
         lines += [f"  minus:    {p.bits:.1f} bits for {words.say_price(p)}" for p in self.prices]
-        lines.append(f"  meaning:  {MEANINGS[self.level]}")
+        lines.append(f"  meaning:  {self.meaning}")
         if self.level != "none":
             lines += [f"  limits:   {limit}" for limit in LIMITS]
             lines += [f"  provided: {said}" for said in words.list_conditions(self.asked)]
