@@ -38,7 +38,7 @@ SINGLE = (
 WANTED = SINGLE[:4]
 COALITIONS = (2, 3, 5)
 WAYS = ("average", "pick", "majority", "minority", "snap")
-BOUNDARIES = 100
+BOUNDARIES = 60
 
 
 class Suspect:
@@ -97,10 +97,9 @@ def look(suspect, made, guilty):
     }
 
 
-def change(name, model, made, X):
+def change(name, model, copies, X):
     """Return how copies differ from the unmarked model and from each other, on unseen rows."""
     ask = "predict" if name in NUMBER_SETS else "predict_proba"
-    copies = [made.copies[customer] for customer in CUSTOMERS[:6]]
     said = [np.asarray(getattr(m, ask)(X), float) for m in (model, *copies)]
     if name in NUMBER_SETS:
         scale = said[0].std()
@@ -132,7 +131,7 @@ def run(name, library, seed, most, seals, turns):
         return {**about, "error": str(error)}
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    stolen = {c: made.copies[c] for c in CUSTOMERS[:10]}
+    stolen = {c: made.copies[c] for c in CUSTOMERS[: COALITIONS[-1] + turns]}
     each = (time.perf_counter() - start) / len(stolen)
     base = made.copies.base.ensemble
     start = time.perf_counter()
@@ -149,7 +148,7 @@ def run(name, library, seed, most, seals, turns):
     record = {
         **about, "boundaries": made.roll.n_boundaries, "traces": made.traces, "making": seconds,
         "per_copy": own + enrol, "writing": each - own, "roll_of_1000": size,
-        **{k: float(v) for k, v in change(name, model, made, tested[0]).items()},
+        **{k: float(v) for k, v in change(name, model, list(stolen.values()), tested[0]).items()},
         "owner": tm.verify(stolen[CUSTOMERS[0]], made.mark).bits,
         "unmarked": tm.trace(model, made.roll).bits,
     }  # fmt: skip

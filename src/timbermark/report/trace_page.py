@@ -112,8 +112,8 @@ def _evidence(trace: Trace) -> Section:
 def _explain(trace: Trace) -> tuple[str, ...]:
     return (
         f"Every customer of {trace.owner} has a copy of one model. The copies give the same "
-        "answers to real rows, but at some places between two training values, called boundaries, "
-        "each copy decides in its own way, drawn at random when the copy was made.",
+        "answers to nearly all rows, but at some places between two training values, called "
+        "boundaries, each copy decides in its own way, drawn at random when the copy was made.",
         "The suspect was asked on both sides and in the middle of each boundary. How often it "
         "decides as a customer's copy does is compared with how often any other model would.",
         f"Twenty bits are one chance in a million, 64 bits one in 2·10¹⁹. The price of looking at "
