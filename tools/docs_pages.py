@@ -37,6 +37,7 @@ _LOADED = re.compile(
 _GROUPS = {
     "Mark": ["embed", "plan", "Budget", "attack", "load", "save"],
     "Verify": ["verify", "Endpoint", "Mark"],
+    "A copy for each customer": ["copies", "trace", "Roll"],
     "Claim and judge": [
         *("OwnerKey", "Claim", "claim", "Opening", "open_mark", "judge", "Party", "judge_dispute")
     ],
@@ -136,15 +137,18 @@ def commands_page() -> str:
     from timbermark.cli.app import app
     from timbermark.cli.printing import EXIT_CODES
 
+    groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
     commands = sorted(
-        (info.name or str(info.callback.__name__), info.callback)
-        for info in app.registered_commands
+        (group + (info.name or str(info.callback.__name__)), info.callback)
+        for group, part in groups
+        if part is not None
+        for info in part.registered_commands
         if info.callback is not None
     )
     lines = ["# Commands", "", EXIT_CODES, "", "| command | |", "|---|---|"]
     for name, function in commands:
         first = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
-        lines.append(f"| [`timbermark {name}`](#timbermark-{name}) | {first} |")
+        lines.append(f"| [`timbermark {name}`](#timbermark-{name.replace(' ', '-')}) | {first} |")
     for name, function in commands:
         params = list(_parameters(function))
         taken = [param.shown for param in params if param.is_argument]

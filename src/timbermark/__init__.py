@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from timbermark.ownership.keys import OwnerKey
     from timbermark.ownership.mark import Mark
     from timbermark.ownership.opening import Opening, open_mark
+    from timbermark.tracing.making import copies
+    from timbermark.tracing.roll import Roll
+    from timbermark.tracing.tracing import trace
     from timbermark.verification.disputes import Party, judge_dispute
     from timbermark.verification.endpoint import Endpoint
     from timbermark.verification.judge import claim, judge
@@ -39,11 +42,13 @@ __all__ = [
     "Opening",
     "OwnerKey",
     "Party",
+    "Roll",
     "TimberClassifier",
     "TimberRegressor",
     "__version__",
     "attack",
     "claim",
+    "copies",
     "embed",
     "errors",
     "judge",
@@ -52,6 +57,7 @@ __all__ = [
     "open_mark",
     "plan",
     "save",
+    "trace",
     "verify",
     "warmup",
 ]
@@ -64,10 +70,12 @@ _HOME = {
     "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",
     "Party": "timbermark.verification.disputes",
+    "Roll": "timbermark.tracing.roll",
     "TimberClassifier": "timbermark.estimator",
     "TimberRegressor": "timbermark.estimator",
     "attack": "timbermark.attacks.lab",
     "claim": "timbermark.verification.judge",
+    "copies": "timbermark.tracing.making",
     "embed": "timbermark.marking.embedding",
     "judge": "timbermark.verification.judge",
     "judge_dispute": "timbermark.verification.disputes",
@@ -75,6 +83,7 @@ _HOME = {
     "open_mark": "timbermark.ownership.opening",
     "plan": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
+    "trace": "timbermark.tracing.tracing",
     "verify": "timbermark.verification.verifying",
     "warmup": "timbermark.marking.warmup",
 }

@@ -43,6 +43,7 @@ from timbermark.cli import (  # noqa: E402, F401
     marking,
     questions,
     reproduce,
+    tracing,
     update,
     verify,
 )

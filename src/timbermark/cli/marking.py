@@ -59,7 +59,7 @@ def plan(
     wanted = check_attacks(attacks, validation)
     chosen = choices.read()
     opened = _open(model, chosen)
-    rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
+    rows = read_rows(opened, train, candidates, validation, label, group, scheduler)
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
@@ -119,7 +119,7 @@ def embed(
     opened = _open(model, chosen)
     check_ending(opened, out)
     protection = new_passphrase(passphrase)
-    rows = _read_rows(opened, train, candidates, validation, label, group, scheduler)
+    rows = read_rows(opened, train, candidates, validation, label, group, scheduler)
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
@@ -189,7 +189,7 @@ def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     return opened
 
 
-def _read_rows(
+def read_rows(
     model: ForeignModel,
     train: Path | None,
     candidates: Path | None,

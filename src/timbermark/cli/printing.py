@@ -29,10 +29,12 @@ EXIT_CODES = (
 _LEVELS = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
 _SAME_NAME = (
     *("alphabet", "answer", "answers", "attacks", "batch", "body", "cafile", "candidates"),
-    *("claim", "class_numbers", "classes", "columns", "decoys", "decoys_from", "force", "group"),
+    *("claim", "class_numbers", "classes", "colluders", "columns", "customer", "customers"),
+    *("decoys", "decoys_from", "force", "group"),
     *("idempotency_header", "in_doubt", "journal", "key", "label", "label_map", "lead", "marked"),
     *("n_triggers", "output", "owner", "passphrase", "protocol", "rate", "report", "retries"),
-    *("roots", "rows", "scale", "scheduler", "seed", "share", "stop_at", "strategy", "suspect"),
+    *("roll", "roots", "rows", "scale", "scheduler", "seed", "share", "stop_at", "strategy"),
+    *("suspect",),
     *("timeout", "train", "triggers", "trust_journal", "tsa", "unmarked", "validation", "weak"),
 )
 _FLAGS = {

@@ -11,12 +11,14 @@ from timbermark.cli.app import app
 from timbermark.cli.options import read_rows, split_words
 from timbermark.cli.outputs import check_outputs
 from timbermark.cli.printing import show
-from timbermark.cli.secrets import unlock
+from timbermark.cli.secrets import is_roll, load_roll, unlock
 
 
 @app.command()
 def questions(
-    mark: Annotated[Path, typer.Argument(help="Your secret mark, or evidence opened for you.")],
+    mark: Annotated[
+        Path, typer.Argument(help="Your secret mark or roll, or evidence opened for you.")
+    ],
     out: Annotated[Path, typer.Option(help="Where the questions go: .csv or .parquet.")],
     decoys: Annotated[int, typer.Option(help="Decoys for each trigger.")] = 1,
     decoys_from: Annotated[
@@ -43,6 +45,8 @@ def questions(
         # A judge asks what was opened for him.
         claim, opening = find_parts(read_pack(mark), None)
         opened = opening.check(claim)
+    elif is_roll(mark):
+        opened = unlock(lambda secret: load_roll(mark, secret)).grid
     else:
         opened = unlock(lambda secret: Mark.load(mark, secret))
     n = write_questions(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.tracing.roll import Roll
 
 Loaded = TypeVar("Loaded")
 
@@ -52,6 +56,20 @@ def try_to_unlock(load: Callable[[str | None], Loaded]) -> tuple[Loaded | None, 
         if given is None and not sys.stdin.isatty():
             return None, True
         return load(_ask(twice=False) if given is None else given), True
+
+
+def is_roll(path: Path) -> bool:
+    """Return whether a file says that it is a roll."""
+    from timbermark.files import container_kind
+
+    return container_kind(path) == "roll"
+
+
+def load_roll(path: Path, secret: str | None) -> Roll:
+    """Return the roll in a file."""
+    from timbermark.tracing.roll import Roll
+
+    return Roll.load(path, secret)
 
 
 def _ask(twice: bool) -> str:

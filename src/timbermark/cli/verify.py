@@ -12,7 +12,7 @@ from timbermark.cli.app import app
 from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import exit_code, show, show_json
-from timbermark.cli.secrets import unlock
+from timbermark.cli.secrets import is_roll, load_roll, unlock
 
 if TYPE_CHECKING:
     from timbermark.verification.verdict import Verdict
@@ -25,7 +25,7 @@ def verify(
         str,
         typer.Argument(help="A model file of any library, an https:// address, or answers.csv."),
     ],
-    mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
+    mark: Annotated[Path, typer.Argument(help="Your secret mark, or a roll that holds it.")],
     endpoint: EndpointFlags,
     answers: Annotated[
         Answers, typer.Option(help="What counts; another kind than auto takes costs a bit.")
@@ -53,7 +53,11 @@ def verify(
     asked = endpoint.open(suspect)
     files = {"the suspect": Path(suspect), "the mark": mark, "--journal": endpoint.journal}
     check_report(report, files, force)
-    opened = unlock(lambda secret: Mark.load(mark, secret))
+    if is_roll(mark):
+        # Every copy carries the owner's mark, which the roll holds.
+        opened = unlock(lambda secret: load_roll(mark, secret)).mark
+    else:
+        opened = unlock(lambda secret: Mark.load(mark, secret))
     verdict = ask(
         asked,
         opened,

@@ -19,7 +19,7 @@ from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
-from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, are_inside, merge, scan
+from timbermark.marking.boundaries import Boundaries, Cuts, Gaps, are_inside, join, merge, scan
 from timbermark.marking.budget import Budget, check_budget
 from timbermark.marking.choosing import Candidates
 from timbermark.marking.cost import Cost
@@ -121,13 +121,18 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A mark before its symbols: a prepared model, and triggers for one or two seals."""
+    """A mark before its symbols: a prepared model, and triggers for one or two seals.
+
+    ``beside``: boundaries that carry other symbols in every copy of the model (`tracing`); the cost
+    is judged with throwaway symbols there, and these are in the ensemble that is sealed.
+    """
 
     prepared: Prepared
     choices: Choices
     splits: SplitTriggers | None
     rehearsal: Rehearsal | None
     notes: tuple[Note, ...]
+    beside: Boundaries | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -204,8 +209,12 @@ def draft_mark(
     seed: int,
     workers: Workers,
     say: Say,
+    limits: SplitLimits | None = None,
 ) -> Draft:
-    """Return a mark before its symbols. Raises InputError for bad input, and where none fits."""
+    """Return a mark before its symbols. Raises InputError for bad input, and where none fits.
+
+    ``limits``: how many boundaries are wanted, where it is not the number that a mark has.
+    """
     say("reading the model and the rows")
     foreign = open_model(model)
     choices = choices.for_task(foreign)
@@ -222,7 +231,7 @@ def draft_mark(
     splits = None
     if choices.seals != "leaves":
         say("finding boundaries")
-        splits = _find_boundaries(prepared, choices, workers, say)
+        splits = _find_boundaries(prepared, choices, workers, say, limits or SplitLimits())
         if not prepared.training.known:
             notes.append(Note("gaps_from_candidates"))
         notes += library_notes(splits.notes)
@@ -248,7 +257,7 @@ def draft_mark(
 
 
 def _find_boundaries(
-    prepared: Prepared, choices: Choices, workers: Workers, say: Say
+    prepared: Prepared, choices: Choices, workers: Workers, say: Say, limits: SplitLimits
 ) -> SplitTriggers:
     """Return the triggers of the split seal that use at most their share of the budget."""
     training, foreign, schema = prepared.training, prepared.foreign, prepared.schema
@@ -260,7 +269,6 @@ def _find_boundaries(
         )
         n_rows = training.table.n_rows
     rng = np.random.default_rng(prepared.seed + 9)
-    limits = SplitLimits()
     for search in range(_SEARCHES):
         found = find_splits(
             prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
@@ -282,7 +290,7 @@ def _find_boundaries(
         spent = float(found.boundaries.price[is_wide].sum())
         less = spent * float(np.clip(share / most, *_LESS))
         is_last = search == _SEARCHES - 2
-        limits = SplitLimits(wide=0) if is_last else replace(limits, wide_price=less)
+        limits = replace(limits, wide=0) if is_last else replace(limits, wide_price=less)
     return found
 
 
@@ -401,12 +409,17 @@ def draw_seals(
     for draws in range(1, _MOST_DRAWS + 1):
         say("setting the symbols")
         triggers = None if rehearsal is None else rehearsal.triggers
-        mark = _make_mark(
+        mark = make_mark(
             prepared, splits, triggers, alternatives, key, owner, strength, draws, identity
         )
         held = prepared if hold is None else hold.prepared
         if splits is not None:
-            held = move_thresholds(held, splits.boundaries, mark.split_symbols, workers)
+            moving, symbols = splits.boundaries, mark.split_symbols
+            if draft.beside is not None:
+                drawn = np.random.default_rng(prepared.seed + 10).integers(0, 2, len(draft.beside))
+                moving = join(moving, draft.beside)
+                symbols = np.concatenate([symbols, drawn.astype(symbols.dtype)])
+            held = move_thresholds(held, moving, symbols, workers)
         setting: Setting | None = None
         edit = _unedited(held)
         if triggers is not None and strength is not None:
@@ -515,7 +528,7 @@ def _by_seal(told: Any) -> dict[str, float]:
     return {seal.seal: seal.bits for seal in told}
 
 
-def _make_mark(
+def make_mark(
     prepared: Prepared,
     splits: SplitTriggers | None,
     triggers: Candidates | None,
@@ -526,6 +539,7 @@ def _make_mark(
     draws: int,
     identity: tuple[bytes, str] | None,
 ) -> Mark:
+    """Return a new mark of triggers in splits, in leaves or in both."""
     foreign, schema = prepared.foreign, prepared.schema
     names = foreign.feature_names
     given: dict[str, Any] = {}

@@ -40,8 +40,6 @@ _NEAR = 16
 """The number of rows that are tried at each boundary, those whose values are nearest to it."""
 _TRIED = 64
 """The number of rows that are tried as base rows of each chosen boundary."""
-_MOST_MEASURED = 640
-"""The most boundaries of each kind that are measured: those whose splits promise most."""
 _LESS_SURE, _NOT_FAR = 0.1, 0.3
 """Half of them are from this share of the pool, the least sure rows; all are among the share of the
 rows below and above that are nearest in value."""
@@ -74,7 +72,8 @@ class SplitLimits:
     label differs between both sides; ``firm``: the share of those on rows of which the model is as
     sure as of training rows, if there are such; ``least_rows``: on either side of the
     middle of a wide boundary; ``free_price``: what one free boundary may cost against its quality;
-    ``wide_price``: what all wide ones together may cost.
+    ``wide_price``: what all wide ones together may cost; ``measured``: the most of each kind that
+    are measured, those whose splits promise most.
     """
 
     free: int = 192
@@ -84,6 +83,7 @@ class SplitLimits:
     least_rows: int = 8
     free_price: float = 1e-5
     wide_price: float = 4e-3
+    measured: int = 640
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +196,7 @@ def find_splits(
     wide = wide.take(
         np.flatnonzero(wide.inside <= max(_MOST_INSIDE * len(X), limits.least_rows * 2))
     )
-    everything = join(_most_promising(e, free), _most_promising(e, wide))
+    everything = join(*(_most_promising(e, kind, limits.measured) for kind in (free, wide)))
     near = _near_rows(pool, everything, min(_NEAR, len(pool.Z)))
     jumps, _ = _measure(router, pool, everything, near, answers, workers)
     cost = jumps.change + jumps.flips
@@ -339,9 +339,9 @@ def _sureness(answers: np.ndarray) -> np.ndarray:
     return np.asarray(top[..., -1] - top[..., -2])
 
 
-def _most_promising(e: Ensemble, b: Boundaries) -> Boundaries:
+def _most_promising(e: Ensemble, b: Boundaries, most: int) -> Boundaries:
     """Return the boundaries whose splits change margins most for the rows that reach them."""
-    if len(b) <= _MOST_MEASURED:
+    if len(b) <= most:
         return b
     nodes = numeric_splits(e)
     first, last = node_ranges(e, nodes, b)
@@ -354,7 +354,7 @@ def _most_promising(e: Ensemble, b: Boundaries) -> Boundaries:
     reach = mass[nodes] / np.maximum(mass[e.tree_start[tree]], 1e-300)
     total = np.append(0.0, np.cumsum(change * np.sqrt(reach)))
     worth = (total[last] - total[first]) / (1.0 + b.inside)
-    return b.take(np.sort(np.argsort(-worth, kind="stable")[:_MOST_MEASURED]))
+    return b.take(np.sort(np.argsort(-worth, kind="stable")[:most]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

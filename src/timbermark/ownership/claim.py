@@ -139,7 +139,7 @@ class Claim:
             "keep those of two or three authorities.",
             "field.stamps",
         )
-        self._check_signature()
+        check_signature(self.key, self.signature, _DOMAIN + encode(self.statement))
 
     @classmethod
     def make(
@@ -291,26 +291,31 @@ class Claim:
                 f"{name} is no sound claim. {error.message}", FOREIGN, error.code
             ) from None
 
-    def _check_signature(self) -> None:
-        # Only who reads or makes a claim pays for the import.
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        if bytes((*self.key[:-1], self.key[-1] & 0x7F)) in _BINDING_NOBODY:
-            raise EvidenceError(
-                "The key of the claim binds nobody: anybody could have signed with it.",
-                hint="such keys are not made by chance, do not trust the claim.",
-                code="claim.key",
-            )
-        try:
-            public = Ed25519PublicKey.from_public_bytes(self.key)
-            public.verify(self.signature, _DOMAIN + encode(self.statement))
-        except (InvalidSignature, ValueError):
-            raise EvidenceError(
-                "The signature of the claim is wrong.",
-                hint="the claim was changed after it was signed; ask its owner for the original.",
-                code="claim.signature",
-            ) from None
+def check_signature(key: bytes, signature: bytes, message: bytes) -> None:
+    """Raise EvidenceError unless a message is signed with the key of a claim.
+
+    >>> key = OwnerKey.generate()
+    >>> check_signature(key.claim_key, key.sign_claim(b"hello"), b"hello")
+    """
+    # Only who reads or makes a claim pays for the import.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if bytes((*key[:-1], key[-1] & 0x7F)) in _BINDING_NOBODY:
+        raise EvidenceError(
+            "The key of the claim binds nobody: anybody could have signed with it.",
+            hint="such keys are not made by chance, do not trust the claim.",
+            code="claim.key",
+        )
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise EvidenceError(
+            "The signature of the claim is wrong.",
+            hint="the claim was changed after it was signed; ask its owner for the original.",
+            code="claim.signature",
+        ) from None
 
 
 STATEMENT = tuple(

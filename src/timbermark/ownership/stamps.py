@@ -7,7 +7,7 @@ The query can be written to a file, carried to an authority, and its response ad
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
 from timbermark.errors import EvidenceError, InputError, MissingLibraryError
 from timbermark.ownership.claim import MAX_STAMPS, Claim
@@ -18,6 +18,24 @@ StampReason: TypeAlias = Literal["", "no-roots", "not-valid", "foreign", "no-lib
 
 _AGAIN = "ask an authority for a stamp of this claim."
 _PURPOSE = "to work with time stamps"
+
+
+class Stampable(Protocol):
+    """A signed statement that carries time stamps: a claim of a mark or of copies."""
+
+    @property
+    def stamped(self) -> bytes:
+        """Return what a time stamp is about."""
+
+    @property
+    def stamps(self) -> tuple[bytes, ...]:
+        """Return the RFC 3161 responses that are there."""
+
+    def with_stamp(self, response: bytes) -> Self:
+        """Return the statement with one more time stamp."""
+
+
+Statement = TypeVar("Statement", bound=Stampable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +62,7 @@ class StampCheck:
         return self.status == "verified"
 
 
-def make_query(claim: Claim) -> bytes:
+def make_query(claim: Stampable) -> bytes:
     """Return an RFC 3161 query for a claim, DER, as authorities take it by HTTP or from a file.
 
     It holds the SHA-256 of the claim and a random nonce. Raises MissingLibraryError.
@@ -55,7 +73,7 @@ def make_query(claim: Claim) -> bytes:
     return query
 
 
-def add_stamp(claim: Claim, response: bytes) -> Claim:
+def add_stamp(claim: Statement, response: bytes) -> Statement:
     """Return the claim with a time stamp, which must be about this claim.
 
     ``response`` is what the authority answered, DER. Whether the authority can be trusted is for
@@ -68,7 +86,7 @@ def add_stamp(claim: Claim, response: bytes) -> Claim:
     return claim.with_stamp(response)
 
 
-def check_stamps(claim: Claim, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:
+def check_stamps(claim: Stampable, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:
     """Return what each time stamp of a claim is worth.
 
     ``roots`` are the PEM files of root certificates that the judge trusts. Without them, or
@@ -128,7 +146,7 @@ def first_time(checks: Sequence[StampCheck]) -> str | None:
     return min((check.time for check in checks if check.counts and check.time), default=None)
 
 
-def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> StampCheck:
+def _check(claim: Stampable, response: bytes, roots: list[Any], client: Any) -> StampCheck:
     try:
         stamp = _read_stamp(claim, response, client)
     except EvidenceError:
@@ -147,7 +165,7 @@ def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> Stam
     return StampCheck("verified", time, authority)
 
 
-def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
+def _read_stamp(claim: Stampable, response: bytes, client: Any) -> Any:
     """Return a response that holds a stamp of this claim."""
     import hashlib
 

@@ -28,9 +28,10 @@ _PAGES = {
     "Judgment": "timbermark.report.judgment_page",
     "Dispute": "timbermark.report.dispute_page",
     "AttackResult": "timbermark.report.attack_page",
+    "Trace": "timbermark.report.trace_page",
 }
-# Whoever sees answers to opened triggers learns which ones to avoid.
-_CONFIDENTIAL = {"Judgment", "Dispute"}
+# Whoever sees answers to opened triggers learns which ones to avoid; a trace names customers.
+_CONFIDENTIAL = {"Judgment", "Dispute", "Trace"}
 _OWNER_ONLY = 0o600
 
 

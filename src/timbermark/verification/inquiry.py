@@ -248,10 +248,8 @@ class Inquiry:
         seals, answers = self.known.seals, self.known.answers
         if answers is None:
             return None
-        if answers.kind == "labels":
-            told = answers.values[answers.answered]
-            if len(told) >= _ENOUGH_UNKNOWN and (told < 0).all():
-                return "misread"
+        if self.is_misread(answers):
+            return "misread"
         stop = self._limit()
         if stop is None:
             return None
@@ -267,6 +265,13 @@ class Inquiry:
             if seal.answered and self._is_given_up(seal, needed - others):
                 self._given_up.add(seal.seal)
         return "hopeless" if self._given_up >= {seal.seal for seal in seals} else None
+
+    def is_misread(self, answers: Answers) -> bool:
+        """Return whether so many labels are no class of the mark that asking on is useless."""
+        if answers.kind != "labels":
+            return False
+        told = answers.values[answers.answered]
+        return len(told) >= _ENOUGH_UNKNOWN and bool((told < 0).all())
 
     def _is_given_up(self, seal: SealEvidence, needed: float) -> bool:
         silent = sum(
@@ -355,11 +360,13 @@ def begin(
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
+    make: Callable[..., Inquiry] | None = None,
     **more: Any,
 ) -> Inquiry:
     """Return an inquiry, after everything that can be refused before asking was checked.
 
-    ``more`` are further fields of `Inquiry`. Raises InputError if the suspect does not fit.
+    ``make``: makes it of its fields, `Inquiry` itself by default; ``more`` are further fields.
+    Raises InputError if the suspect does not fit.
     """
     facts = asked.facts
     check_wanted(answers, mark)
@@ -390,7 +397,7 @@ def begin(
         label_map=translation,
         prices=prices,
     )
-    return Inquiry(mark, facts, columns, rules, **more)
+    return (make or Inquiry)(mark, facts, columns, rules, **more)
 
 
 def _choose_kind(

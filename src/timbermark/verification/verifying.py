@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from timbermark.errors import InputError
 from timbermark.ownership.encoding import TIME_FORMAT
@@ -92,18 +93,57 @@ def verify(
             hint="load one with Mark.load(path).",
             code="mark.type",
         )
-    asked = open_suspect(suspect)
-    given = {
-        name: value
-        for name, value in (
-            ("journal", journal),
-            ("decoys", decoys),
-            ("decoys_from", decoys_from),
-            ("stop_at", stop_at),
-            ("in_doubt", in_doubt),
-        )
-        if value is not None
+    inquiries = partial(
+        begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
+    )
+    asking = {
+        "journal": journal,
+        "decoys": decoys,
+        "decoys_from": decoys_from,
+        "stop_at": stop_at,
+        "in_doubt": in_doubt,
     }
+    return ask_suspect(suspect, inquiries, Inquiry.verdict, asking, progress)
+
+
+class Ended(Protocol):
+    """What an inquiry ends in; a journal notes it."""
+
+    @property
+    def bits(self) -> float:
+        """Return the evidence in bits."""
+
+    @property
+    def level(self) -> str:
+        """Return the level of evidence."""
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of answers."""
+
+    @property
+    def answered(self) -> int:
+        """Return the number of triggers that were answered."""
+
+
+Result = TypeVar("Result", bound=Ended)
+
+
+def ask_suspect(
+    suspect: Any,
+    inquiries: Callable[..., Inquiry],
+    finish: Callable[[Any, bool], Result],
+    asking: Mapping[str, Any],
+    progress: bool = False,
+) -> Result:
+    """Ask a suspect of any kind everything, and return what ``finish`` makes of the answers.
+
+    ``inquiries``: an inquiry of the opened suspect, given further fields; ``finish`` takes it, and
+    whether asking may have stopped early; ``asking``: what is for endpoints alone, by name, None
+    for what was not given. Raises InputError where it cannot be asked.
+    """
+    asked = open_suspect(suspect)
+    given = {name: value for name, value in asking.items() if value is not None}
     one_by_one = getattr(asked, "one_by_one", False)
     if given and not one_by_one:
         name = next(iter(given))
@@ -113,27 +153,22 @@ def verify(
             code="endpoints-only",
             parameter=name,
         )
-    common: dict[str, Any] = {
-        "answers": answers,
-        "feature_names": feature_names,
-        "label_map": label_map,
-    }
     if one_by_one:
         with questions_bar(progress) as bar:
-            return _verify_endpoint(cast("Endpoint", asked), known, given, bar, common)
-    inquiry = begin(asked, known, **common)
+            return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
+    inquiry = inquiries(asked)
     for piece in asked.ask(inquiry):
         inquiry.take(piece)
-    return inquiry.verdict()
+    return finish(inquiry, False)
 
 
-def _verify_endpoint(
+def _ask_endpoint(
     endpoint: Endpoint,
-    mark: Mark,
+    inquiries: Callable[..., Inquiry],
+    finish: Callable[[Any, bool], Result],
     given: Mapping[str, Any],
     bar: Callable[[int, int, float], None] | None,
-    common: Mapping[str, Any],
-) -> Verdict:
+) -> Result:
     # Whoever asks a file needs nothing that speaks to servers.
     from timbermark.verification.endpoint import ask_server
     from timbermark.verification.journal import Journal
@@ -144,10 +179,8 @@ def _verify_endpoint(
         raise InputError(
             f"in_doubt={in_doubt!r} is not known.", hint="use ask or skip.", parameter="in_doubt"
         )
-    inquiry = begin(
+    inquiry = inquiries(
         endpoint,
-        mark,
-        **common,
         decoys=check_decoys(given.get("decoys", DEFAULT_DECOYS)),
         decoys_from=given.get("decoys_from"),
         stop_at=stop,
@@ -157,7 +190,7 @@ def _verify_endpoint(
     if "journal" not in given:
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
-        return inquiry.verdict(early=True)
+        return finish(inquiry, True)
     with Journal(given["journal"], _start(inquiry, endpoint)) as journal:
         past = journal.history
         if past.answers:
@@ -167,10 +200,10 @@ def _verify_endpoint(
             journal.add({"skipped": list(past.under_way)})
         for piece in ask_server(endpoint, inquiry, journal):
             inquiry.take(piece)
-        verdict = inquiry.verdict(early=True)
-        told = {"bits": verdict.bits, "level": verdict.level, "kind": verdict.kind}
-        journal.add({"ended": {**told, "triggers": verdict.answered}})
-    return verdict
+        found = finish(inquiry, True)
+        told = {"bits": found.bits, "level": found.level, "kind": found.kind}
+        journal.add({"ended": {**told, "triggers": found.answered}})
+    return found
 
 
 def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:

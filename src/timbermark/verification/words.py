@@ -44,6 +44,7 @@ CAPPED = (
 PRICES = {
     "draws": "the best of {draws} draws of symbols",
     "part": "one of {parts} parts that could be opened",
+    "customers": "one of {customers} customers",
     "columns": "an order of {features} columns given by hand",
     "column-words": "a family of column names given by hand",
     "label-map": "a map of {labels} labels given by hand",

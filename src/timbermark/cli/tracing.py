@@ -1,0 +1,334 @@
+"""`timbermark copies`, `trace` and `roll`: a copy for each customer, and whose copy leaked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timbermark.cli.app import app
+from timbermark.cli.marking import read_rows
+from timbermark.cli.marking_options import Group, Json, Label, Model, Train, Validation
+from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
+from timbermark.cli.outputs import check_ending, check_outputs, check_report
+from timbermark.cli.printing import exit_code, show, show_json, tell
+from timbermark.cli.secrets import load_roll, new_passphrase, unlock
+from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.tracing.making import Copies
+    from timbermark.tracing.roll import Roll
+
+
+class OwnerSeals(StrEnum):
+    """Where the owner's mark goes."""
+
+    auto = "auto"
+    splits = "splits"
+    both = "both"
+
+
+roll_app = typer.Typer(
+    help="Claim all copies in public, and show one customer's part to a judge.",
+    no_args_is_help=True,
+)
+app.add_typer(roll_app, name="roll")
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+@app.command()
+def copies(
+    model: Model,
+    roll: Annotated[Path, typer.Option(help="The secret roll: written, or added to with --add.")],
+    out: Annotated[Path, typer.Option(help="The folder where the copies go.")],
+    customers: Annotated[
+        Path | None, typer.Option(help="A text file with one customer's name on each line.")
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(help="Add this customer to a roll that is there; MODEL is any copy."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
+    owner: Annotated[str, typer.Option(help='Whom the mark speaks for, as "Ann Ltd".')] = "",
+    mark: Annotated[
+        Path | None, typer.Option(help="Write the owner's mark to a file of its own, too.")
+    ] = None,
+    train: Train = None,
+    label: Label = None,
+    group: Group = None,
+    validation: Validation = None,
+    colluders: Annotated[
+        int, typer.Option(min=1, max=8, help="So many customers together must be traced.")
+    ] = 1,
+    seals: Annotated[
+        OwnerSeals, typer.Option(help="Where the owner's mark goes; auto: leaves if need be.")
+    ] = OwnerSeals.auto,
+    weak: Annotated[bool, typer.Option("--weak", help="Allow too few boundaries.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the roll.")] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Mark a model and make a copy for each customer, told apart by a secret roll.
+
+    With --add the roll that is there gets more customers: MODEL is one of its copies, and neither
+    training rows nor the key are needed. Keep the SHA-256 of each file with the customer's receipt.
+    """
+    adding = bool(add)
+    if adding == (customers is not None):
+        raise InputError(
+            "Give --customers with a file of names, or --add with a name.",
+            hint="--add is for a roll that is there.",
+            code="customers.none",
+        )
+    names = list(add or ()) if customers is None else _read_names(customers)
+    if not out.is_dir():
+        raise InputError(f"The folder {out} of --out does not exist.", hint="make it first.")
+    files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
+    from timbermark.tracing import making
+
+    outputs = {} if mark is None else {"--mark": mark}
+    check_outputs(outputs if adding else {"--roll": roll, **outputs}, files, force)
+    _check_targets(out, model, names, force)
+    if adding:
+        opened_with: list[str | None] = []
+
+        def load(secret: str | None) -> Roll:
+            known = load_roll(roll, secret)
+            opened_with.append(secret)
+            return known
+
+        known = unlock(load)
+        protection = opened_with[-1]
+        made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
+    else:
+        made, protection = _make(
+            model, names, train, label, group, validation, key, owner, colluders, seals.value,
+            weak, seed, passphrase,
+        )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=out) as folder:
+        written = _write(made, Path(folder), model)
+        # A copy must never leave without the roll that knows it.
+        made.roll.save(roll, protection, force=force or adding)
+        if mark is not None:
+            made.mark.save(mark, protection, force=force)
+        for name, path in _targets(out, model, list(made.copies)).items():
+            os.replace(written[name]["file"], path)
+            written[name]["file"] = str(path)
+    if made.outcome is not None:
+        tell(map(str, made.outcome.notes))
+    if as_json:
+        show_json({**made.to_dict(), "roll": str(roll), "files": written})
+        return
+    show(str(made))
+    for name, file in written.items():
+        show(f"{file['file']}: {name}, SHA-256 {file['sha256']}")
+    show(f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it")
+
+
+def _make(
+    model: Path, names: list[str], train: Path | None, label: str | None, group: str | None,
+    validation: Path | None, key: Path | None, owner: str, colluders: int, seals: str, weak: bool,
+    seed: int, passphrase: bool,
+) -> tuple[Copies, str | None]:  # fmt: skip
+    """Return new copies and the passphrase for their roll."""
+    if key is None or train is None:
+        raise InputError(
+            "New copies need your owner key and the training rows.",
+            hint="give --key and --train; or --add for a roll that is there.",
+            code="copies.key",
+        )
+    from timbermark.marking.models import open_model
+    from timbermark.ownership.encoding import check_name
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.tracing import making
+
+    check_name(owner, "owner")
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    opened = open_model(model)
+    check_ending(opened, model)
+    protection = new_passphrase(passphrase)
+    rows = read_rows(opened, train, None, validation, label, group, "local")
+    rows.pop("candidates")
+    made = making.copies(
+        opened, **rows, customers=names, key=owner_key, owner=owner, colluders=colluders,
+        seals=seals, weak=weak, random_state=seed, progress=True,
+    )  # fmt: skip
+    return made, protection
+
+
+def _read_names(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _targets(out: Path, model: Path, names: list[str]) -> dict[str, Path]:
+    """Return the file of each customer's copy; names that look alike get numbers."""
+    found: dict[str, Path] = {}
+    taken: set[str] = set()
+    for name in names:
+        plain = _UNSAFE.sub("-", name.strip()).strip(".-") or "copy"
+        word, number = plain, 1
+        while word.lower() in taken:
+            number += 1
+            word = f"{plain}-{number}"
+        taken.add(word.lower())
+        found[name] = out / f"{word}{model.suffix}"
+    return found
+
+
+def _check_targets(out: Path, model: Path, names: list[str], force: bool) -> None:
+    for path in _targets(out, model, names).values():
+        if os.path.lexists(path) and not force:
+            raise InputError(
+                f"{path} exists already.", hint="choose another folder, or use --force.",
+                code="file.exists",
+            )  # fmt: skip
+
+
+def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]:
+    """Write all copies into a folder, and return the file of each and its SHA-256."""
+    from timbermark.marking.models import save
+
+    written = {}
+    for name, path in _targets(folder, model, list(made.copies)).items():
+        save(made.copies[name], path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        written[name] = {"file": str(path), "sha256": digest}
+    return written
+
+
+@app.command()
+@takes_endpoints
+def trace(
+    suspect: Annotated[
+        str,
+        typer.Argument(help="A model file of any library, an https:// address, or answers.csv."),
+    ],
+    roll: Annotated[Path, typer.Argument(help="Your secret roll, or an opening made for you.")],
+    endpoint: EndpointFlags,
+    claim: Annotated[
+        Path | None, typer.Option(help="For an opening: the claim that was published.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--for", help="For an opening: your name.")] = None,
+    roots: Annotated[
+        Path | None, typer.Option(help="For an opening: roots of time-stamping authorities, PEM.")
+    ] = None,
+    answers: Annotated[
+        Answers, typer.Option(help="What counts; another kind than auto takes costs a bit.")
+    ] = Answers.auto,
+    label_map: Annotated[
+        str | None,
+        typer.Option(help="Its labels and the model's, as no=0,yes=1, if they differ; costs bits."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page to file, HTML.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Ask a suspect the boundaries of a roll and say whose copy it comes from.
+
+    Exit codes: 0 conclusive (64 bits and more), 3 indicative (from 20 bits), 1 none, 2 bad input, 4
+    anything unexpected.
+    """
+    from timbermark.tracing import tracing
+    from timbermark.tracing.showing import RollOpening
+
+    labels = read_label_map(label_map)
+    asked = endpoint.open(suspect)
+    files: Mapping[str, Path | None] = {
+        "the suspect": Path(suspect), "the roll": roll, "--claim": claim,
+        "--journal": endpoint.journal,
+    }  # fmt: skip
+    check_report(report, files, force)
+    opened: Any
+    if RollOpening.is_file(roll):
+        opened = RollOpening.load(roll)
+        grid = opened.boundaries
+        names, columns = grid.head.feature_names, grid.splits.columns
+    else:
+        opened = unlock(lambda secret: load_roll(roll, secret))
+        names, columns = opened.grid.feature_names, opened.grid.columns
+    found = tracing.trace(
+        asked, opened, claim=claim, judge=judge, answers=answers.value, label_map=labels,
+        roots=() if roots is None else [roots.read_bytes()],
+        **endpoint.asking(names, columns), progress=True,
+    )  # fmt: skip
+    if report is not None:
+        found.report(report, force=force)
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show(str(found))
+        if report is not None:
+            show(f"{report}: the page")
+    raise typer.Exit(exit_code(found.level))
+
+
+@roll_app.command(name="claim")
+def claim_command(
+    roll: Annotated[Path, typer.Argument(help="Your secret roll.")],
+    key: Annotated[Path, typer.Option(help="Your owner key, which signs.")],
+    out: Annotated[Path, typer.Option(help="Where the claim goes; publish it.")],
+    tsa: Annotated[
+        str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
+    ] = "",
+    force: Force = False,
+) -> None:
+    """Claim all copies of a roll in public, before they leave; reveals no customer."""
+    check_outputs({"--out": out}, {"ROLL": roll, "--key": key}, force)
+    from timbermark.ownership import stamps
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.tracing.showing import RollClaim
+
+    opened = unlock(lambda secret: load_roll(roll, secret))
+    made = RollClaim.make(opened, unlock(lambda secret: OwnerKey.load(key, secret)))
+    made.save(out, force=force)
+    if tsa:
+        from timbermark.verification.records import fetch_stamp
+
+        # The claim is on the disk by now, so that nothing is lost if the authority is not there.
+        made = stamps.add_stamp(made, fetch_stamp(stamps.make_query(made), tsa))
+        made.save(out, force=True)
+    show(
+        f"{out}: the claim of {made.claim.owner} about {made.n_customers} copies, SHA-256 "
+        f"{made.digest.hex()}; publish it"
+    )
+    for check in stamps.check_stamps(made):
+        show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
+    if not made.stamps:
+        tell(["The claim has no time stamp: it proves who made it, not when."])
+
+
+@roll_app.command(name="open")
+def open_command(
+    roll: Annotated[Path, typer.Argument(help="Your secret roll.")],
+    claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
+    customer: Annotated[str, typer.Option(help="The customer whose part is shown.")],
+    judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
+    out: Annotated[Path, typer.Option(help="Where the opening goes, for the judge alone.")],
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of the boundaries to show.  [the smallest that suffices]"),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Show one customer's part to a judge; the symbols of all others stay secret."""
+    check_outputs({"--out": out}, {"ROLL": roll, "--claim": claim}, force)
+    from timbermark.tracing.showing import RollClaim, open_roll
+
+    published = RollClaim.load(claim)
+    opened = unlock(lambda secret: load_roll(roll, secret))
+    made = open_roll(opened, published, customer=customer, judge=judge, share=share)
+    made.save(out, force=force)
+    show(
+        f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
+        f"{opened.n_boundaries} boundaries"
+    )

@@ -1,0 +1,1 @@
+"""A copy for each customer, and which customer's copy a suspect comes from."""

@@ -1,0 +1,134 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import timbermark as tm
+from tests.tracing.making import NAMES, rows, train
+from timbermark.cli import main
+from timbermark.tracing.roll import Roll
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("copies")
+    X, y = rows()
+    tm.save(train(), place / "model.timber")
+    tm.OwnerKey(bytes(range(32))).save(place / "owner.key")
+    with (place / "rows.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"x{i}" for i in range(6)), "y"])
+        writer.writerows([*map(float, row), label] for row, label in zip(X, y, strict=True))
+    (place / "names.txt").write_text("\n".join(NAMES), encoding="utf-8")
+    (place / "out").mkdir()
+    code = main([
+        "copies", str(place / "model.timber"), "--train", str(place / "rows.csv"), "--label", "y",
+        "--customers", str(place / "names.txt"), "--key", str(place / "owner.key"), "--owner",
+        "Ann Ltd", "--out", str(place / "out"), "--roll", str(place / "secret.roll"), "--mark",
+        str(place / "secret.mark"),
+    ])  # fmt: skip
+    assert code == 0
+    return place
+
+
+def ask(capsys, *words):
+    code = main([str(word) for word in words])
+    return code, capsys.readouterr()
+
+
+def test_copies_are_written_verified_and_traced(folder, capsys, tmp_path):
+    files = sorted(path.name for path in (folder / "out").iterdir())
+    assert {"Bob-Ltd.timber", "Eve-Inc.timber"} <= {*files}
+    leaked = folder / "out" / "Eve-Inc.timber"
+    assert ask(capsys, "verify", leaked, folder / "secret.mark")[0] == 0
+    assert ask(capsys, "verify", leaked, folder / "secret.roll")[0] == 0
+    page = tmp_path / "page.html"
+    code, said = ask(capsys, "trace", leaked, folder / "secret.roll", "--json", "--report", page)
+    assert code == 0
+    assert json.loads(said.out)["leakers"] == ["Eve Inc"]
+    text = page.read_text(encoding="utf-8")
+    assert "Eve Inc" in text
+    assert page.stat().st_mode & 0o077 == 0
+    assert ask(capsys, "trace", folder / "model.timber", folder / "secret.roll")[0] == 1
+
+
+def test_a_customer_is_added_and_nobody_twice(folder, capsys, tmp_path):
+    roll = tmp_path / "secret.roll"
+    roll.write_bytes((folder / "secret.roll").read_bytes())
+    roll.chmod(0o600)
+    base = folder / "out" / "Bob-Ltd.timber"
+    given = ("copies", base, "--roll", roll, "--out", tmp_path, "--add", "New Plc")
+    code, said = ask(capsys, *given, "--json")
+    assert code == 0
+    assert json.loads(said.out)["customers"] == ["New Plc"]
+    code, said = ask(capsys, "trace", tmp_path / "New-Plc.timber", roll, "--json")
+    assert json.loads(said.out)["leakers"] == ["New Plc"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["New-Plc.timber", "secret.roll"]
+    assert ask(capsys, *given, "--force")[0] == 2
+    before = roll.read_bytes()
+    other = ("copies", folder / "model.timber", *given[2:-1], "Other")
+    assert ask(capsys, *other)[0] == 2
+    assert roll.read_bytes() == before
+
+
+def test_a_judge_is_shown_one_customers_part(folder, capsys, tmp_path):
+    claim, part = tmp_path / "roll.claim", tmp_path / "eve.opening"
+    roll, key = folder / "secret.roll", folder / "owner.key"
+    assert ask(capsys, "roll", "claim", roll, "--key", key, "--out", claim)[0] == 0
+    shown = ("--customer", "Eve Inc", "--for", "Judy", "--out", part)
+    assert ask(capsys, "roll", "open", roll, "--claim", claim, *shown)[0] == 0
+    judged = ("--claim", claim, "--for", "Judy", "--json")
+    code, said = ask(capsys, "trace", folder / "out" / "Eve-Inc.timber", part, *judged)
+    assert code == 0
+    assert json.loads(said.out)["accused"] == "Eve Inc"
+    assert ask(capsys, "trace", folder / "out" / "Bob-Ltd.timber", part, *judged)[0] == 1
+    unknown = ("--customer", "Mallory", "--for", "Judy", "--out", tmp_path / "x")
+    assert ask(capsys, "roll", "open", roll, "--claim", claim, *unknown)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--customers", "names.txt", "--add", "Bob"),
+        (),
+        ("--customers", "names.txt"),
+        ("--customers", "names.txt", "--key", "owner.key", "--train", "rows.csv", "--owner", ""),
+    ],
+)
+def test_bad_input_is_refused(folder, capsys, tmp_path, words):
+    given = [str(folder / word) if (folder / word).is_file() else word for word in words]
+    code, said = ask(
+        capsys, "copies", folder / "model.timber", "--roll", tmp_path / "new.roll", "--out",
+        tmp_path, *given,
+    )  # fmt: skip
+    assert code == 2
+    assert "Hint" in said.err
+    assert not (tmp_path / "new.roll").exists()
+
+
+def test_questions_of_a_roll_are_answered_in_a_table(folder, capsys, tmp_path):
+    asked, answered = tmp_path / "questions.csv", tmp_path / "answers.csv"
+    assert ask(capsys, "questions", folder / "secret.roll", "--out", asked)[0] == 0
+    with asked.open() as file:
+        head, *lines = list(csv.reader(file))
+    model = tm.load(folder / "out" / "Bob-Ltd.timber")
+    scores = model.predict_proba(np.array([line[1:] for line in lines], float))
+    with answered.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([head[0], "0", "1"])
+        pairs = zip(lines, scores, strict=True)
+        writer.writerows([line[0], *map(float, row)] for line, row in pairs)
+    assert ask(capsys, "trace", answered, folder / "secret.roll")[0] == 0
+
+
+def test_an_encrypted_roll_stays_encrypted_when_a_customer_is_added(
+    folder, capsys, tmp_path, monkeypatch
+):
+    roll = tmp_path / "secret.roll"
+    Roll.load(folder / "secret.roll").save(roll, "open sesame")
+    given = ("copies", folder / "out" / "Bob-Ltd.timber", "--roll", roll, "--out", tmp_path)
+    assert ask(capsys, *given, "--add", "New Plc")[0] == 2
+    monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "open sesame")
+    assert ask(capsys, *given, "--add", "New Plc")[0] == 0
+    assert "New Plc" in Roll.load(roll, "open sesame").customers
