@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import embed, plan
+    from timbermark.marking.embedding import embed, plan, rotate
     from timbermark.marking.models import load, save
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.keys import OwnerKey
@@ -50,6 +50,7 @@ __all__ = [
     "load",
     "open_mark",
     "plan",
+    "rotate",
     "save",
     "verify",
 ]
@@ -72,6 +73,7 @@ _HOME = {
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
     "plan": "timbermark.marking.embedding",
+    "rotate": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "verify": "timbermark.verification.verifying",
 }

@@ -44,6 +44,10 @@ class Kind(StrEnum):
 
     mixed = "mixed"
     rows = "rows"
+    outlier = "outlier"
+    cluster = "cluster"
+    confidence = "confidence"
+    wrong = "wrong"
 
 
 class SealKind(StrEnum):
@@ -127,7 +131,8 @@ def _declare(
         SealKind, _strength("--seals", help="Where the mark goes: both, splits or leaves.")
     ] = SealKind.both,
     triggers: Annotated[
-        Kind, _strength("--triggers", help="mixed: each of two rows; rows: as they are.")
+        Kind,
+        _strength("--triggers", help="mixed: each of two rows; rows: as they are; or a strategy."),
     ] = Kind.mixed,
     n_triggers: Annotated[str, _strength("--n-triggers", help="auto, or how many.")] = "auto",
     alphabet: Annotated[str, _strength(help="Labels per trigger: auto, 2 or 4.")] = "auto",
