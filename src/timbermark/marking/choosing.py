@@ -157,7 +157,7 @@ def _propose(
         if kind == "wrong":
             raise InputError(
                 "triggers='wrong' needs the labels of rows to know which are predicted wrongly.",
-                hint="give y=…, or candidates=(rows, labels).",
+                hint="give labels with the rows, or use triggers='confidence'.",
                 code="triggers.labels",
                 parameter="triggers",
             )

@@ -299,10 +299,11 @@ def rotate(
             parameter="mark",
         )
     foreign, settings = open_model(model), settings_of(mark)
-    bare: Any = foreign.native
+    bare: Any = foreign
     notes: tuple[Note, ...] = ()
     if digest(foreign.ensemble) != mark.model_digest:
-        if settings is None or not isinstance(bare, TimberClassifier):
+        marked = foreign.native
+        if settings is None or not isinstance(marked, TimberClassifier):
             raise InputError(
                 "This is not the unmarked model that the mark was made of, and an edit cannot be "
                 "taken back.",
@@ -310,7 +311,7 @@ def rotate(
                 code="rotate.unmarked",
                 parameter="model",
             )
-        bare = forget_mark(bare, mark)
+        bare = forget_mark(marked, mark)
         if digest(bare.ensemble_) != mark.model_digest:
             notes = (Note("not_restored"),)
     if settings is not None:

@@ -424,14 +424,14 @@ def _check_tables(X: Any, y: Any, candidates: Any) -> tuple[Any, Any] | None:
     if table is None:
         raise InputError(
             "There is nothing to choose triggers from.",
-            hint="give the training rows X=… and their labels, or candidates=(rows, labels).",
+            hint="give the training rows and their labels, or labelled rows as candidates=….",
             code="in-place.rows",
             parameter="candidates",
         )
     if labels is None:
         raise InputError(
             "The paper's strategies need the labels of the rows that triggers are taken from.",
-            hint="give y=… with X=…, or candidates=(rows, labels).",
+            hint="give the labels of the training rows, or labelled rows as candidates=….",
             code="in-place.labels",
             parameter="y" if candidates is None else "candidates",
         )
