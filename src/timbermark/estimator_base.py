@@ -195,7 +195,12 @@ class TimberEstimator(BaseEstimator):
     ) -> Self:
         """Learn and forget checked rows."""
         if mode not in ("exact", "lazy"):
-            raise InputError(f"mode={mode!r} is not known.", hint="use 'lazy' or 'exact'.")
+            raise InputError(
+                f"mode={mode!r} is not known.",
+                hint="use 'lazy' or 'exact'.",
+                code="update.mode",
+                parameter="mode",
+            )
         if patience is not None:
             check_knob("patience", patience)
         check_knob("tolerance", tolerance)
@@ -221,6 +226,7 @@ class TimberEstimator(BaseEstimator):
             raise InputError(
                 f"The rows to forget have the shape {shape}.",
                 hint="give their numbers [m], or their values [m, features].",
+                code="forget.shape",
             )
         rows = check_rows(self, values, reset=False)
         label = None if answers is None else self._known_answers(answers, len(rows))
@@ -310,6 +316,7 @@ class TimberEstimator(BaseEstimator):
             raise StateError(
                 "This model has no training state, which update needs.",
                 hint="use load_state(path), or rebuild_state(X, y) with the training data.",
+                code="state.none",
             )
         return self._state
 

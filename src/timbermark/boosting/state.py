@@ -121,11 +121,14 @@ class State:
                 f"There is no row {strange[0]} to forget: the model has learnt {n} rows.",
                 hint=f"rows are counted from 0 to {n - 1}, training rows first, then those learnt "
                 "by updates in their order.",
+                code="forget.unknown",
             )
         values, times = np.unique(numbers, return_counts=True)
         if (times > 1).any():
             raise InputError(
-                f"Row {values[times > 1][0]} is to be forgotten twice.", hint="name it once."
+                f"Row {values[times > 1][0]} is to be forgotten twice.",
+                hint="name it once.",
+                code="forget.twice",
             )
         place = np.searchsorted(known, numbers).clip(0, len(known) - 1)
         missing = numbers[(known[place] != numbers) | ~self.left[place]]
@@ -133,6 +136,7 @@ class State:
             raise InputError(
                 f"Row {missing[0]} was forgotten before, or never learnt because its weight was 0.",
                 hint="leave it out; the numbers of the other rows have not changed.",
+                code="forget.gone",
             )
         return place
 
@@ -159,11 +163,13 @@ class State:
                 raise InputError(
                     f"Row {i} of the rows to forget was never learnt, or forgotten before.",
                     hint="give rows and answers as they were learnt, or their numbers.",
+                    code="forget.never-learnt",
                 )
             if label is None and len(np.unique(kept.label[same])) > 1:
                 raise InputError(
                     f"Row {i} of the rows to forget was learnt with different answers.",
                     hint="give the answers as well, or the numbers of the rows.",
+                    code="forget.answers",
                 )
             found.append(numbers[same.pop()])
         return np.array(found, np.int64)
@@ -182,6 +188,7 @@ class State:
                 "This state belongs to another model.",
                 hint="load the state that was saved with this model, or rebuild one from the "
                 "training data.",
+                code="state.other",
             )
 
 

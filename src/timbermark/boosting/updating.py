@@ -96,6 +96,7 @@ def update_ensemble(
         raise InputError(
             "Forgetting these rows would leave the model without any.",
             hint="keep some rows, or learn others in the same update.",
+            code="forget.all",
         )
     patience = PATIENCE if patience is None else patience
     scale = _exact_scale(changed)
