@@ -225,7 +225,11 @@ def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
     what = what or found_by.get(kind, f"rows of the {kind} strategy")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",
-        hint=f"ask for at most {found}, or give more rows that differ from each other.",
+        hint=f"ask for at most {found}, or give more rows that differ from each other."
+        if found
+        else "give more rows that differ from each other, or use triggers='mixed'.",
+        code="triggers.too-few",
+        parameter="triggers",
     )
 
 
