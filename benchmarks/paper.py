@@ -86,11 +86,8 @@ def survives() -> dict:
         train = split.train.X, split.train.y
         made = {
             "seals": tm.embed(model, *train, **given),
-            "paper": tm.embed(
-                model, *train, **given, method="in-place", strategy="confidence",
-                selection="distance", ratio=ratio,
-            ),
-        }  # fmt: skip
+            "paper": tm.embed(model, *train, **given, method="in-place", ratio=ratio),
+        }
         for kind, mark in made.items():
             left = tm.attack(
                 mark.model, mark.mark, split.fine.X, split.fine.y, attacks=ATTACKS,

@@ -268,8 +268,8 @@ def test_every_strategy_takes_its_own_rows(letters, marked, strategy):
 
 
 def test_the_selection_chooses_among_twice_as_many_rows(letters, marked):
-    other = embed(letters, candidates=letters.more, selection="confidence", mode="lazy")
-    found = [np.column_stack(made.mark.leaves.rows()) for made in (other, marked)]
+    other = embed(letters, candidates=letters.more, selection="distance", mode="lazy")
+    found = [np.column_stack(made.mark.leaves.rows()) for made in (marked, other)]
     assert not in_both(*found).all()
     sure = [letters.model.predict_proba(rows).max(axis=1).mean() for rows in found]
     assert sure[0] < sure[1]

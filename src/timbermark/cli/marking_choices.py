@@ -189,7 +189,7 @@ def _declare_paper(
     strategy: Annotated[
         str | None, _paper(help="Rows: cluster, outlier, confidence, wrong or random.")
     ] = None,
-    selection: Annotated[str | None, _paper(help="Which of these: distance or confidence.")] = None,
+    selection: Annotated[str | None, _paper(help="Which of these: confidence or distance.")] = None,
     ratio: Annotated[
         float | None, _paper(help="Triggers as a share of the training rows; 0.01.")
     ] = None,

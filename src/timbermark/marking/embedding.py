@@ -133,12 +133,12 @@ def embed(
     ``method``: "edit" sets the seals above; "in-place" marks a `TimberClassifier` as the paper
     does, by learning its triggers, each of which carries one bit, keep or flip. Its own arguments,
     in place of those of seals and triggers: ``strategy``, which rows are proposed ("cluster", or
-    "outlier", "confidence", "wrong", "random"); ``selection``, which of these are taken ("distance"
-    or "confidence"); ``ratio``, how many, relative to the training rows (0.01); ``bits``: "keyed"
-    draws them by the keyed hash, "all" flips every trigger as in the paper's tables, which proves
-    nothing by itself; ``mode`` of the update ("exact" or "lazy"). The model needs its state, or
-    ``X`` and ``y`` to rebuild it; ``result.model`` has a state, which no file of the model holds.
-    Limits refuse such a mark only where ``budget`` is given. See docs/paper.md.
+    "outlier", "confidence", "wrong", "random"); ``selection``, which of these are taken
+    ("confidence" or "distance"); ``ratio``, how many, relative to the training rows (0.01);
+    ``bits``: "keyed" draws them by the keyed hash, "all" flips every trigger as in the paper's
+    tables, which proves nothing by itself; ``mode`` of the update ("exact" or "lazy"). The model
+    needs its state, or ``X`` and ``y`` to rebuild it; ``result.model`` has a state, which no file
+    of the model holds. Limits refuse such a mark only where ``budget`` is given. See docs/paper.md.
     ``weak``: allow a mark that is worth less than 64 bits. ``progress`` shows steps on a terminal.
     A mark has a random id, so that marking twice gives two marks.
 
