@@ -315,6 +315,20 @@ def test_a_state_is_enough_and_rows_rebuild_it(letters, tmp_path):
         other.load_state(tmp_path / "a.state")
 
 
+def test_named_columns_and_text_labels_make_no_noise(letters):
+    X, y = letters.train
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    labels = np.array(["p", "q", "r", "s"], dtype=object)
+    model = TimberClassifier(
+        max_iter=20, learning_rate=0.5, min_samples_leaf=3, random_state=0, n_jobs=1
+    ).fit(frame, labels[y])
+    # Rows without names, as the command line reads them.
+    made = embed(letters, X=X, y=labels[y], model=model, mode="lazy", weak=True)
+    assert made.mark.feature_names == tuple("abcdefgh")
+    assert set(made.mark.classes) == set(labels)
+    assert tm.verify(made.model, made.mark).level == "conclusive"
+
+
 def test_triggers_that_do_not_take_are_counted():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 6, (2000, 3)).astype(float), rng.integers(0, 3, 2000)

@@ -11,7 +11,9 @@ model's own first: the keyed hash draws the bits, and whatever takes marks takes
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from math import ceil
 from typing import Any
@@ -52,6 +54,7 @@ from timbermark.marking.words import Note, library_notes
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.partitions import is_in_parts
+from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 
 METHOD = "in-place"
@@ -154,11 +157,12 @@ def make_pool(
     the paper, and no tree can tell such a row from the training row, which keeps its label.
     """
     table, labels = (X, y) if candidates is None else candidates
-    confidence = model.predict_proba(table)
-    rows = check_rows(model, table, reset=False)
-    allowed = np.ones(len(rows), np.bool_)
-    if candidates is not None and X is not None:
-        allowed = ~in_both(rows, check_rows(model, X, reset=False))
+    with _without_names():
+        confidence = model.predict_proba(table)
+        rows = check_rows(model, table, reset=False)
+        allowed = np.ones(len(rows), np.bool_)
+        if candidates is not None and X is not None:
+            allowed = ~in_both(rows, check_rows(model, X, reset=False))
     return Pool(rows, model._known_answers(labels, len(rows)), confidence, allowed)
 
 
@@ -216,8 +220,17 @@ def with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
                 code="in-place.state",
                 parameter="X",
             )
-        made.rebuild_state(X, y)
+        with _without_names():
+            made.rebuild_state(X, y)
     return made
+
+
+@contextmanager
+def _without_names() -> Iterator[None]:
+    """Silence the warning about rows without names for a model that knows its columns' names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        yield
 
 
 def learn_bits(
@@ -300,7 +313,7 @@ def seal_in_place(
     prepared = prepare(foreign, X, y, candidates, validation, seed, workers, None, say)
     say("choosing the triggers")
     pool = make_pool(native, X, y, labelled)
-    allowed = pool.allowed & first_of_equals(native._margins(pool.X))
+    allowed = pool.allowed & first_of_equals(native._fast.margins(pool.X, workers))
     if len(native.classes_) == 2:
         allowed &= pool.predicted == pool.label
     pool = replace(pool, allowed=allowed)
@@ -334,7 +347,8 @@ def seal_in_place(
             code="mark.weak",
             parameter="ratio",
         )
-    said = learnt.model.predict_proba(triggers.X).argmax(axis=1)
+    margins = learnt.model._fast.margins(triggers.X, workers)
+    said = reference.labels(margins, learnt.model.ensemble_)
     n_set = int((said == learnt.target).sum())
     notes = [*warn(after, limits, cost), *library_notes(prepared.notes)]
     if not keyed:
