@@ -388,20 +388,27 @@ def test_bad_updates_change_nothing(digits, tmp_path):
     model = small().fit(X, y)
     before, state = model.ensemble_, model._state
     infinite = np.full((1, 64), np.inf)
-    for arguments, more, message in (
-        ((X[:2], [3, 77]), {}, "does not know the class 77"),
-        ((X[:2], ["3", "x"]), {}, "does not know the class '3', 'x'"),
-        ((X[:2, :5], [1, 2]), {}, "5 features"),
-        ((X[:2], [1]), {}, "labels"),
-        ((infinite, [1]), {}, "infinity"),
-        ((X[:1], [1], [-2]), {}, "holds -2"),
-        ((X[:1], [1], [1e6]), {}, "too heavy"),
-        ((X[:1], [1]), {"mode": "quick"}, "mode='quick'"),
-        ((X[:1], [1]), {"patience": -1}, "patience=-1"),
-        ((X[:1], [1]), {"tolerance": float("nan")}, "tolerance=nan"),
+    for arguments, more, code in (
+        ((X[:2], [3, 77]), {}, "labels.unknown"),
+        ((X[:2], ["3", "x"]), {}, "labels.unknown"),
+        ((X[:2, :5], [1, 2]), {}, "rows.table"),
+        ((np.full((1, 64), "red"), [1]), {}, "rows.table"),
+        ((X[:2], [1]), {}, "labels.count"),
+        ((infinite, [1]), {}, "rows.table"),
+        ((X[:1], [1], [-2]), {}, "weights.values"),
+        ((X[:1], [1], ["heavy"]), {}, "weights.type"),
+        ((X[:1], [1], [1, 2]), {}, "weights.shape"),
+        ((X[:1], [1], [0]), {}, "weights.zero"),
+        ((X[:1], [1], [1e6]), {}, "weights.heavy"),
+        ((X[:1], [1]), {"mode": "quick"}, "update.mode"),
+        ((X[:1], [1]), {"patience": -1}, "update.knob"),
+        ((X[:1], [1]), {"tolerance": float("nan")}, "update.knob"),
+        ((X[:1], [1]), {"forget": [5, 5]}, "forget.twice"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError) as caught:
             model.update(*arguments, **more)
+        assert caught.value.code == code
+        assert caught.value.hint
         assert model.ensemble_ is before
         assert model._state is state
 
@@ -577,8 +584,8 @@ def test_forgetting_is_kept_in_the_state_file(kind, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "code"),
     [([0, 0], "forget.twice"), ([10**6], "forget.unknown"), ([-1], "forget.unknown"),
-     ([0.5], "forget.numbers"), ([True, False], "forget.numbers"), (["a"], "forget.numbers"),
-     (3, "forget.shape"), ([[[1.0]]], "forget.shape"), ([[1.0]], "")],
+     ([0.5], "forget.numbers"), ([True, False], "forget.numbers"), (3, "forget.shape"),
+     ([[[1.0]]], "forget.shape"), ([[1.0]], "rows.table"), (["a"], "forget.numbers")],
 )  # fmt: skip
 def test_rows_that_cannot_be_forgotten_are_refused(kind, rows, code):
     X, y = kind.X, kind.y
@@ -608,3 +615,16 @@ def test_values_that_were_never_learnt_or_with_other_answers_are_refused(kind):
     with pytest.raises(InputError) as caught:
         model.forget(np.arange(len(X)))
     assert caught.value.code == "forget.all"
+
+
+def test_a_row_is_forgotten_once_and_an_empty_update_changes_nothing(kind):
+    X, y = kind.X, kind.y
+    model = kind.small().fit(X, y)
+    before, answers = model.ensemble_, model.predict(X)
+    assert model.update(X[:0], y[:0]).ensemble_ is before
+    assert np.array_equal(model.update(X[:0], y[:0], mode="exact").predict(X), answers)
+    model.forget([3])
+    with pytest.raises(InputError) as caught:
+        model.forget([3])
+    assert caught.value.code == "forget.gone"
+    assert model.count_rows() == len(X) - 1

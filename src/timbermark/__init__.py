@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import embed, plan
+    from timbermark.marking.embedding import embed, plan, rotate
     from timbermark.marking.models import load, save
     from timbermark.marking.warmup import warmup
     from timbermark.ownership.claim import Claim
@@ -56,6 +56,7 @@ __all__ = [
     "load",
     "open_mark",
     "plan",
+    "rotate",
     "save",
     "trace",
     "verify",
@@ -82,6 +83,7 @@ _HOME = {
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
     "plan": "timbermark.marking.embedding",
+    "rotate": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "trace": "timbermark.tracing.tracing",
     "verify": "timbermark.verification.verifying",

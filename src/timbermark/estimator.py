@@ -127,6 +127,7 @@ class TimberClassifier(ClassifierMixin, TimberEstimator):
                 f"The model does not know the class {', '.join(map(repr, strange))}.",
                 hint=f"its classes are {', '.join(map(repr, self.classes_.tolist()[:12]))}; a new "
                 "class needs a new fit.",
+                code="labels.unknown",
             )
         return np.asarray(place)
 

@@ -196,7 +196,12 @@ class TimberEstimator(BaseEstimator):
     ) -> Self:
         """Learn and forget checked rows."""
         if mode not in ("exact", "lazy"):
-            raise InputError(f"mode={mode!r} is not known.", hint="use 'lazy' or 'exact'.")
+            raise InputError(
+                f"mode={mode!r} is not known.",
+                hint="use 'lazy' or 'exact'.",
+                code="update.mode",
+                parameter="mode",
+            )
         if patience is not None:
             check_knob("patience", patience)
         check_knob("tolerance", tolerance)
@@ -313,6 +318,7 @@ class TimberEstimator(BaseEstimator):
             raise StateError(
                 "This model has no training state, which update needs.",
                 hint="use load_state(path), or rebuild_state(X, y) with the training data.",
+                code="state.none",
             )
         return self._state
 

@@ -82,7 +82,12 @@ def check_params(estimator: Any) -> TrainParams:
 def check_knob(name: str, value: Any) -> None:
     """Raise InputError unless ``value`` is a number that is at least 0."""
     if not isinstance(value, Real) or not float(value) >= 0:
-        raise InputError(f"{name}={value!r} must be at least 0.", hint="see the default.")
+        raise InputError(
+            f"{name}={value!r} must be at least 0.",
+            hint="see the default.",
+            code="update.knob",
+            parameter=name,
+        )
 
 
 def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
@@ -105,7 +110,10 @@ def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
         )
     except ValueError as error:
         raise InputError(
-            str(error), hint="pass a table of numbers, NaN for a missing one."
+            str(error),
+            hint="pass a table of numbers, NaN for a missing one; texts must be encoded, and a new "
+            "category needs a new fit.",
+            code="rows.table",
         ) from error
     return rows
 
@@ -134,7 +142,10 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            "sample_weight is no list of numbers.", hint="pass one weight for each row."
+            "sample_weight is no list of numbers.",
+            hint="pass one weight for each row.",
+            code="weights.type",
+            parameter="sample_weight",
         ) from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
@@ -142,16 +153,23 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
         raise InputError(
             f"sample_weight has the shape {weight.shape}, expected ({n},).",
             hint="pass one weight for each row.",
+            code="weights.shape",
+            parameter="sample_weight",
         )
     if not np.isfinite(weight).all() or (weight < 0).any():
         worst = weight[~(np.isfinite(weight) & (weight >= 0))][0]
         raise InputError(
             f"sample_weight holds {worst:g}; weights must be finite and at least 0.",
             hint="a weight of 0 leaves a row out.",
+            code="weights.values",
+            parameter="sample_weight",
         )
     if n and not weight.any():
         raise InputError(
-            "All sample weights are zero, so no row is left.", hint="give some row a weight > 0."
+            "All sample weights are zero, so no row is left.",
+            hint="give some row a weight > 0.",
+            code="weights.zero",
+            parameter="sample_weight",
         )
     return weight
 
@@ -202,6 +220,7 @@ def check_answers(y: ArrayLike, n: int) -> np.ndarray:
         raise InputError(
             f"There are {n} rows but {len(answers)} labels (inconsistent numbers of samples).",
             hint="pass one label for each row.",
+            code="labels.count",
         )
     return answers
 

@@ -7,7 +7,7 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.measuring import MEASURES, Measured, Measures
-from timbermark.experiments.strategies import Pool
+from timbermark.marking.strategies import Pool
 
 
 def made_dataset(n=240, n_classes=3, seed=0, n_train=None):

@@ -8,8 +8,8 @@ from timbermark.experiments import measuring
 from timbermark.experiments.datasets import load_dataset
 from timbermark.experiments.grid import METHODS, RATIOS, Cell, trigger_counts
 from timbermark.experiments.measuring import MEASURES, Base, measure, measure_cells
-from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.splits import cut
+from timbermark.marking.strategies import SELECTIONS
 
 
 def cells_of(scenario, methods=METHODS, ratios=(0.02, 0.1), selections=SELECTIONS):

@@ -88,7 +88,8 @@ def choose_scale(data: TrainingData, start: float | None = None) -> Scale:
     if bits < 8:
         raise InputError(
             f"The sample weights add up to {data.weight.sum():.3g}, more than the engine can sum.",
-            hint="Divide all weights by the same number; only their ratios matter.",
+            hint="divide all weights by the same number; only their ratios matter.",
+            code="weights.heavy",
         )
     if data.n_classes:
         return Scale(bits, shift)
@@ -166,7 +167,8 @@ def check_scale(scale: Scale, data: TrainingData) -> None:
         raise InputError(
             f"A sample weight of {heaviest:g} is too heavy for this model's state "
             f"(less than {scale.largest_weight:g} fits).",
-            hint="Fit again with the weights divided by a common number.",
+            hint="fit again with the weights divided by a common number.",
+            code="weights.heavy",
         )
 
 

@@ -193,6 +193,7 @@ class State:
                 "This state belongs to another model.",
                 hint="load the state that was saved with this model, or rebuild one from the "
                 "training data.",
+                code="state.other",
             )
 
 

@@ -1,4 +1,4 @@
-"""`timbermark embed` and `timbermark plan`: a mark, and the rehearsal of one."""
+"""`timbermark embed`, `plan` and `rotate`: a mark, the rehearsal of one, and a new one for it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from timbermark.cli.attack_results import (
     try_attacks,
 )
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
-from timbermark.cli.marking_choices import Choices, takes_choices
+from timbermark.cli.marking_choices import Choices, Method, Paper, takes_choices, takes_paper
 from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
 from timbermark.cli.marking_options import (
     Attacks,
+    Force,
     Group,
     Json,
+    Key,
     Label,
     Model,
+    Out,
+    Passphrase,
+    Report,
     Scheduler,
     Separate,
     Train,
@@ -36,8 +41,10 @@ from timbermark.cli.secrets import new_passphrase, unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
+    from timbermark.attacks.results import AttackResult
     from timbermark.cli.tables import Table
     from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.embedding import EmbedResult
 
 
 @app.command()
@@ -81,12 +88,14 @@ def plan(
 
 @app.command()
 @takes_choices
+@takes_paper
 def embed(
     model: Model,
     choices: Choices,
-    key: Annotated[Path, typer.Option(help="Your owner key.")],
+    paper: Paper,
+    key: Key,
     owner: Annotated[str, typer.Option(help='Whom the mark speaks for, as "Ann Ltd".')],
-    out: Annotated[Path, typer.Option(help="Where the marked model goes.")],
+    out: Out,
     mark: Annotated[Path, typer.Option(help="Where the secret mark goes.")],
     train: Train = None,
     label: Label = None,
@@ -95,29 +104,36 @@ def embed(
     validation: Validation = None,
     attacks: Attacks = None,
     scheduler: Scheduler = "local",
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
-    ] = None,
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    method: Annotated[
+        Method, typer.Option(help="edit: seals; in-place: as in the paper, our own models.")
+    ] = Method.edit,
+    report: Report = None,
+    passphrase: Passphrase = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
+    in_place = method is Method.in_place
+    state = paper.state_out(out) if in_place else None
+    if not in_place:
+        paper.check_unused()
     files = {
         "MODEL": model, "--key": key, "--train": train, "--candidates": candidates,
-        "--validation": validation,
+        "--validation": validation, "--state": paper.state,
     }  # fmt: skip
-    check_outputs({"--out": out, "--mark": mark}, files, force)
-    check_report(report, {**files, "--out": out, "--mark": mark}, force)
-    chosen = choices.read()
+    written = {"--out": out, "--mark": mark} | ({} if state is None else {"--state-out": state})
+    check_outputs(written, files, force)
+    check_report(report, {**files, **written}, force)
+    chosen, said = choices.read(), paper.read()
     _check_owner(owner)
     from timbermark.ownership.keys import OwnerKey
 
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
     opened = _open(model, chosen)
     check_ending(opened, out)
+    _load_state(opened, paper.state)
     protection = new_passphrase(passphrase)
     rows = read_rows(opened, train, candidates, validation, label, group, scheduler)
     from timbermark.marking import embedding
@@ -125,18 +141,121 @@ def embed(
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows)
+        asked = {"method": method.value, **said, **chosen}
         result = embedding.embed(
-            opened, **rows, **chosen, key=owner_key, owner=owner, progress=True
-        )
-        kept = write_both(result, out, mark, protection, force)
+            opened, **rows, **_only_set_limits(asked, in_place), key=owner_key, owner=owner,
+            progress=True,
+        )  # fmt: skip
+        kept = write_both(result, out, mark, protection, force, state)
         survived = (
             None if wanted is None else try_attacks(result, rows, wanted, chosen["random_state"])
         )
     if report is not None:
         result.report(report, attacks=survived, force=force)
+    _show_made(result, chosen, written, kept, report, survived, as_json)
+
+
+@app.command()
+@takes_choices
+@takes_paper
+def rotate(
+    model: Annotated[
+        Path,
+        typer.Argument(help="The marked model, if its mark was made in place; else the unmarked."),
+    ],
+    old: Annotated[Path, typer.Argument(help="The mark that is to be replaced.")],
+    choices: Choices,
+    paper: Paper,
+    key: Key,
+    out: Out,
+    mark: Annotated[Path, typer.Option(help="Where the new secret mark goes.")],
+    owner: Annotated[
+        str | None, typer.Option(help="Whom it speaks for; as the old mark if not given.")
+    ] = None,
+    train: Train = None,
+    label: Label = None,
+    candidates: Separate = None,
+    validation: Validation = None,
+    passphrase: Passphrase = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Replace a mark: new symbols, and a new key if another one is given.
+
+    A mark made in place is forgotten first, which takes the state that was written with it. Seals
+    cannot be taken back: give the unmarked model. Keep the old mark for copies that carry it.
+    """
+    _check_rows(train, candidates)
+    from timbermark.marking import embedding
+    from timbermark.marking.in_place import settings_of
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.ownership.mark import Mark
+
+    replaced = unlock(lambda secret: Mark.load(old, secret))
+    in_place = settings_of(replaced) is not None
+    state = paper.state_out(out) if in_place else None
+    if not in_place:
+        paper.check_unused()
+    files = {
+        "MODEL": model, "OLD": old, "--key": key, "--train": train, "--candidates": candidates,
+        "--validation": validation, "--state": paper.state,
+    }  # fmt: skip
+    written = {"--out": out, "--mark": mark} | ({} if state is None else {"--state-out": state})
+    check_outputs(written, files, force)
+    chosen, said = choices.read(), paper.read()
+    if owner is not None:
+        _check_owner(owner)
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    opened = _open(model, chosen)
+    check_ending(opened, out)
+    _load_state(opened, paper.state)
+    protection = new_passphrase(passphrase)
+    rows = read_rows(opened, train, candidates, validation, label, None, "local")
+    result = embedding.rotate(
+        opened, replaced, **rows, **_only_set_limits(said | chosen, in_place), key=owner_key,
+        owner=owner, progress=True,
+    )  # fmt: skip
+    kept = write_both(result, out, mark, protection, force, state)
+    _show_made(result, chosen, written, kept, None, None, as_json)
+
+
+def _load_state(opened: ForeignModel, state: Path | None) -> None:
+    """Give a model of our own its training state. Raises StateError for that of another."""
+    if state is None:
+        return
+    from timbermark.estimator_base import TimberEstimator
+
+    if not isinstance(opened.native, TimberEstimator):
+        raise InputError(
+            f"state is for models that learn in place, and this is a {opened.kind}.",
+            hint="leave it out.",
+            code="in-place.model",
+            parameter="state",
+        )
+    opened.native.load_state(state)
+
+
+def _only_set_limits(asked: dict[str, Any], in_place: bool) -> dict[str, Any]:
+    """Return arguments of `timbermark.embed` in which default limits do not refuse the paper's."""
+    from timbermark.marking.budget import Budget
+
+    return asked | {"budget": None} if in_place and asked["budget"] == Budget() else asked
+
+
+def _show_made(
+    result: EmbedResult,
+    chosen: dict[str, Any],
+    written: dict[str, Path],
+    kept: Path | None,
+    report: Path | None,
+    survived: AttackResult | None,
+    as_json: bool,
+) -> None:
+    """Show what was made and where it is; ``kept``: the name of a mark that was there before."""
     tell(map(str, result.notes))
     if kept is not None:
         tell([f"The mark that was there is kept as {kept}."])
+    out, mark, state = (written.get(flag) for flag in ("--out", "--mark", "--state-out"))
     if as_json:
         show_json(
             {
@@ -144,6 +263,7 @@ def embed(
                 "not_judged": not_judged(result, chosen["budget"]),
                 "out": str(out),
                 "mark": str(mark),
+                **({} if state is None else {"state": str(state)}),
                 **({} if survived is None else {"attacks": survived.to_dict()}),
             }
         )
@@ -151,6 +271,8 @@ def embed(
     show(str(result))
     show(strength_line(result, chosen["budget"]))
     show(f"{out}: the marked model\n{mark}: the secret mark {result.mark.mark_id.hex()}, keep it")
+    if state is not None:
+        show(f"{state}: its training state, keep it to yourself")
     if report is not None:
         show(f"{report}: the page")
     if survived is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from timbermark.cli.options import share_options
+from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 
 DEFAULT_LIMITS = {
@@ -44,6 +46,10 @@ class Kind(StrEnum):
 
     mixed = "mixed"
     rows = "rows"
+    outlier = "outlier"
+    cluster = "cluster"
+    confidence = "confidence"
+    wrong = "wrong"
 
 
 class SealKind(StrEnum):
@@ -127,7 +133,8 @@ def _declare(
         SealKind, _strength("--seals", help="Where the mark goes: both, splits or leaves.")
     ] = SealKind.both,
     triggers: Annotated[
-        Kind, _strength("--triggers", help="mixed: each of two rows; rows: as they are.")
+        Kind,
+        _strength("--triggers", help="mixed: each of two rows; rows: as they are; or a strategy."),
     ] = Kind.mixed,
     n_triggers: Annotated[str, _strength("--n-triggers", help="auto, or how many.")] = "auto",
     alphabet: Annotated[str, _strength(help="Labels per trigger: auto, 2 or 4.")] = "auto",
@@ -166,6 +173,83 @@ class Choices:
         }
 
 
+class Method(StrEnum):
+    """How a model is marked."""
+
+    edit = "edit"
+    in_place = "in-place"
+
+
+def _paper(*names: str, **about: Any) -> Any:
+    panel = "The paper's marks, learnt in place (--method in-place)"
+    return typer.Option(*names, rich_help_panel=panel, **about)
+
+
+def _declare_paper(
+    strategy: Annotated[
+        str | None, _paper(help="Rows: cluster, outlier, confidence, wrong or random.")
+    ] = None,
+    selection: Annotated[str | None, _paper(help="Which of these: confidence or distance.")] = None,
+    ratio: Annotated[
+        float | None, _paper(help="Triggers as a share of the training rows; 0.01.")
+    ] = None,
+    bits: Annotated[
+        str | None, _paper(help="keyed, or all: every label flips, which proves nothing.")
+    ] = None,
+    mode: Annotated[str | None, _paper(help="Of the update: exact or lazy.")] = None,
+    state: Annotated[
+        Path | None, _paper(help="The model's training state; else --train rebuilds it.")
+    ] = None,
+    state_out: Annotated[
+        Path | None, _paper(help="Where the new state goes; OUT with .state by default.")
+    ] = None,
+) -> None:
+    """Declare the options in a signature, which is read and never called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What was said on the command line about a mark that is learnt in place."""
+
+    given: Mapping[str, Any]
+
+    @property
+    def state(self) -> Path | None:
+        """Return the file of the model's training state."""
+        path: Path | None = self.given["state"]
+        return path
+
+    def state_out(self, out: Path) -> Path:
+        """Return where the new state goes, if the marked model goes to ``out``."""
+        return self.given["state_out"] or out.with_suffix(".state")
+
+    def read(self) -> dict[str, Any]:
+        """Return what was said as arguments of `timbermark.embed`.
+
+        Raises InputError for values that are not known.
+        """
+        names = ("strategy", "selection", "ratio", "bits", "mode")
+        said = {name: self.given[name] for name in names if self.given[name] is not None}
+        if said:
+            from timbermark.marking.in_place import InPlace
+
+            InPlace(**said)
+        return said
+
+    def check_unused(self) -> None:
+        """Raise InputError for files of a state where no mark is made in place."""
+        for name in ("state", "state_out"):
+            if self.given[name] is not None:
+                raise InputError(
+                    f"--{name.replace('_', '-')} goes with marks that are learnt in place.",
+                    hint="leave it out, or use --method in-place.",
+                    code="method.argument",
+                    parameter=name,
+                )
+
+
+takes_paper = share_options(_declare_paper, "paper", Paper)
+"""Gives a command the options of marks in place, which it gets as `Paper` in ``paper``."""
 takes_choices = share_options(_declare, "choices", Choices)
 """Gives a command the options of cost and strength, which it gets as `Choices` in ``choices``."""
 

@@ -1,4 +1,4 @@
-"""Options that `timbermark embed` and `timbermark plan` share, as Typer declares them."""
+"""Options that `timbermark embed`, `plan` and `rotate` share, as Typer declares them."""
 
 from __future__ import annotations
 
@@ -43,4 +43,11 @@ Scheduler = Annotated[
         rich_help_panel=_ROWS,
     ),
 ]
+Key = Annotated[Path, typer.Option(help="Your owner key.")]
+Out = Annotated[Path, typer.Option(help="Where the marked model goes.")]
+Report = Annotated[
+    Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
+]
+Passphrase = Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from timbermark.marking.embedding import EmbedResult
 
 
+_STATE = "training state"
+
+
 def check_outputs(
     outputs: Mapping[str, Path], inputs: Mapping[str, Path | None], force: bool
 ) -> None:
@@ -80,9 +83,16 @@ def check_ending(model: ForeignModel, out: Path) -> None:
 
 
 def write_both(
-    result: EmbedResult, out: Path, mark: Path, passphrase: str | None, force: bool
+    result: EmbedResult,
+    out: Path,
+    mark: Path,
+    passphrase: str | None,
+    force: bool,
+    state: Path | None = None,
 ) -> Path | None:
     """Write the mark and the model, or neither: a model without its mark would prove nothing.
+
+    ``state``: where the training state of a model goes that was marked in place.
 
     A mark that was there is kept under another name, which is returned: models that carry it may be
     in use, and nothing else proves whose they are.
@@ -97,12 +107,17 @@ def write_both(
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=target.parent) as folder:
         draft = Path(folder) / target.name
         save(result.model, draft)
+        if state is not None:
+            result.model.save_state(Path(folder) / _STATE)
         if target.exists():
             draft.chmod(target.stat().st_mode & 0o777)
         old = mark.read_bytes() if mark.exists() else None
         kept = _keep_mark(mark, old)
         result.mark.save(mark, passphrase, force=force)
         try:
+            if state is not None:
+                # It may be on another disk, to which a file cannot be renamed.
+                atomic_write(state, (Path(folder) / _STATE).read_bytes(), mode=0o600)
             draft.replace(target)
         except BaseException:
             if old is None:

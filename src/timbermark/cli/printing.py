@@ -28,10 +28,11 @@ EXIT_CODES = (
 )
 _LEVELS = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
 _SAME_NAME = (
-    *("alphabet", "answer", "answers", "attacks", "batch", "body", "cafile", "candidates"),
+    *("alphabet", "answer", "answers", "attacks", "batch", "bits", "body", "cafile", "candidates"),
     *("claim", "class_numbers", "classes", "colluders", "columns", "customer", "customers"),
     *("decoys", "decoys_from", "force", "group"),
     *("idempotency_header", "in_doubt", "journal", "key", "label", "label_map", "lead", "marked"),
+    *("method", "mode", "ratio", "selection", "state", "state_out"),
     *("n_triggers", "output", "owner", "passphrase", "protocol", "rate", "report", "retries"),
     *("roll", "roots", "rows", "scale", "scheduler", "seed", "share", "stop_at", "strategy"),
     *("suspect",),

@@ -18,8 +18,8 @@ from typing import Self, TypeVar
 from timbermark.errors import FileFormatError
 from timbermark.experiments.grid import METHODS, Cell
 from timbermark.experiments.measuring import MEASURES, Measured, Measures
-from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.splits import SCENARIOS
+from timbermark.marking.strategies import SELECTIONS
 
 _KEY = ("dataset", "candidates", "seed", "method", "ratio", "selection")
 COLUMNS = (*_KEY, "n", "k", "n_wrong", *MEASURES, "seconds")

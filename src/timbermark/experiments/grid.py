@@ -9,9 +9,8 @@ from math import ceil
 
 from timbermark.errors import InputError
 from timbermark.experiments.datasets import NAMES
-from timbermark.experiments.selections import SELECTIONS, Selection
 from timbermark.experiments.splits import SCENARIOS, Scenario
-from timbermark.experiments.strategies import Strategy
+from timbermark.marking.strategies import SELECTIONS, Selection, Strategy
 
 METHODS: tuple[Strategy, ...] = ("cluster", "outlier", "wrong", "confidence", "random")
 RATIOS = (0.001, 0.01, 0.1)

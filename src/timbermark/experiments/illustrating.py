@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.estimator import TimberClassifier
-from timbermark.experiments.paper_embedding import PaperMark, embed_as_in_paper
 from timbermark.experiments.splits import Rows
-from timbermark.experiments.strategies import Strategy
+from timbermark.marking.in_place import Flipped, flip_in_place
+from timbermark.marking.strategies import Strategy
 
 STRATEGIES: tuple[Strategy, ...] = ("wrong", "outlier", "cluster", "confidence")
 _N_TRAIN, _N_CANDIDATES = 400, 120
@@ -25,15 +25,15 @@ class Illustration:
 
     model: TimberClassifier
     pool: Rows
-    marks: dict[str, PaperMark]
+    marks: dict[str, Flipped]
 
 
 def illustrate(seed: int = 0) -> Illustration:
     """Train on three overlapping clouds and mark the model with each of the four strategies."""
     train, pool = _clouds(_N_TRAIN, seed), _clouds(_N_CANDIDATES, seed + 1)
     model = TimberClassifier(preset="paper", random_state=seed, n_jobs=1).fit(train.X, train.y)
-    marks: dict[str, PaperMark] = {
-        strategy: embed_as_in_paper(
+    marks: dict[str, Flipped] = {
+        strategy: flip_in_place(
             model, train.X, train.y, strategy=strategy, selection="confidence", ratio=_RATIO,
             candidates=(pool.X, pool.y), random_state=seed,
         )

@@ -10,19 +10,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from timbermark.attacks.tuning import tune_model_only, tune_regrown, tune_with_state
+from timbermark.errors import InputError
 from timbermark.estimator import TimberClassifier
 from timbermark.experiments import metrics
 from timbermark.experiments.datasets import Dataset
 from timbermark.experiments.grid import Cell, trigger_counts
-from timbermark.experiments.paper_embedding import (
-    PaperMark,
-    TooFewWrongError,
-    embed_as_in_paper,
-    find_paper_candidates,
-    in_both,
-)
 from timbermark.experiments.splits import Split, cut
-from timbermark.experiments.strategies import Candidates
+from timbermark.marking.in_place import Flipped, flip_in_place, make_pool
+from timbermark.marking.strategies import Pool, Proposal, propose_rows
 
 NAN = float("nan")
 _PREFIX = ("outlier",)
@@ -85,7 +80,9 @@ def measure_cells(data: Dataset, cells: Sequence[Cell]) -> Iterator[Measured]:
             n, k = trigger_counts(len(base.split.train), cell.ratio)
             try:
                 mark = base.mark(cell, found.candidates(cell))
-            except TooFewWrongError:
+            except InputError as error:
+                if cell.method != "wrong" or error.code != "strategy.too-few":
+                    raise
                 measures = Measures(accuracy_before=base.accuracy)
             else:
                 measures = measure(base, mark)
@@ -112,29 +109,33 @@ class Base:
         return cls(split, seed, model, model.predict(split.pool.X), right)
 
     @property
+    def separate(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the candidates that are no training rows, None where triggers come from these."""
+        rows = self.split.candidates
+        return None if rows is None else (rows.X, rows.y)
+
+    @property
+    def pool(self) -> Pool:
+        """Return the rows that triggers are taken from, with the model's answers."""
+        return make_pool(self.model, self.split.train.X, self.split.train.y, self.separate)
+
+    @property
     def n_wrong(self) -> int:
         """Return how many rows of the pool, training rows apart, are predicted wrongly."""
-        wrong = self.predicted != self.split.pool.y
-        if self.split.candidates is not None:
-            wrong &= ~in_both(self.split.pool.X, self.split.train.X)
-        return int(wrong.sum())
+        pool = self.pool
+        return int((pool.allowed & (pool.predicted != pool.label)).sum())
 
-    def find(self, cell: Cell, ratio: float) -> Candidates:
+    def find(self, cell: Cell, ratio: float) -> Proposal:
         """Return the candidates of a cell's method."""
-        train, separate = self.split.train, self.split.candidates
-        return find_paper_candidates(
-            self.model, train.X, train.y, strategy=cell.method, ratio=ratio,
-            candidates=None if separate is None else (separate.X, separate.y),
-            random_state=self.seed,
-        )  # fmt: skip
+        n, _ = trigger_counts(len(self.split.train), ratio)
+        return propose_rows(cell.method, self.pool, n, self.seed)
 
-    def mark(self, cell: Cell, found: Candidates) -> PaperMark:
+    def mark(self, cell: Cell, found: Proposal) -> Flipped:
         """Mark the model as a cell says."""
-        train, separate = self.split.train, self.split.candidates
-        return embed_as_in_paper(
+        train = self.split.train
+        return flip_in_place(
             self.model, train.X, train.y, strategy=cell.method, selection=cell.selection,
-            ratio=cell.ratio, candidates=None if separate is None else (separate.X, separate.y),
-            random_state=self.seed, found=found,
+            ratio=cell.ratio, candidates=self.separate, random_state=self.seed, proposal=found,
         )  # fmt: skip
 
 
@@ -144,10 +145,10 @@ class _Finder:
     def __init__(self, base: Base, highest: float) -> None:
         self._base = base
         self._highest = highest
-        self._known: dict[tuple[str, float], Candidates] = {}
+        self._known: dict[tuple[str, float], Proposal] = {}
 
-    def candidates(self, cell: Cell) -> Candidates:
-        """Return the candidates of the cell. Raises TooFewWrongError."""
+    def candidates(self, cell: Cell) -> Proposal:
+        """Return the candidates of the cell. Raises InputError where there are too few."""
         ratio = self._highest if cell.method in _PREFIX else cell.ratio
         key = (cell.method, ratio)
         if key not in self._known:
@@ -157,7 +158,7 @@ class _Finder:
         return replace(found, order=found.order[:n], neighbours=found.neighbours[:n])
 
 
-def measure(base: Base, mark: PaperMark) -> Measures:
+def measure(base: Base, mark: Flipped) -> Measures:
     """Return all measures of one mark."""
     test, fine = base.split.test, base.split.fine
     triggers = base.split.pool.X[mark.triggers]

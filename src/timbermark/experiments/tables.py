@@ -12,8 +12,8 @@ from timbermark.experiments.grid import METHODS, TABLES, Cell, Plan
 from timbermark.experiments.measuring import Measured
 from timbermark.experiments.published import Place, published
 from timbermark.experiments.results import AVERAGE, Results, Value
-from timbermark.experiments.selections import SELECTIONS
 from timbermark.experiments.summary import is_low
+from timbermark.marking.strategies import SELECTIONS
 
 DASH = "—"
 METHOD_TITLES = {

@@ -29,6 +29,7 @@ from timbermark.marking.defaults import EXPECTED_LEAD, LONGEST_SHORT_LEAD, SHORT
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import SHARES, mix_rows, row_keys
 from timbermark.marking.preparing import Prepared
+from timbermark.marking.strategies import SOURCES, Pool, propose_rows
 from timbermark.marking.tasks import Classification
 from timbermark.partitions import Block, place_keys, run_pass
 
@@ -42,7 +43,7 @@ _LARGEST_TRANSFORMED = 20_000
 (`./dev bench bank`, churn, LightGBM: 5.9 s with 100,000.)"""
 _SPARE = 2
 """Candidates per trigger that must be outside all boundaries of the split seal; where there are
-fewer, those inside may be triggers as well."""
+fewer, those inside may be triggers as well. Strategies of the paper propose as many."""
 _LOOKED_AT = 8
 """Candidates per trigger that are examined closely: those that are closest to another answer."""
 
@@ -92,12 +93,15 @@ def find_candidates(
     """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
 
     ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves;
-    ``lead``: what they are compared at. Two candidates never share most of their values.
+    a strategy of the paper takes those given ones that it prefers; ``lead``: what they are compared
+    at. Two candidates never share most of their values.
 
     Raises InputError if there are fewer than ``least``.
     """
     task, router = prepared.labels, prepared.router
-    if prepared.large is None or prepared.large.candidates is None:
+    if kind in SOURCES:
+        pool, base = _propose(prepared, kind, _SPARE * k, least, workers)
+    elif prepared.large is None or prepared.large.candidates is None:
         pool, base = make_pool(prepared, kind, pool_size(prepared))
     else:
         pool, base, _ = find_best(prepared, kind, q, workers, say)
@@ -135,6 +139,33 @@ def find_candidates(
     if len(chosen) < least:
         raise too_few(len(chosen), least, kind)
     return Candidates(pool[chosen], routes.take(chosen), margins[chosen], alphabets[chosen], usable)
+
+
+def _propose(
+    prepared: Prepared, kind: str, n: int, least: int, workers: Workers
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return up to ``n`` given rows that a strategy of the paper prefers, and their numbers.
+
+    They are at most half of all rows where ``least`` are enough, or it would have no choice. Rows
+    without labels count as predicted rightly. Raises InputError where a strategy needs them.
+    """
+    strategy = next(name for name in SOURCES if name == kind)
+    seen, takes = prepared.schema.try_columns(prepared.source)
+    margins = prepared.router.margins(prepared.router.route(seen, workers), workers)
+    confidence, label = prepared.foreign.answers(margins), prepared.source_target
+    if label is None:
+        if kind == "wrong":
+            raise InputError(
+                "triggers='wrong' needs the labels of rows to know which are predicted wrongly.",
+                hint="give labels with the rows, or use triggers='confidence'.",
+                code="triggers.labels",
+                parameter="triggers",
+            )
+        label = confidence.argmax(axis=1)
+    pool = Pool(prepared.source, label, confidence, takes & first_of_equals(margins))
+    n = min(n, max(len(label) // 2, _SPARE * least))
+    found = propose_rows(strategy, pool, n, prepared.seed, least=0).order
+    return prepared.source[found], found
 
 
 def comparison_lead(lead: float) -> float:
@@ -190,10 +221,15 @@ def first_of_equals(margins: np.ndarray) -> np.ndarray:
 
 def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
     """Return the error for rows from which too few candidates can be made."""
-    what = what or ("mixtures of the rows" if kind == "mixed" else "rows")
+    found_by = {"mixed": "mixtures of the rows", "rows": "rows"}
+    what = what or found_by.get(kind, f"rows of the {kind} strategy")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",
-        hint=f"ask for at most {found}, or give more rows that differ from each other.",
+        hint=f"ask for at most {found}, or give more rows that differ from each other."
+        if found
+        else "give more rows that differ from each other, or use triggers='mixed'.",
+        code="triggers.too-few",
+        parameter="triggers",
     )
 
 

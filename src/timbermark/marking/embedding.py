@@ -11,26 +11,39 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError, StateError
+from timbermark.estimator import TimberClassifier
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.budget import Budget
-from timbermark.marking.models import close_model
+from timbermark.marking.in_place import (
+    METHOD,
+    InPlace,
+    forget_mark,
+    seal_in_place,
+    settings_of,
+)
+from timbermark.marking.models import close_model, open_model
 from timbermark.marking.sealing import Choices, Outcome, draft_mark, draw_seals
+from timbermark.marking.words import Note
 from timbermark.ownership.columns import plain_rows
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.reportable import Reportable, write_page
 from timbermark.trees import reference
-from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import Ensemble, digest
 
+METHODS = ("edit", METHOD)
+_OF_EDIT = ("seals", "triggers", "n_triggers", "alphabet", "lead")
+"""The choices that say nothing about a mark made in place."""
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
 the last digit of a margin decides."""
@@ -87,6 +100,12 @@ def embed(
     alphabet: int | str = "auto",
     lead: float | str = "auto",
     weak: bool = False,
+    method: str = "edit",
+    strategy: str | None = None,
+    selection: str | None = None,
+    ratio: float | None = None,
+    bits: str | None = None,
+    mode: str | None = None,
     random_state: int = 0,
     progress: bool = False,
 ) -> EmbedResult:
@@ -104,12 +123,22 @@ def embed(
     report the cost by; else a part of ``X`` is kept apart for that. ``budget``: what the mark may
     cost.
     ``triggers``: "mixed" makes triggers in leaves out of two rows, so that no real row is one;
-    "rows" takes rows as they are. ``n_triggers``, ``alphabet``, ``lead``: how many of these, how
+    "rows" takes rows as they are; "outlier", "cluster", "confidence" and "wrong" take those that a
+    strategy of the paper proposes. ``n_triggers``, ``alphabet``, ``lead``: how many of these, how
     many answers each can give (2 or 4), and how far the label must be ahead; "auto" takes the
     strongest that fits.
     Rows need not fit in memory: they may be a data frame or an array of Dask, labels likewise, or
     Parquet files (a pattern, a folder or a list of paths), where ``y`` names the label column; see
     docs/scale.md.
+    ``method``: "edit" sets the seals above; "in-place" marks a `TimberClassifier` as the paper
+    does, by learning its triggers, each of which carries one bit, keep or flip. Its own arguments,
+    in place of those of seals and triggers: ``strategy``, which rows are proposed ("cluster", or
+    "outlier", "confidence", "wrong", "random"); ``selection``, which of these are taken
+    ("confidence" or "distance"); ``ratio``, how many, relative to the training rows (0.01);
+    ``bits``: "keyed" draws them by the keyed hash, "all" flips every trigger as in the paper's
+    tables, which proves nothing by itself; ``mode`` of the update ("exact" or "lazy"). The model
+    needs its state, or ``X`` and ``y`` to rebuild it; ``result.model`` has a state, which no file
+    of the model holds. Limits refuse such a mark only where ``budget`` is given. See docs/paper.md.
     ``weak``: allow a mark that is worth less than 64 bits. ``progress`` shows steps on a terminal.
     A mark has a random id, so that marking twice gives two marks.
 
@@ -136,7 +165,17 @@ def embed(
             "A mark needs the owner's name.", hint="owner='Your Company Ltd'.", parameter="owner"
         )
     choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
+    paper = {
+        "strategy": strategy, "selection": selection, "ratio": ratio, "bits": bits, "mode": mode
+    }  # fmt: skip
+    settings = _read_method(method, choices, groups, paper)
     with Workers(count_threads(None)) as workers, step_bar(progress) as say:
+        if settings is not None:
+            sealed, made = seal_in_place(
+                model, X, y, candidates, validation, settings, budget, weak, key, owner,
+                random_state, workers, say,
+            )  # fmt: skip
+            return EmbedResult(model=made, **sealed.shared())
         draft = draft_mark(
             model, X, y, groups, candidates, validation, choices, random_state, workers, say
         )
@@ -146,6 +185,39 @@ def embed(
         made = close_model(foreign, sealed.ensemble)
         _check_answers(foreign, sealed.ensemble, made, sealed.mark, sealed.n_set)
     return EmbedResult(model=made, **sealed.shared())
+
+
+def _read_method(
+    method: str, choices: Choices, groups: Any, paper: Mapping[str, Any]
+) -> InPlace | None:
+    """Return how a model is marked in place; None where it is edited.
+
+    Raises InputError for arguments of the other method, which would do nothing.
+    """
+    if method not in METHODS:
+        raise InputError(
+            f"method={method!r} is not known.",
+            hint=f"use one of {', '.join(METHODS)}.",
+            code="method.unknown",
+            parameter="method",
+        )
+    said = {name: value for name, value in paper.items() if value is not None}
+    default = Choices()
+    foreign = (
+        list(said)
+        if method == "edit"
+        else [n for n in _OF_EDIT if getattr(choices, n) != getattr(default, n)]
+    )
+    foreign += ["groups"] if method == METHOD and groups is not None else []
+    if foreign:
+        other = METHOD if method == "edit" else "edit"
+        raise InputError(
+            f"{foreign[0]} goes with method={other!r}, not with method={method!r}.",
+            hint="leave it out, or choose the other method.",
+            code="method.argument",
+            parameter=foreign[0],
+        )
+    return InPlace(**said) if method == METHOD else None
 
 
 def plan(
@@ -187,6 +259,65 @@ def plan(
         identity = drawn[:16], "2000-01-01T00:00:00Z"
         found = draw_seals(draft, OwnerKey(drawn), "plan", workers, say, identity)
     return Plan(**found.shared())
+
+
+def rotate(
+    model: Any,
+    mark: Mark,
+    X: Any = None,
+    y: Any = None,
+    *,
+    key: OwnerKey,
+    owner: str | None = None,
+    **options: Any,
+) -> EmbedResult:
+    """Replace a mark: by new symbols, and by another key's where ``key`` is another one.
+
+    ``model`` is the marked model, with its state, if the mark was made in place: it forgets the old
+    triggers, which gives the unmarked model bit for bit, and learns new ones in the same way. An
+    edit cannot be taken back: for other marks ``model`` must be the unmarked model that ``mark``
+    was made of. ``owner`` is that of the old mark if not given; ``X``, ``y`` and ``options`` are
+    those of :func:`timbermark.embed`. Models that carry the old mark stay proved by it: keep it.
+
+    Raises InputError and StateError, with nothing made, where the model is another.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from timbermark import OwnerKey, TimberClassifier, verify
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TimberClassifier(random_state=0).fit(X, y)
+    >>> key, other = OwnerKey.generate(), OwnerKey.generate()
+    >>> old = embed(model, X, y, key=key, owner="Ann", method="in-place", ratio=0.05)
+    >>> new = rotate(old.model, old.mark, X, y, key=other)
+    >>> verify(new.model, new.mark).level, verify(new.model, old.mark).level
+    ('conclusive', 'none')
+    """
+    if not isinstance(mark, Mark):
+        raise InputError(
+            "rotate needs the mark that is to be replaced.",
+            hint="mark=timbermark.Mark.load(path).",
+            code="rotate.mark",
+            parameter="mark",
+        )
+    foreign, settings = open_model(model), settings_of(mark)
+    bare: Any = foreign
+    notes: tuple[Note, ...] = ()
+    if digest(foreign.ensemble) != mark.model_digest:
+        marked = foreign.native
+        if settings is None or not isinstance(marked, TimberClassifier):
+            raise InputError(
+                "This is not the unmarked model that the mark was made of, and an edit cannot be "
+                "taken back.",
+                hint="give the unmarked model, the one that embed was given.",
+                code="rotate.unmarked",
+                parameter="model",
+            )
+        bare = forget_mark(marked, mark)
+        if digest(bare.ensemble_) != mark.model_digest:
+            notes = (Note("not_restored"),)
+    if settings is not None:
+        options = {"method": METHOD, **asdict(settings)} | options
+    made = embed(bare, X, y, key=key, owner=mark.owner if owner is None else owner, **options)
+    return replace(made, notes=(*made.notes, *notes))
 
 
 def _check_answers(

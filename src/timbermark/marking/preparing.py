@@ -35,7 +35,7 @@ from timbermark.marking.defaults import (
     SURROGATES,
     UNSEEN_ROWS,
 )
-from timbermark.marking.input_tables import LEAST_HELD, InputTables, take_input_tables
+from timbermark.marking.input_tables import LEAST_HELD, InputTable, InputTables, take_input_tables
 from timbermark.marking.large_tables import LargeTable, Say
 from timbermark.marking.mixing import mix_rows, row_keys
 from timbermark.marking.models import open_model
@@ -112,7 +112,8 @@ class TrainingRows:
 class Prepared:
     """A model and the rows in their roles.
 
-    ``source`` float64 [m, d]: rows that candidates are made from; ``schema``: what they stand for.
+    ``source`` float64 [m, d]: rows that candidates are made from; ``source_target``: their true
+    answers, None if unknown; ``schema``: what the rows stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
     that true answers are known of beside the reporting ones, ``judging_labels`` beside the judging
@@ -130,6 +131,7 @@ class Prepared:
     router: Router
     training: TrainingRows
     source: np.ndarray
+    source_target: np.ndarray | None
     holding: Routes
     columns: np.ndarray  # of the ensemble, for the holding rows, float64 [n, d]
     margins: np.ndarray  # of the holding rows, float64 [n, K]
@@ -235,6 +237,9 @@ def prepare(
         weight = task.weigh_rows(margins) * importance[:, None]
         weight = thin_certain_rows(weight, row_keys(holding[takes], seed + 5))
     trained, fits = given.schema.try_columns(rows)
+    source = given.source
+    if source is None:
+        source = InputTable(rows[rest], None if target is None else target[rest], len(rest))
     few = _few_of_class(foreign, judging)
     if few is not None:
         judging = replace(judging, target=None)
@@ -244,7 +249,8 @@ def prepare(
         schema=given.schema,
         router=router,
         training=TrainingRows(rows[fits], trained[fits], given.holding.passed, X is not None),
-        source=rows[rest] if given.source is None else given.source.rows,
+        source=source.rows,
+        source_target=source.target,
         holding=routes,
         columns=seen,
         margins=margins,

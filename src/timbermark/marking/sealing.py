@@ -44,6 +44,7 @@ from timbermark.marking.splits import (
     set_thresholds,
     split_strata,
 )
+from timbermark.marking.strategies import SOURCES
 from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.words import Note, library_notes, show_result
 from timbermark.ownership.evidence import Answers, total_bits, weigh
@@ -56,7 +57,7 @@ from timbermark.trees.ensemble import Ensemble, digest
 
 Say = Callable[[str], None]
 
-KINDS = ("mixed", "rows")
+KINDS = ("mixed", "rows", *SOURCES)
 SEALS = ("both", "splits", "leaves")
 _WEAKER, _AIM = 0.7, 0.93
 """If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
@@ -94,7 +95,8 @@ class Choices:
         if self.triggers not in KINDS:
             raise InputError(
                 f"triggers={self.triggers!r} is not known.",
-                hint="use 'mixed' or 'rows'.",
+                hint=f"use one of {', '.join(KINDS)}.",
+                code="triggers.unknown",
                 parameter="triggers",
             )
         if self.seals not in SEALS:
@@ -283,7 +285,7 @@ def _find_boundaries(
         for _ in range(_THROWAWAY):
             symbols = rng.integers(0, 2, len(found))
             moved = move_thresholds(prepared, found.boundaries, symbols, workers)
-            use = judge_edit(moved, choices.budget, _unedited(moved), workers)
+            use = judge_edit(moved, choices.budget, unedited(moved), workers)
             most = max(most, *use.values(), 0.0)
         if most <= share:
             break
@@ -377,7 +379,8 @@ def move_thresholds(
     )
 
 
-def _unedited(prepared: Prepared) -> Edit:
+def unedited(prepared: Prepared) -> Edit:
+    """Return the edit of no leaf: the prepared model as its trees and thresholds are."""
     e = prepared.router.ensemble
     return Edit(e, np.zeros((0, e.n_outputs)), np.zeros((0, e.n_outputs)), 0)
 
@@ -409,8 +412,9 @@ def draw_seals(
     for draws in range(1, _MOST_DRAWS + 1):
         say("setting the symbols")
         triggers = None if rehearsal is None else rehearsal.triggers
+        lead = {} if strength is None else {"lead": strength.lead}
         mark = make_mark(
-            prepared, splits, triggers, alternatives, key, owner, strength, draws, identity
+            prepared, splits, triggers, alternatives, key, owner, lead, draws, identity
         )
         held = prepared if hold is None else hold.prepared
         if splits is not None:
@@ -421,15 +425,15 @@ def draw_seals(
                 symbols = np.concatenate([symbols, drawn.astype(symbols.dtype)])
             held = move_thresholds(held, moving, symbols, workers)
         setting: Setting | None = None
-        edit = _unedited(held)
+        edit = unedited(held)
         if triggers is not None and strength is not None:
             moved = reroute(held, triggers, workers) if splits is not None else triggers
             setting = set_leaves(
                 held, moved, mark.leaf_symbols, strength.lead, workers, strength.hidden
             )
             edit = setting.edit
-        use, needs_more, cost = _judge_whole(held, choices.budget, edit, workers, say)
-        seals, bits, label_bits = _prove(held, edit, mark, triggers, splits, workers)
+        use, needs_more, cost = judge_whole(held, choices.budget, edit, workers, say)
+        seals, bits, label_bits = prove(held, edit, mark, triggers, splits, workers)
         if strength is not None and setting is not None:
             attempts += (Attempt(strength, setting.n_set, dict(use), edit.rounds, setting.bits),)
         most = max(use.values(), default=0.0)
@@ -477,7 +481,7 @@ def _cheaper(splits: SplitTriggers) -> SplitTriggers:
     return splits.take(np.sort(order[: -(-2 * len(order) // 3)]))
 
 
-def _judge_whole(
+def judge_whole(
     prepared: Prepared, budget: Budget, edit: Edit, workers: Workers, say: Say
 ) -> tuple[dict[str, float], bool, Cost]:
     """Judge an edit by the rows in memory and, where a table is large, by all of its rows.
@@ -497,7 +501,7 @@ def _judge_whole(
     return joined, max(joined.values(), default=0.0) > 1.0, cost
 
 
-def _prove(
+def prove(
     prepared: Prepared,
     edit: Edit,
     mark: Mark,
@@ -535,15 +539,15 @@ def make_mark(
     alternatives: np.ndarray | None,
     key: OwnerKey,
     owner: str,
-    strength: Strength | None,
-    draws: int,
-    identity: tuple[bytes, str] | None,
+    about: Mapping[str, Any],
+    draws: int = 1,
+    identity: tuple[bytes, str] | None = None,
 ) -> Mark:
-    """Return a new mark of triggers in splits, in leaves or in both."""
+    """Return the mark of triggers for one or two seals; ``about``: how it was made."""
     foreign, schema = prepared.foreign, prepared.schema
     names = foreign.feature_names
     given: dict[str, Any] = {}
-    if triggers is not None and strength is not None:
+    if triggers is not None:
         rows = schema.decode(triggers.X)
         given |= {
             "triggers": rows,
@@ -562,7 +566,6 @@ def make_mark(
             known.reshape(len(splits), 2, -1),
             np.column_stack(split_strata(splits)).astype(np.int32),
         )
-    lead = {} if strength is None else {"lead": strength.lead}
     return Mark.make(
         key,
         owner=owner,
@@ -571,7 +574,7 @@ def make_mark(
         answers="classes" if foreign.task == "classification" else "numbers",
         feature_names=None if names is None else list(names),
         draws=draws,
-        about={"library": foreign.library, "kind": foreign.kind, **lead},
+        about={"library": foreign.library, "kind": foreign.kind, **about},
         mark_id=None if identity is None else identity[0],
         created=None if identity is None else identity[1],
         **given,

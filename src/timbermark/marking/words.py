@@ -107,6 +107,11 @@ def say(note: Note) -> str:
         "gaps_from_candidates": "Training rows were not given: thresholds were moved between the "
         "candidates' values, so that a few training rows may be answered otherwise.",
         "weak": "This mark is worth {bits:.0f} bits: it can convince you, but nobody else.",
+        "all_flipped": "Every trigger is flipped, as in the paper's tables: such a mark proves "
+        "nothing by itself.",
+        "not_restored": "Without its old mark the model is not bit for bit what was marked then: "
+        "it has learnt or forgotten other rows since, or had learnt some lazily before.",
+        "not_taken": "{triggers:.0f} of {of:.0f} triggers did not take their bit.",
         "gains": "The model is so small that some of its splits now gain much less than before; "
         "whoever has the file and many like it may see that it was edited.",
     }

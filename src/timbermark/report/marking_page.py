@@ -221,11 +221,13 @@ def _worth_section(result: EmbedResult) -> Section:
     if mark.n_splits:
         said = f"{mark.n_splits} triggers, {result.seals['splits']:.0f} bits"
         rows.append(("in splits", f"{said}: where thresholds lie between training values"))
-    if mark.n_leaves and strength is not None:
+    if mark.n_leaves:
         said = f"{mark.n_leaves} triggers, {result.seals['leaves']:.0f} bits"
-        rows.append(("in leaves", f"{said}: labels of rows that are nobody's"))
+        made = "rows that are nobody's" if strength is not None else "rows learnt in place"
+        rows.append(("in leaves", f"{said}: labels of {made}"))
         rows.append(("answers each of these can give", f"{mark.q} labels, one drawn by lot"))
         rows.append(("symbols set in leaves", f"{result.n_set} of {mark.n_leaves}"))
+    if strength is not None:
         rows.append(("lead", f"{strength.lead:.2g}"))
     if result.label_bits is not None:
         rows.append(("by labels alone", f"{result.label_bits:.0f} bits"))

@@ -203,7 +203,7 @@ def copies(
         _check_enough(len(others), len(names), wanted, weak)
         sealed = draw_seals(draft, key, owner, workers, say)
         say("making the roll")
-        grid = make_mark(draft.prepared, others, None, None, key, owner, None, 1, None)
+        grid = make_mark(draft.prepared, others, None, None, key, owner, {})
         foreign = draft.prepared.foreign
         # What the library makes of the trees is what later customers' copies are made of.
         blank = set_thresholds(sealed.ensemble, others.boundaries, np.zeros(len(others)))
