@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from timbermark import errors
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
+    from timbermark.guard.guarding import Guard
+    from timbermark.guard.planning import plan
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import embed, plan
+    from timbermark.marking.embedding import embed
     from timbermark.marking.models import load, save
     from timbermark.ownership.claim import Claim
     from timbermark.ownership.keys import OwnerKey
@@ -34,6 +36,7 @@ __all__ = [
     "Budget",
     "Claim",
     "Endpoint",
+    "Guard",
     "Mark",
     "Opening",
     "OwnerKey",
@@ -58,6 +61,7 @@ _HOME = {
     "Budget": "timbermark.marking.budget",
     "Claim": "timbermark.ownership.claim",
     "Endpoint": "timbermark.verification.endpoint",
+    "Guard": "timbermark.guard.guarding",
     "Mark": "timbermark.ownership.mark",
     "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",
@@ -71,7 +75,7 @@ _HOME = {
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
-    "plan": "timbermark.marking.embedding",
+    "plan": "timbermark.guard.planning",
     "save": "timbermark.marking.models",
     "verify": "timbermark.verification.verifying",
 }

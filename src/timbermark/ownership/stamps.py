@@ -7,7 +7,7 @@ The query can be written to a file, carried to an authority, and its response ad
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 from timbermark.errors import EvidenceError, InputError, MissingLibraryError
 from timbermark.ownership.claim import MAX_STAMPS, Claim
@@ -44,10 +44,22 @@ class StampCheck:
         return self.status == "verified"
 
 
-def make_query(claim: Claim) -> bytes:
-    """Return an RFC 3161 query for a claim, DER, as authorities take it by HTTP or from a file.
+class Stampable(Protocol):
+    """What can be stamped: a claim, or the head of a guard's ledger."""
 
-    It holds the SHA-256 of the claim and a random nonce. Raises MissingLibraryError.
+    @property
+    def stamped(self) -> bytes:
+        """Return the bytes that a stamp is about."""
+
+    @property
+    def stamps(self) -> tuple[bytes, ...]:
+        """Return RFC 3161 responses that were given for them."""
+
+
+def make_query(claim: Stampable) -> bytes:
+    """Return an RFC 3161 query for a claim or a head, DER, as authorities take it.
+
+    It holds the SHA-256 of what is stamped and a random nonce. Raises MissingLibraryError.
     """
     client = _import_client()
     builder = client.TimestampRequestBuilder().data(claim.stamped)
@@ -64,11 +76,16 @@ def add_stamp(claim: Claim, response: bytes) -> Claim:
     Raises EvidenceError if the response is not one, holds no stamp, or is about something else;
     MissingLibraryError.
     """
-    _read_stamp(claim, response, _import_client())
+    check_response(claim, response)
     return claim.with_stamp(response)
 
 
-def check_stamps(claim: Claim, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:
+def check_response(claim: Stampable, response: bytes) -> None:
+    """Raise EvidenceError unless a response holds a stamp of this claim or head."""
+    _read_stamp(claim, response, _import_client())
+
+
+def check_stamps(claim: Stampable, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:
     """Return what each time stamp of a claim is worth.
 
     ``roots`` are the PEM files of root certificates that the judge trusts. Without them, or
@@ -128,7 +145,7 @@ def first_time(checks: Sequence[StampCheck]) -> str | None:
     return min((check.time for check in checks if check.counts and check.time), default=None)
 
 
-def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> StampCheck:
+def _check(claim: Stampable, response: bytes, roots: list[Any], client: Any) -> StampCheck:
     try:
         stamp = _read_stamp(claim, response, client)
     except EvidenceError:
@@ -147,7 +164,7 @@ def _check(claim: Claim, response: bytes, roots: list[Any], client: Any) -> Stam
     return StampCheck("verified", time, authority)
 
 
-def _read_stamp(claim: Claim, response: bytes, client: Any) -> Any:
+def _read_stamp(claim: Stampable, response: bytes, client: Any) -> Any:
     """Return a response that holds a stamp of this claim."""
     import hashlib
 
