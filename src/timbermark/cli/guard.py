@@ -63,13 +63,15 @@ def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, 
 
 
 def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
-    from timbermark.cli.tables import check_width, read_table
+    from timbermark.cli.tables import check_width, read_labels, read_table
     from timbermark.marking.models import open_model
 
     opened = open_model(model)
     table = read_table(rows, opened.feature_names, label, opened.text_columns, opened.known_texts)
     check_width(opened, table)
-    return opened, table.X, table.labels
+    if table.labels is None:
+        return opened, table.X, None
+    return opened, table.X, read_labels(table.labels, opened.classes)
 
 
 @app.command()

@@ -475,6 +475,8 @@ def read_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
                 (name,),
             ):
                 head = next_head(head, entry)
+                if isinstance(content, str):  # which only another program writes
+                    content = content.encode()
                 whole = kind == _QUESTION or hashlib.sha256(content).digest() == entry
                 if seq != first + len(entries) + 1 or head != kept or not whole:
                     raise EvidenceError(
@@ -560,7 +562,9 @@ def merge(path: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]
             file.execute("BEGIN IMMEDIATE")
             cuts = {chain: seq for chain, seq, *_ in file.execute("SELECT * FROM cuts")}
             for name, rows in tables.items():
-                marks = ",".join("?" * len(rows[0])) if rows else ""
+                if not rows:
+                    continue
+                marks = ",".join("?" * len(rows[0]))
                 verb = "INSERT OR IGNORE" if name != "counts" else "INSERT OR REPLACE"
                 kept = [r for r in rows if name != "entries" or r[1] > cuts.get(r[0], 0)]
                 before = file.total_changes

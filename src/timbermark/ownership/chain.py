@@ -161,7 +161,7 @@ def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
         ]
     }
     arrays = {
-        f"entries-{i}": np.frombuffer(b"".join(chain.entries), np.uint8).reshape(-1, HASH_BYTES)
+        f"entries.{i}": np.frombuffer(b"".join(chain.entries), np.uint8).reshape(-1, HASH_BYTES)
         for i, chain in enumerate(chains)
     }
     atomic_write(path, container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False))
@@ -179,7 +179,7 @@ def load_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
             "it has not exactly the parts of a chain",
             code="file.parts",
         )
-        return tuple(_read_chain(one, arrays.get(f"entries-{i}")) for i, one in enumerate(listed))
+        return tuple(_read_chain(one, arrays.get(f"entries.{i}")) for i, one in enumerate(listed))
     except InputError as error:
         raise FileFormatError(
             f"{name} is no sound chain. {error.message}", FOREIGN, error.code
