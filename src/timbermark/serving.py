@@ -57,7 +57,7 @@ def write_folder(
             f"answers={answers!r} is not known.", hint="use labels or scores.", parameter="answers"
         )
     foreign = guard._foreign
-    model = "model" + _ENDINGS.get(foreign.library, ".skops")
+    model = "model" + _ENDINGS.get(foreign.library.lower(), ".skops")
     draft = place.with_name(f".{place.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     try:

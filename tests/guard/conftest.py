@@ -4,6 +4,14 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import timbermark as tm
+from timbermark.ownership import symbols
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cheap_scrypt():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbols, "SCRYPT_N", 2)
+        yield
 
 
 @pytest.fixture(scope="package")

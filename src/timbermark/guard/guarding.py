@@ -347,6 +347,10 @@ class Guard(BaseEstimator):
                 parameter="model",
             )
         guard.share, guard.lead, guard.move = settings.share, settings.lead, settings.move
+        if guard._classes is not None and len(guard._classes) == len(statement["classes"]):
+            # Files of some libraries hold no labels, and their models answer with numbers.
+            guard._by_scores |= guard._classes.tolist() != statement["classes"]
+            guard._classes = np.array(statement["classes"])
         guard._drawer = Drawer(guard._foreign, secret)
         guard._start(statement, secret, ledger)
         return guard

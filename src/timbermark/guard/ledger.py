@@ -156,7 +156,7 @@ class Ledger:
         _LEDGERS.add(self)
 
     def _begin(self) -> None:
-        """Begin a session: of this process, which after a fork is another one."""
+        """Start a session: of this process, which after a fork is another one."""
         self._pid, self._session = os.getpid(), secrets.token_hex(8)
         self._condition = threading.Condition()
         self._writing = threading.Lock()
@@ -179,7 +179,7 @@ class Ledger:
             waiting.n_questions += len(drawn.rows)
 
     def add_gap(self, reason: str, count: int) -> None:
-        """Record that so many answers were given without the guard or without an entry."""
+        """Keep a record that so many answers were given without the guard or without an entry."""
         with self._ready() as waiting:
             self._lose(waiting, reason, count)
 

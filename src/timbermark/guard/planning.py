@@ -22,9 +22,10 @@ from timbermark.marking.embedding import Plan
 MOST_SHARE = 0.25
 LEADS = (0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 """The leads that are tried, strongest first."""
-MOST_AUC, MOST_MEAN = 0.0003, 0.01
-"""What "auto" may cost on the owner's rows: AUC, and two standard deviations of a class's mean
-score, relative to it. benchmarks/guard.py holds it to 0.0005 and 1 % on unseen rows."""
+MOST_AUC, MOST_MEAN, USUAL_SHARE, USUAL_ROWS = 0.0004, 0.01, 0.01, 4000
+"""What "auto" may cost at a share of 0.01: AUC, and two standard deviations of a class's mean score
+over so many rows, relative to it. Whoever draws more answers pays in proportion.
+benchmarks/guard.py holds it to 0.0005 and 1 % on unseen rows."""
 _MOVE = 0.1
 
 
@@ -148,11 +149,14 @@ def _strongest(scores: Reals, settings: Settings, drawer: Drawer, X: Any) -> Set
     squares = np.zeros(scores.shape[1])
     np.add.at(squares, drawn.alphabets, (both**2)[:, np.newaxis])
     other = replace(drawn, symbols=1 - drawn.symbols)
+    more = settings.share / USUAL_SHARE
+    # The mean of few rows swings more, whatever the guard does.
+    rows = len(scores) * np.sqrt(max(1.0, USUAL_ROWS / len(scores)) * more)
     for lead in LEADS:
         # Half the cost of this draw and half that of the opposite one: the key shall not matter.
         after = [mean_auc(guarded_scores(scores, one, lead), known) for one in (drawn, other)]
-        swing = 2.0 * lead * float((np.sqrt(squares) / len(scores) / means).max())
-        if before - sum(after) / 2.0 <= MOST_AUC and swing <= MOST_MEAN:
+        swing = 2.0 * lead * float((np.sqrt(squares) / rows / means).max())
+        if before - sum(after) / 2.0 <= MOST_AUC * more and swing <= MOST_MEAN:
             return replace(found, lead=lead)
     return found
 
