@@ -1,8 +1,8 @@
 """The guard: what students carry, what it costs, innocents, time, and processes that are killed.
 
-Half of the rows train the owner's model (LightGBM, 200 trees), the others are asked. Parts:
-students, cost, innocents, noise, time, processes. GUARD_SETS, GUARD_QUESTIONS and GUARD_SECONDS
-make it shorter; students are given each part's bits by the mark of their own questions.
+Half of the rows, a third of large sets, train the owner's model (LightGBM, 200 trees); the others
+are asked. Parts: students, cost, innocents, attacks, noise, time, processes. The variables
+GUARD_SETS, GUARD_QUESTIONS and GUARD_SECONDS make it shorter.
 """
 
 from __future__ import annotations
@@ -249,6 +249,49 @@ def run_innocents():
     return {"highest": worst}
 
 
+def run_attacks():
+    """Thieves who know of guards: only sure answers, averaged questions, pooled clients."""
+    lines, facts = [], {}
+    for name in [n for n in ASKED if n != "diamonds"]:
+        _, _, (X, _) = owner_of(name)
+        n = min(8000, len(X) // 2)
+        rng = np.random.default_rng(0)
+        F = np.nan_to_num(X, nan=-1.0)
+
+        def bits(rows, labels, mark):
+            student = students(False, False, False)["XGBoost"].fit(rows, labels)
+            return tm.verify(_suspect(student, False), mark).bits
+
+        with tempfile.TemporaryDirectory() as folder:
+            guard = guard_of(name, max(0.01, 80 / n), folder)
+            scores = guard.predict_proba(X[:n], client="acme")
+            labels, mark = scores.argmax(axis=1), guard.mark("acme")
+            found = {"plain": bits(F[:n], labels, mark)}
+            best = np.partition(scores, -2, axis=1)
+            gaps = best[:, -1] - best[:, -2]
+            for dropped in (0.05, 0.2):
+                sure = gaps >= np.quantile(gaps, dropped)
+                found[f"the least sure {dropped:g} dropped"] = bits(F[:n][sure], labels[sure], mark)
+            scale = np.nanstd(X, axis=0)
+            for size in (1e-6, 1e-3):
+                votes = sum(
+                    guard.predict_proba(
+                        X[:n] + size * scale * rng.normal(size=X[:n].shape), client="noisy"
+                    )
+                    for _ in range(9)
+                )
+                found[f"mean of nine, noise {size:g}"] = bits(F[:n], votes.argmax(axis=1), mark)
+            more = guard.predict(X[n : 2 * n], client="other")
+            both = np.concatenate([labels, more])
+            found["two clients pooled, mark of one"] = bits(F[: 2 * n], both, mark)
+            found["two clients pooled, mark of all"] = bits(F[: 2 * n], both, guard.mark())
+            guard.close()
+        facts[name] = found
+        lines += [[name, what, worth] for what, worth in found.items()]
+    show("attacks, XGBoost students of labels", ["set", "attack", "bits"], lines)
+    return facts
+
+
 def run_noise():
     """The same questions with noise inside their cells: are answers ever other ones?"""
     facts = {}
@@ -397,6 +440,7 @@ if __name__ == "__main__":
             "students": run_students,
             "cost": run_cost,
             "innocents": run_innocents,
+            "attacks": run_attacks,
             "noise": run_noise,
             "time": run_time,
             "processes": run_processes,
