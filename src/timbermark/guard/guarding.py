@@ -28,7 +28,6 @@ from timbermark.guard.ledger import Ledger, clean_client, read_questions
 from timbermark.guard.planning import GuardCost, measure, settle
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.models import open_model
-from timbermark.ownership.columns import split_columns
 from timbermark.ownership.encoding import check_name
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
@@ -246,7 +245,7 @@ class Guard(BaseEstimator):
             ask = self._drawer.draw_numbers if self._classes is None else self._drawer.draw_scores
             drawn = ask(X, answers, self._settings)
             if drawn is not None and self._ledger is not None:
-                self._ledger.add(name, drawn, split_columns(take_rows(X, drawn.rows)))
+                self._ledger.add(name, drawn, take_rows(X, drawn.rows))
             return drawn
         except Exception as error:  # an answer must never fail because of the guard
             _LOG.warning("the guard drew nothing: %s: %s", type(error).__name__, error)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.guard.drawing import Drawn
+from timbermark.guard.drawing import Drawn, take_rows
 from timbermark.ownership.chain import (
     Chain,
     Head,
@@ -37,7 +37,7 @@ from timbermark.ownership.chain import (
     first_head,
     next_head,
 )
-from timbermark.ownership.columns import Column, take_rows
+from timbermark.ownership.columns import Column, split_columns
 from timbermark.ownership.encoding import encode, is_unicode
 
 _LOG = logging.getLogger("timbermark.guard")
@@ -115,7 +115,7 @@ class Summary:
 class _Waiting:
     """What is not written yet."""
 
-    questions: list[tuple[str, float, Drawn, tuple[Column, ...]]] = field(default_factory=list)
+    questions: list[tuple[str, float, Drawn, Any]] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)  # by reason
     n_questions: int = 0
@@ -169,13 +169,13 @@ class Ledger:
         with self._ready() as waiting:
             waiting.asked[client] = waiting.asked.get(client, 0) + asked
 
-    def add(self, client: str, drawn: Drawn, columns: tuple[Column, ...]) -> None:
-        """Keep drawn questions: ``columns`` are their rows, in the order of ``drawn``."""
+    def add(self, client: str, drawn: Drawn, rows: Any) -> None:
+        """Keep drawn questions: ``rows`` are a copy of theirs, in the order of ``drawn``."""
         with self._ready() as waiting:
             if waiting.n_questions + len(drawn.rows) > MOST_WAITING:
                 self._lose(waiting, "waiting", len(drawn.rows))
                 return
-            waiting.questions.append((client, time.time(), drawn, columns))
+            waiting.questions.append((client, time.time(), drawn, rows))
             waiting.n_questions += len(drawn.rows)
 
     def add_gap(self, reason: str, count: int) -> None:
@@ -245,12 +245,17 @@ class Ledger:
             self._session = secrets.token_hex(8)
 
     def _write(self, batch: _Waiting, end: bool = False) -> None:
-        sealed = [one for given in batch.questions for one in self._seal(*given)]
-        now = time.time()
+        now, lost, sealed = time.time(), dict(batch.lost), []
+        for client, at, drawn, rows in batch.questions:
+            parts = _split(drawn, rows)
+            sealed += [one for part in parts for one in self._seal(client, at, *part)]
+            missing = len(drawn.rows) - sum(len(part.rows) for part, _ in parts)
+            if missing:
+                lost["row"] = lost.get("row", 0) + missing
         records: list[dict[str, Any]] = []
         if not self._begun:
             records.append({"begin": self._session, "pid": self._pid})
-        after = [{"gap": reason, "count": count} for reason, count in batch.lost.items()]
+        after = [{"gap": reason, "count": count} for reason, count in lost.items()]
         after += [{"end": self._session}] if end else []
         with closing(_connect(self.path)) as file, file:
             file.execute("BEGIN IMMEDIATE")
@@ -281,7 +286,7 @@ class Ledger:
         cipher = _cipher(self._key)
         for i, entry in enumerate(entries):
             plain = {
-                "row": [None if v is None else v for (v,) in map(_values, take_rows(columns, [i]))],
+                "row": [_value(column[i]) for column in columns],
                 "kinds": kinds,
                 "alphabet": drawn.alphabets[i].tolist(),
                 "symbol": int(drawn.symbols[i]),
@@ -668,13 +673,24 @@ def _cut(file: sqlite3.Connection, chain: str, max_bytes: int) -> None:
     )
 
 
+def _split(drawn: Drawn, rows: Any) -> list[tuple[Drawn, tuple[Column, ...]]]:
+    """Return drawn questions with their rows as columns, without rows that no mark can hold."""
+    try:
+        return [(drawn, split_columns(rows))]
+    except InputError:
+        if len(drawn.rows) == 1:
+            return []
+    each = [np.array([i]) for i in range(len(drawn.rows))]
+    return [part for i in each for part in _split(drawn.take(i), take_rows(rows, i))]
+
+
 def _record(given: Mapping[str, Any], now: float) -> tuple[Any, ...]:
     content = json.dumps(given, sort_keys=True).encode()
     return _RECORD, "", now, None, hashlib.sha256(content).digest(), content
 
 
-def _values(column: Column) -> list[Any]:
-    return column.tolist() if isinstance(column, np.ndarray) else list(column)
+def _value(cell: Any) -> Any:
+    return float(cell) if isinstance(cell, np.floating) else cell
 
 
 def _bound(client: str, at: float, entry: bytes) -> bytes:
