@@ -284,7 +284,9 @@ def run_attacks():
             more = guard.predict(X[n : 2 * n], client="other")
             both = np.concatenate([labels, more])
             found["two clients pooled, mark of one"] = bits(F[: 2 * n], both, mark)
-            found["two clients pooled, mark of all"] = bits(F[: 2 * n], both, guard.mark())
+            found["two clients pooled, mark of both"] = bits(
+                F[: 2 * n], both, guard.mark(["acme", "other"])
+            )
             guard.close()
         facts[name] = found
         lines += [[name, what, worth] for what, worth in found.items()]

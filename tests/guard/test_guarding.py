@@ -88,6 +88,7 @@ def test_each_client_has_its_own_mark(guard, world):
     # Rows of both clients may share a cell, which counts once.
     total = len(rows["acme"]) + len(rows["other"])
     assert max(map(len, rows.values())) < guard.mark().n_triggers <= total
+    assert guard.mark(["acme", "other"]).n_triggers == guard.mark().n_triggers
     with pytest.raises(InputError) as caught:
         guard.mark("nobody")
     assert caught.value.code == "ledger.no-question"

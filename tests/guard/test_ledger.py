@@ -44,12 +44,12 @@ def make(path, batches=3, **options):
 
 def test_what_was_drawn_comes_back(tmp_path):
     make(tmp_path / "a.db")
-    found = read_questions(tmp_path / "a.db", SECRET, client="acme")
+    found = read_questions(tmp_path / "a.db", SECRET, clients=["acme"])
     assert [question.row for question in found] == [(i + 0.125, i * 1000.0) for i in range(30)]
     assert [question.symbol for question in found] == [i % 2 for i in range(30)]
     (client,) = read_summary(tmp_path / "a.db").clients
     assert (client.asked, client.drawn, client.cells) == (300, 30, 30)
-    assert read_questions(tmp_path / "a.db", SECRET, client="nobody") == []
+    assert read_questions(tmp_path / "a.db", SECRET, clients=["nobody"]) == []
 
 
 def test_two_questions_of_one_cell_count_once(tmp_path):

@@ -54,8 +54,8 @@ def convict(folder, X, labels, guard):
     (client,) = [c for c in read_summary(ledger).clients if c.client == "acme"]
     assert client.asked >= len(X)
     statement = read_statement(ledger)
-    questions = read_questions(ledger, guard_secret(statement, KEY), client="acme")
-    mark = make_mark(questions, statement, KEY, client="acme")
+    questions = read_questions(ledger, guard_secret(statement, KEY), clients=["acme"])
+    mark = make_mark(questions, statement, KEY, clients=["acme"])
     student = RandomForestClassifier(random_state=0).fit(X, labels)
     assert tm.verify(student, mark).level == "conclusive"
     assert tm.verify(guard._foreign.native, mark).bits < 20

@@ -78,7 +78,8 @@ def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
 def ledger(
     path: Annotated[Path, typer.Argument(help="The ledger of a guard.")],
     client: Annotated[
-        str | None, typer.Option(help="Whose questions the mark is of.  [all clients']")
+        list[str] | None,
+        typer.Option(help="Whose questions the mark is of; may be repeated.  [all clients']"),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the secret mark goes.")] = None,
@@ -112,7 +113,7 @@ def ledger(
     if out is not None and key is None:
         raise InputError("A mark takes your owner key.", hint="--key owner.key")
     for flag, value in (("--client", client), ("--claim", claim), ("--key", key)):
-        if value is not None and out is None:
+        if value and out is None:
             raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
     if stamp != bool(tsa or query):
         raise InputError("--stamp takes --tsa or --query.", hint="--stamp --tsa ADDRESS")
@@ -164,7 +165,7 @@ def _stamp(path: Path, tsa: str, query: Path | None) -> None:
 
 def _make_mark(
     path: Path,
-    client: str | None,
+    clients: list[str] | None,
     key: Path,
     out: Path,
     claim: Path | None,
@@ -178,9 +179,9 @@ def _make_mark(
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
     statement = ledgers.read_statement(path)
     secret = guard_secret(statement, owner_key)
-    name = None if client is None else ledgers.clean_client(client)
-    questions = ledgers.read_questions(path, secret, client=name, stamped=only_stamped)
-    mark = make_mark(questions, statement, owner_key, client=name)
+    names = ledgers.list_clients(clients or None)
+    questions = ledgers.read_questions(path, secret, clients=names, stamped=only_stamped)
+    mark = make_mark(questions, statement, owner_key, clients=names)
     mark.save(out, force=force)
     if claim is not None:
         claim_guard(mark, owner_key).save(claim, force=force)

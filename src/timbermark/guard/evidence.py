@@ -27,7 +27,7 @@ def make_mark(
     statement: Mapping[str, Any],
     key: OwnerKey,
     *,
-    client: str | None = None,
+    clients: Sequence[str] | None = None,
     train_on: tuple[Any, Callable[[Any], AnyArray]] | None = None,
 ) -> Mark:
     """Return the mark of drawn questions, each of which is a trigger with its drawn symbol.
@@ -42,7 +42,7 @@ def make_mark(
         raise _other_key()
     kept = _first_of_rows(questions)[:MAX_TRIGGERS]
     if not kept:
-        whose = "" if client is None else f" of {client!r}"
+        whose = "" if clients is None else f" of {', '.join(map(repr, clients))}"
         raise InputError(
             f"The ledger holds no drawn question{whose}.",
             hint="`timbermark ledger guard.db` lists the clients.",
@@ -70,7 +70,7 @@ def make_mark(
         answers="numbers" if classes is None else "classes",
         guarded=seal,
         feature_names=names,
-        about={"guard": commit_guard(statement).hex(), "client": client or ""},
+        about={"guard": commit_guard(statement).hex(), "clients": list(clients or ())},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from timbermark.guard.drawing import (
     take_rows,
 )
 from timbermark.guard.evidence import make_mark
-from timbermark.guard.ledger import Ledger, clean_client, read_questions
+from timbermark.guard.ledger import Ledger, clean_client, list_clients, read_questions
 from timbermark.guard.planning import GuardCost, measure, settle
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.models import open_model
@@ -253,9 +253,10 @@ class Guard(BaseEstimator):
                 self._ledger.add_gap("drawing", n)
             return None
 
-    def mark(self, client: str | None = None, *, stamped: bool = False) -> Mark:
+    def mark(self, client: str | Sequence[str] | None = None, *, stamped: bool = False) -> Mark:
         """Return the mark that a copy trained on a client's answers carries; None: all clients'.
 
+        Several clients who pooled their answers may be given together.
         ``stamped`` takes only questions before the last stamp of the ledger, which a judge counts
         fully. `timbermark.verify` asks a suspect, as with any mark.
 
@@ -276,10 +277,10 @@ class Guard(BaseEstimator):
                 parameter="ledger",
             )
         self._ledger.flush()
-        name = None if client is None else clean_client(client)
-        found = read_questions(self._ledger.path, self._secret, client=name, stamped=stamped)
+        names = list_clients(client)
+        found = read_questions(self._ledger.path, self._secret, clients=names, stamped=stamped)
         return make_mark(
-            found, self._statement, self.key, client=name,
+            found, self._statement, self.key, clients=names,
             train_on=None if self._rows is None else (self._rows, self._answer),
         )  # fmt: skip
 

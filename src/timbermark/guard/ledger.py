@@ -340,6 +340,17 @@ def clean_client(client: Any) -> str:
     return f"{plain[: LONGEST_CLIENT - 17]}…{tail}"
 
 
+def list_clients(given: str | Sequence[str] | None) -> list[str] | None:
+    """Return one or several clients as the ledger names them; None for all.
+
+    >>> list_clients("acme"), list_clients(["acme", "other"]), list_clients(None)
+    (['acme'], ['acme', 'other'], None)
+    """
+    if given is None:
+        return None
+    return [clean_client(one) for one in ([given] if isinstance(given, str) else given)]
+
+
 def ledger_key(secret: bytes) -> bytes:
     """Return the key that encrypts a guard's ledger."""
     return hmac.digest(secret, b"timbermark/guard-ledger/1", "sha256")
@@ -411,10 +422,10 @@ def read_questions(
     path: str | os.PathLike[str],
     secret: bytes,
     *,
-    client: str | None = None,
+    clients: Sequence[str] | None = None,
     stamped: bool = False,
 ) -> list[Question]:
-    """Return the drawn questions of a client, or of all, one for each cell, oldest first.
+    """Return the drawn questions of some clients, or of all, one for each cell, oldest first.
 
     ``stamped`` leaves out questions after the last stamp of their chain.
 
@@ -422,7 +433,9 @@ def read_questions(
     if a question was changed.
     """
     cipher = _cipher(ledger_key(secret))
-    where = "kind = 0" + ("" if client is None else " AND client = ?")
+    where = "kind = 0"
+    if clients is not None:
+        where += f" AND client IN ({','.join('?' * len(clients))})"
     if stamped:
         where += (
             " AND seq <= (SELECT MAX(s.seq) FROM stamps s WHERE s.chain = entries.chain "
@@ -432,7 +445,7 @@ def read_questions(
         found = file.execute(
             f"SELECT client, time, cell, entry, content FROM entries WHERE {where} "
             "ORDER BY time, chain, seq",
-            () if client is None else (client,),
+            tuple(clients or ()),
         ).fetchall()
     seen: set[bytes] = set()
     questions = []
