@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from timbermark import errors
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
+    from timbermark.guard.guarding import Guard
+    from timbermark.guard.planning import plan
     from timbermark.marking.budget import Budget
-    from timbermark.marking.embedding import embed, plan, rotate
+    from timbermark.marking.embedding import embed, rotate
     from timbermark.marking.models import load, save
     from timbermark.marking.warmup import warmup
     from timbermark.ownership.claim import Claim
@@ -38,6 +40,7 @@ __all__ = [
     "Budget",
     "Claim",
     "Endpoint",
+    "Guard",
     "Mark",
     "Opening",
     "OwnerKey",
@@ -67,6 +70,7 @@ _HOME = {
     "Budget": "timbermark.marking.budget",
     "Claim": "timbermark.ownership.claim",
     "Endpoint": "timbermark.verification.endpoint",
+    "Guard": "timbermark.guard.guarding",
     "Mark": "timbermark.ownership.mark",
     "Opening": "timbermark.ownership.opening",
     "OwnerKey": "timbermark.ownership.keys",
@@ -82,7 +86,7 @@ _HOME = {
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
-    "plan": "timbermark.marking.embedding",
+    "plan": "timbermark.guard.planning",
     "rotate": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "trace": "timbermark.tracing.tracing",

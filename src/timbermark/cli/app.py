@@ -38,6 +38,7 @@ from timbermark.cli import (  # noqa: E402, F401
     attack,
     claims,
     demo,
+    guard,
     inspect,
     judge,
     marking,

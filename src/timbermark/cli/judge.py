@@ -56,6 +56,10 @@ def judge(
         str | None,
         typer.Option(help="Its labels and the mark's, as no=0,yes=1, if they differ; costs bits."),
     ] = None,
+    chain: Annotated[
+        Path | None,
+        typer.Option(help="For a guard's mark: the chain of its ledger, with stamps."),
+    ] = None,
     trust_journal: Annotated[
         bool,
         typer.Option("--trust-journal", help="Take answers from a journal that you wrote."),
@@ -125,7 +129,7 @@ def judge(
             raise InputError("--label is given without --rows.", hint="give the rows, too.")
         _judge_one(
             evidence, claim, asked, name, trusted, answers, read_label_map(label_map),
-            trust_journal, rows, label, out, report, force, as_json, endpoint,
+            chain, trust_journal, rows, label, out, report, force, as_json, endpoint,
         )  # fmt: skip
         return
     _refuse_without({"--rows": rows, "--out": out, "--label-map": label_map}, "", "--against")
@@ -154,6 +158,7 @@ def _judge_one(
     roots: list[bytes],
     answers: Answers,
     labels: dict[str, str] | None,
+    chain: Path | None,
     trust_journal: bool,
     rows: Path | None,
     label: str | None,
@@ -182,6 +187,7 @@ def _judge_one(
         if rows is None
         else _read_rows(rows, label, names, () if head is None else head.columns),
         label_map=labels,
+        chain=chain,
         trust_journal=trust_journal,
         progress=True,
         **endpoint.asking(names, _columns(pack.opening)),

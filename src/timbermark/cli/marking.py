@@ -59,9 +59,20 @@ def plan(
     validation: Validation = None,
     attacks: Attacks = None,
     scheduler: Scheduler = "local",
+    guard: Annotated[
+        bool, typer.Option("--guard", help="Show what a guard costs on the rows of --validation.")
+    ] = False,
+    share: Annotated[
+        float, typer.Option(help="With --guard: the part of answers that are drawn.")
+    ] = 0.01,
     as_json: Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
+    if guard:
+        from timbermark.cli.guard import plan_guard
+
+        plan_guard(model, validation or candidates or train, label, share, as_json)
+        return
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
     chosen = choices.read()

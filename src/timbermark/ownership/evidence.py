@@ -199,6 +199,8 @@ def weigh(mark: "Mark", answers: Answers) -> tuple[SealEvidence, ...]:
             found.append(_weigh_splits(mark, answers))
         elif answers.kind == "scores":
             found.append(_weigh_scores(mark, answers))
+        elif answers.kind == "numbers":
+            found.append(_weigh_numbers(mark, answers))
         else:
             found.append(_weigh_labels(mark, answers))
     return tuple(found)
@@ -343,6 +345,58 @@ LEAST_CHANGE = 1e-6
 SAME = 1e-9
 """What differs by less is the same: other machines round other digits."""
 _FARTHEST = 1e6
+
+
+def _weigh_numbers(mark: "Mark", answers: Answers) -> SealEvidence:
+    assert mark.leaves is not None
+    order = mark.order("leaves")
+    asked = order[answers.answered[: mark.n_leaves][order]]
+    sides = number_sides(answers.values[asked], mark.leaves.reference[asked])
+    symbols = mark.leaf_symbols[asked]
+    high = 1.0 / (1.0 + np.exp(-_number_leads(sides)))
+    told = sides != 0.0
+    return SealEvidence(
+        "leaves", 2, mark.n_leaves, len(asked), int(told.sum()),
+        int((told & ((sides > 0.0) == (symbols == 1))).sum()), asked,
+        np.log(2.0 * np.where(symbols == 1, high, 1.0 - high)),
+    )  # fmt: skip
+
+
+NUMBER_SLOPES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
+NUMBER_WIDTHS = (0.1, 0.3, 1.0, 3.0)
+NUMBER_SHARES = (1.0, 0.7, 0.4)
+
+
+def number_sides(values: Reals, reference: Reals) -> Reals:
+    """Return where numbers lie between a lower (-1) and a higher answer (1), from -9 to 9.
+
+    >>> number_sides(np.array([1.0, 4.0]), np.array([[1.0, 3.0], [1.0, 3.0]])).tolist()
+    [-1.0, 2.0]
+    """
+    low, high = reference.T
+    with np.errstate(over="ignore", invalid="ignore"):
+        sides = (2.0 * values - low - high) / (high - low)
+    return np.asarray(np.clip(np.nan_to_num(sides), -_FARTHEST_SIDE, _FARTHEST_SIDE))
+
+
+_FARTHEST_SIDE = 9.0
+
+
+def _number_leads(sides: Reals) -> Reals:
+    """Return log w(1) - log w(0) of numbers by their sides, float64 [m, n].
+
+    Straight lines are for a suspect that keeps a little of every move. The others compare two
+    densities with heavy tails around the answer of each symbol, or a share of the move to it.
+    """
+    forms = [slope * sides for slope in NUMBER_SLOPES]
+    for share in NUMBER_SHARES:
+        for width in NUMBER_WIDTHS:
+            below, above = ((sides + at) / width for at in (share, -share))
+            forms.append(np.log1p(below * below) - np.log1p(above * above))
+    return np.clip(np.stack(forms), -_MOST_LEAD, _MOST_LEAD)
+
+
+_MOST_LEAD = 5.0
 
 
 def split_sides(rows: AnyArray, kind: str) -> Reals:

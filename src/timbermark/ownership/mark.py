@@ -40,6 +40,7 @@ from timbermark.ownership.keys import KEY_BYTES, MARK_ID_BYTES, OwnerKey
 from timbermark.ownership.mark_file import check_fits, mark_to_bytes, read_mark
 from timbermark.ownership.seals import (
     NO_ALTERNATIVES,
+    DrawnSeal,
     Label,
     LeafSeal,
     Seal,
@@ -213,6 +214,7 @@ class Mark:
         reference: Any = None,
         alternatives: Any = NO_ALTERNATIVES,
         splits: SplitSeal | None = None,
+        guarded: DrawnSeal | None = None,
         feature_names: Iterable[str] | None = None,
         draws: int = 1,
         about: Mapping[str, Any] | None = None,
@@ -227,10 +229,11 @@ class Mark:
         list of rows whose columns hold numbers or texts, or a data frame. ``alphabets`` [k, q],
         ``reference`` [k, K] and ``alternatives`` [k, R, q] are those of `LeafSeal`. ``splits`` is
         the split seal. With ``answers="numbers"`` there are no classes and no leaf seal.
+        ``guarded`` holds the questions of a guard in place of triggers.
         """
         mark_id = secrets.token_bytes(MARK_ID_BYTES) if mark_id is None else mark_id
         leaves = (
-            None
+            guarded
             if triggers is None
             else LeafSeal.make(triggers, alphabets, reference, alternatives)
         )
@@ -406,7 +409,10 @@ class Mark:
 
     def _derive_symbols(self) -> SmallKinds:
         sizes = [self.q] * self.n_leaves + [2] * self.n_splits
-        return _read_only(derive_symbols(self._seed, self.places, self.salts, sizes))
+        found = derive_symbols(self._seed, self.places, self.salts, sizes)
+        if isinstance(self.leaves, DrawnSeal):
+            found[: self.n_leaves] = self.leaves.drawn
+        return _read_only(found)
 
     @property
     def leaf_symbols(self) -> SmallKinds:
@@ -451,7 +457,13 @@ class Mark:
     @property
     def expected(self) -> tuple[Label, ...]:
         """Return the label that each symbol of the leaf seal asks for."""
-        return tuple(self.classes[number] for number in self.expected_numbers)
+        labels = self.classes or ("lower", "higher")
+        return tuple(labels[number] for number in self.expected_numbers)
+
+    @property
+    def is_guard(self) -> bool:
+        """Return whether the symbols are those of a guard: its key drew them, not the mark."""
+        return isinstance(self.leaves, DrawnSeal)
 
     def made_with(self, key: OwnerKey) -> bool:
         """Return whether this mark's secret comes from the key.

@@ -17,7 +17,7 @@ from timbermark.files.limits import Arrays, Meta
 from timbermark.files.sealing import SizeLimits, seal, unseal
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import freeze, from_hex, require, thaw
-from timbermark.ownership.seals import SEALS, Seal
+from timbermark.ownership.seals import DrawnSeal, LeafSeal, Seal, SplitSeal
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
@@ -112,15 +112,18 @@ def read_seals(kinds: Any, texts: Any, arrays: Mapping[str, Any]) -> dict[str, A
         code="field.kinds",
     )
     require(isinstance(texts, dict), "the columns of texts are not there", code="field.texts")
-    expected = {f"{kind.name}.{part}" for kind in SEALS if kind.name in texts
+    # The symbols of a guard are stored; all other symbols are derived.
+    kinds_of_seals: tuple[type[LeafSeal] | type[SplitSeal], ...]
+    kinds_of_seals = (DrawnSeal if "leaves.drawn" in arrays else LeafSeal, SplitSeal)
+    expected = {f"{kind.name}.{part}" for kind in kinds_of_seals if kind.name in texts
                 for part in ("rows", *kind.types)}  # fmt: skip
     require(
-        arrays.keys() == expected and texts.keys() <= {kind.name for kind in SEALS},
+        arrays.keys() == expected and texts.keys() <= {kind.name for kind in kinds_of_seals},
         "it has not exactly the arrays of its seals",
         code="file.parts",
     )
     found: dict[str, Any] = {}
-    for kind in SEALS:
+    for kind in kinds_of_seals:
         found[kind.name] = None
         if kind.name not in texts:
             continue

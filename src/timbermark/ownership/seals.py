@@ -14,7 +14,16 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from timbermark.dtypes import CLASS_INDEX, NODE_INDEX, REAL, AnyArray, ClassIndices, Flags, Reals
+from timbermark.dtypes import (
+    CLASS_INDEX,
+    NODE_INDEX,
+    REAL,
+    SMALL_KIND,
+    AnyArray,
+    ClassIndices,
+    Flags,
+    Reals,
+)
 from timbermark.errors import InputError
 from timbermark.ownership.columns import (
     Column,
@@ -24,7 +33,7 @@ from timbermark.ownership.columns import (
     take_rows,
 )
 from timbermark.ownership.encoding import freeze, require
-from timbermark.ownership.symbols import ALPHABET_SIZES
+from timbermark.ownership.symbols import ALPHABET_SIZES, HASH_BYTES
 
 Label: TypeAlias = bool | int | float | str
 
@@ -260,8 +269,72 @@ class SplitSeal:
         return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known, divisions)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DrawnSeal(LeafSeal):
+    """k questions that a guard answered; it drew each symbol by its key when the question came.
+
+    It stands where a leaf seal stands and is asked and weighed like one, but its symbols are stored
+    and not derived from the mark. Where suspects answer with numbers, the alphabet is 0 (the lower
+    answer) and 1 (the higher one), and ``reference`` [k, 2] holds both.
+    `timbermark.ownership.mark.Mark` checks and freezes all of it.
+    """
+
+    drawn: AnyArray  # uint8 [k], the symbol of each question
+    links: AnyArray  # uint8 [k, 32], a secret of each question's entry in the guard's ledger
+
+    types: ClassVar[Mapping[str, DTypeLike]] = {
+        **LeafSeal.types,
+        "drawn": SMALL_KIND,
+        "links": SMALL_KIND,
+    }
+
+    def frozen(self, classes: Sequence[Label]) -> "DrawnSeal":
+        """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
+        k = len(self.columns[0])
+        drawn, links = _matrix(self.drawn, "drawn"), _matrix(self.links, "links")
+        require(
+            drawn.shape == (k,)
+            and drawn.dtype.kind in "iu"
+            and bool(((drawn >= 0) & (drawn < 2)).all()),
+            "the drawn symbols are not 0 or 1 for each question",
+            code="leaves.drawn",
+        )
+        require(
+            links.shape == (k, HASH_BYTES) and links.dtype == SMALL_KIND,
+            f"the links are not {HASH_BYTES} bytes for each question",
+            code="leaves.links",
+        )
+        plain = LeafSeal(self.columns, self.alphabets, self.reference, self.alternatives)
+        if classes:
+            plain = plain.frozen(classes)
+            require(plain.q == 2, "a guard draws one of two labels", code="leaves.alphabets")
+        else:
+            plain = _freeze_numbers(plain, k)
+        parts = {name: getattr(plain, name) for name in ("columns", *LeafSeal.types)}
+        drawn, links = _frozen(drawn, SMALL_KIND), _frozen(links, SMALL_KIND)
+        return DrawnSeal(**parts, drawn=drawn, links=links)
+
+
+def _freeze_numbers(seal: LeafSeal, k: int) -> LeafSeal:
+    """Return a seal of questions that are answered with numbers, checked and read-only."""
+    columns = freeze_columns(seal.columns)
+    check_distinct(columns)
+    reference = _matrix(seal.reference, "reference")
+    require(
+        reference.dtype.kind in "iuf"
+        and reference.shape == (k, 2)
+        and bool(np.isfinite(reference).all() and (reference[:, 0] < reference[:, 1]).all()),
+        f"the reference is not a lower and a higher answer for each of {k} questions",
+        code="leaves.reference",
+    )
+    alternatives = _matrix(seal.alternatives, "alternatives")
+    require(alternatives.size == 0, "numbers have alternatives", code="leaves.alternatives")
+    alphabets = _freeze_alphabets(seal.alphabets, k, 2)
+    none = _frozen(np.zeros((k, 0, 2)), REAL)
+    return LeafSeal(columns, alphabets, _frozen(reference, REAL), none)
+
+
 Seal: TypeAlias = LeafSeal | SplitSeal
-SEALS: tuple[type[LeafSeal], type[SplitSeal]] = (LeafSeal, SplitSeal)
 
 
 def take_triggers(seal: Seal, places: Sequence[int]) -> Any:

@@ -21,21 +21,25 @@ _PURPOSE = "to work with time stamps"
 
 
 class Stampable(Protocol):
-    """A signed statement that carries time stamps: a claim of a mark or of copies."""
+    """What can be stamped: a claim of a mark or of copies, or the head of a guard's ledger."""
 
     @property
     def stamped(self) -> bytes:
-        """Return what a time stamp is about."""
+        """Return the bytes that a stamp is about."""
 
     @property
     def stamps(self) -> tuple[bytes, ...]:
-        """Return the RFC 3161 responses that are there."""
+        """Return the RFC 3161 responses that were given for them."""
+
+
+class SignedStatement(Stampable, Protocol):
+    """A signed statement that carries its time stamps: a claim."""
 
     def with_stamp(self, response: bytes) -> Self:
         """Return the statement with one more time stamp."""
 
 
-Statement = TypeVar("Statement", bound=Stampable)
+Statement = TypeVar("Statement", bound=SignedStatement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ class StampCheck:
 
 
 def make_query(claim: Stampable) -> bytes:
-    """Return an RFC 3161 query for a claim, DER, as authorities take it by HTTP or from a file.
+    """Return an RFC 3161 query for a claim or a head, DER, as authorities take it.
 
-    It holds the SHA-256 of the claim and a random nonce. Raises MissingLibraryError.
+    It holds the SHA-256 of what is stamped and a random nonce. Raises MissingLibraryError.
     """
     client = _import_client()
     builder = client.TimestampRequestBuilder().data(claim.stamped)
@@ -82,8 +86,13 @@ def add_stamp(claim: Statement, response: bytes) -> Statement:
     Raises EvidenceError if the response is not one, holds no stamp, or is about something else;
     MissingLibraryError.
     """
-    _read_stamp(claim, response, _import_client())
+    check_response(claim, response)
     return claim.with_stamp(response)
+
+
+def check_response(claim: Stampable, response: bytes) -> None:
+    """Raise EvidenceError unless a response holds a stamp of this claim or head."""
+    _read_stamp(claim, response, _import_client())
 
 
 def check_stamps(claim: Stampable, roots: Sequence[bytes] = ()) -> tuple[StampCheck, ...]:

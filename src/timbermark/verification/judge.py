@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from timbermark.errors import EvidenceError, InputError
+from timbermark.ownership.chain import find_unstamped, load_chains
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import (
@@ -32,6 +33,7 @@ from timbermark.ownership.evidence import (
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, Opening
+from timbermark.ownership.seals import DrawnSeal
 from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
@@ -92,8 +94,10 @@ class Judgment(Reportable):
 
     @property
     def level(self) -> Level:
-        """Return the level of the verdict."""
-        return self.verdict.level
+        """Return the level of the verdict; indicative at most for a guard without its stamps."""
+        found = self.verdict.level
+        unstamped = any(note.code == "guard-unstamped" for note in self.notes)
+        return "indicative" if unstamped and found == "conclusive" else found
 
     @property
     def bits(self) -> float:
@@ -143,7 +147,7 @@ class Judgment(Reportable):
             "checks": [words.say(words.CHECKS, check) for check in self.checks],
             "notes": words.say_notes(self.notes),
         }
-        return {**self.facts(), "words": said}
+        return {**self.facts(), "level": self.level, "words": said}
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> bool:
         """Write an evidence pack: the claim, the opening, the transcript, this judgment, its page.
@@ -182,6 +186,7 @@ def judge(
     feature_names: Sequence[str] | None = None,
     label_map: Mapping[Any, Any] | None = None,
     rows: tuple[Any, Any] | None = None,
+    chain: str | os.PathLike[str] | None = None,
     trust_journal: bool = False,
     progress: bool = False,
     **asking: Any,
@@ -197,7 +202,9 @@ def judge(
     chose, a server that has a model for each customer shows whatever the claimant wants.
     ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
-    opinion: models trained on them. ``progress`` shows a bar on a terminal.
+    opinion: models trained on them. ``chain``, for the mark of a guard, is the file of its ledger's
+    chain: without it and a verified stamp, or a verified stamp of the claim, the evidence is
+    indicative at most. ``progress`` shows a bar on a terminal.
 
     Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
     hold, a claim without its opening, and a suspect that does not answer.
@@ -224,6 +231,7 @@ def judge(
     # What costs nothing is refused before what takes time.
     stamps = check_stamps(held, roots)
     opened = opening.check(held, judge_name)
+    guarded = _check_guard(opened, held, stamps, chain, roots)
     if suspect is not None:
         _check_journal(asking.get("journal"), trust_journal)
         found = open_suspect(suspect)
@@ -253,6 +261,7 @@ def judge(
         notes=(
             *_list_notes(opening, stamps, was_published=published is not None),
             *_list_circumstances(pack, verdict),
+            *guarded,
         ),
     )  # fmt: skip
     if suspect is None and pack.verdict is not None:
@@ -355,6 +364,31 @@ def _list_notes(
     return tuple(notes)
 
 
+def _check_guard(
+    opened: OpenedMark,
+    claim: Claim,
+    stamps: Sequence[StampCheck],
+    chain: str | os.PathLike[str] | None,
+    roots: Sequence[bytes],
+) -> tuple[Note, ...]:
+    """Return what to note about symbols that a guard drew: since when they are fixed."""
+    if not isinstance(opened.leaves, DrawnSeal):
+        if chain is not None:
+            raise InputError(
+                "chain is for the mark of a guard, and this is none.",
+                hint="leave it out.",
+                code="chain.no-guard",
+                parameter="chain",
+            )
+        return ()
+    chains = () if chain is None else load_chains(chain)
+    without, last = find_unstamped(opened.leaves, claim.marked_digest, chains, roots)
+    fixed = first_time(stamps) if without else last
+    if fixed is None:
+        return (Note("guard-unstamped", {"count": without, "of": opened.n_leaves}),)
+    return (Note("guard-fixed", {"time": fixed}),)
+
+
 def _list_circumstances(pack: Pack, verdict: Verdict) -> tuple[Note, ...]:
     found = []
     if pack.ignored:
@@ -399,6 +433,7 @@ def check_recorded(
         then = json.loads(recorded)
         now = json.loads(json.dumps(judgment.facts()))
         then.pop("words", None)
+        then.pop("level", None)  # which follows from the rest and the stamps that were verified
         _require(then.keys() == now.keys())
         _require(all(then[name] == now[name] for name in _DERIVED))
         # The version is that of whoever judged.
@@ -459,7 +494,10 @@ def _compare_codes(
         for named in (True, False)
     ]
     _require(then["checks"] in allowed)
-    free = ("recorded-stamp", "recorded-models", "ignored-files", "from-journal")
+    free = (
+        *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
+        *("guard-unstamped", "guard-fixed"),
+    )
     notes = [note for note in then["notes"] if note["code"] not in free]
     allowed = [
         [note.to_dict() for note in _list_notes(opening, stated, was_published=known)]

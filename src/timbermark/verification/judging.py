@@ -16,6 +16,7 @@ from timbermark.ownership.evidence import (
     Price,
     SealEvidence,
     lack_of_matches,
+    number_sides,
     split_sides,
     sum_prices,
     total_bits,
@@ -169,9 +170,12 @@ def _find_warnings(
 
 def _are_unlike(mark: Mark, answers: Answers) -> bool:
     """Return whether numbers hardly rise and fall with the unmarked model's: probably misread."""
-    assert mark.splits is not None
-    ends = answers.values[mark.n_leaves :].reshape(-1, 3)[:, [0, 2]].reshape(-1)
-    known = mark.splits.reference.reshape(-1)
+    if mark.splits is not None:
+        ends = answers.values[mark.n_leaves :].reshape(-1, 3)[:, [0, 2]].reshape(-1)
+        known = mark.splits.reference.reshape(-1)
+    else:
+        assert mark.leaves is not None
+        ends, known = answers.values, mark.leaves.reference.mean(axis=1)
     told = np.isfinite(ends)
     if told.sum() < _FEWEST_TOLD or any(len(set(v[told].tolist())) < 2 for v in (ends, known)):
         return False
@@ -203,6 +207,12 @@ def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[A
         told = answers.answered
         labels[told] = answers.values[told].argmax(axis=1)
     expected = mark.expected_numbers.tolist()
+    if mark.leaves is not None and answers.kind == "numbers":
+        sides = number_sides(answers.values, mark.leaves.reference)
+        for i, (side, wanted) in enumerate(zip(sides.tolist(), mark.expected, strict=True)):
+            said = None if not side else "higher" if side > 0 else "lower"
+            found.append(Answer("leaves", i, wanted, said, said == wanted))
+        return tuple(found)
     for i in range(mark.n_leaves):
         number = int(labels[i])
         response: Any = None

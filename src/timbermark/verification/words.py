@@ -128,6 +128,15 @@ CHECKS = {
 NOTES = {
     "claim-from-pack": "The claim comes from the pack itself: compare it with the published one.",
     "stamps-unchecked": "{unchecked} of {of} time stamps were not checked: {reason}.",
+    "guard-unstamped": (
+        "A guard's key drew the symbols, and no verified stamp covers {count} of {of} questions: "
+        "its owner could have picked them, so that this counts as indicative at most."
+    ),
+    "guard-fixed": (
+        "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
+        "nothing about a suspect that was there before, and if models that the judge trains show "
+        "evidence too, the questions were picked."
+    ),
     "no-verified-stamp": "No verified time stamp shows when the claim was made.",
     "opened-too-little": (
         "The opened triggers are worth {bits:.0f} bits at most, which is not conclusive."
@@ -324,8 +333,10 @@ def say_notes(notes: tuple[Note, ...]) -> list[str]:
 def show_judgment(judgment: Judgment) -> str:
     """Return a judgment as text for a terminal."""
     claim = judgment.claim
+    counted = [] if judgment.level == judgment.verdict.level else [f"counts as:  {judgment.level}"]
     lines = [
         show_verdict(judgment.verdict),
+        *counted,
         f"claim:      {claim.digest.hex()}",
         f"            signed with the key {claim.key.hex()}",
         *(f"time stamp: {say_stamp(stamp)}" for stamp in judgment.stamps),

@@ -1,0 +1,226 @@
+"""`timbermark guard` and `timbermark ledger`: a guarded model, and what was asked of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timbermark.cli.app import app
+from timbermark.cli.outputs import check_outputs
+from timbermark.cli.printing import show, show_json, tell
+from timbermark.cli.secrets import unlock
+from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.guard.ledger import Summary
+
+
+@app.command()
+def guard(
+    model: Annotated[Path, typer.Argument(help="The model's file, of any library.")],
+    rows: Annotated[Path, typer.Option(help="Rows such as it is asked: CSV or Parquet.")],
+    key: Annotated[Path, typer.Option(help="Your owner key.")],
+    owner: Annotated[str, typer.Option(help='Whose model it is, as "Ann Ltd".')],
+    out: Annotated[Path, typer.Option(help="The folder that MLflow or MLServer serves.")],
+    label: Annotated[str | None, typer.Option(help="The label column of the rows.")] = None,
+    share: Annotated[float, typer.Option(help="The part of answers that are drawn.")] = 0.01,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Answer with scores where a request does not say.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing folder.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Put a guard around a model that is served: a copy trained on its answers carries proof."""
+    if out.exists() and not force:
+        raise InputError(f"{out} exists.", hint="give another name, or --force.")
+    from timbermark.guard.guarding import Guard
+    from timbermark.ownership.keys import OwnerKey
+    from timbermark.serving import write_folder
+
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    opened, X, y = _read(model, rows, label)
+    made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
+    write_folder(made, out, answers="scores" if scores else "labels", force=force)
+    cost = made.cost(X, y)
+    if as_json:
+        show_json({"folder": str(out), **cost.to_dict()})
+        return
+    show(f"{out}: serve it with mlflow models serve -m {out} --env-manager local")
+    show(str(cost))
+
+
+def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, js: bool) -> None:
+    """Show what a guard would cost: the command `timbermark plan --guard`."""
+    if rows is None:
+        raise InputError("--guard needs rows such as the model is asked.", hint="--validation FILE")
+    from timbermark.guard.planning import plan
+
+    opened, X, y = _read(model, rows, label)
+    cost: Any = plan(opened, X, y, guard=True, share=share)
+    show_json(cost.to_dict()) if js else show(str(cost))
+
+
+def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
+    from timbermark.cli.tables import check_width, read_labels, read_table
+    from timbermark.marking.models import open_model
+
+    opened = open_model(model)
+    table = read_table(rows, opened.feature_names, label, opened.text_columns, opened.known_texts)
+    check_width(opened, table)
+    if table.labels is None:
+        return opened, table.X, None
+    return opened, table.X, read_labels(table.labels, opened.classes)
+
+
+@app.command()
+def ledger(
+    path: Annotated[Path, typer.Argument(help="The ledger of a guard.")],
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="Whose questions the mark is of; may be repeated.  [all clients']"),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the secret mark goes.")] = None,
+    claim: Annotated[Path | None, typer.Option(help="Where its claim goes, for a judge.")] = None,
+    chain: Annotated[
+        Path | None, typer.Option(help="Write the chain and its stamps, for a judge.")
+    ] = None,
+    only_stamped: Annotated[
+        bool, typer.Option("--only-stamped", help="Leave out questions after the last stamp.")
+    ] = False,
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Add another replica's ledger; may be repeated.")
+    ] = None,
+    stamp: Annotated[
+        bool, typer.Option("--stamp", help="Have the ledger's head stamped: --tsa or --query.")
+    ] = False,
+    tsa: Annotated[str, typer.Option(help="Address of a time-stamping authority.")] = "",
+    query: Annotated[Path | None, typer.Option(help="Write the query for one to a file.")] = None,
+    response: Annotated[Path | None, typer.Option(help="Add an authority's response.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Show who asked what of a guarded model; make a mark of a client's drawn questions.
+
+    Stamp an empty ledger before serving, and its head from time to time: a judge counts questions
+    before a verified stamp fully, later ones as indicative at most.
+    """
+    outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
+    given = {"the ledger": path, "--key": key, "--response": response}
+    check_outputs({n: p for n, p in outputs.items() if p is not None}, given, force)
+    if out is not None and key is None:
+        raise InputError("A mark takes your owner key.", hint="--key owner.key")
+    for flag, value in (("--client", client), ("--claim", claim), ("--key", key)):
+        if value and out is None:
+            raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
+    if stamp != bool(tsa or query):
+        raise InputError("--stamp takes --tsa or --query.", hint="--stamp --tsa ADDRESS")
+    from timbermark.guard import ledger as ledgers
+
+    added = ledgers.merge(path, merge) if merge else 0
+    if stamp:
+        _stamp(path, tsa, query)
+    if response is not None:
+        head = ledgers.add_stamp(path, response.read_bytes())
+        tell([f"The stamp covers {head.count} entries."])
+    chains = ledgers.read_chains(path)
+    made = None
+    if out is not None and key is not None:
+        made = _make_mark(path, client, key, out, claim, only_stamped, force)
+    if chain is not None:
+        from timbermark.ownership.chain import save_chains
+
+        save_chains(chain, chains)
+    found = ledgers.read_summary(path)
+    if as_json:
+        show_json({**_facts(found), "added": added, **({} if made is None else {"mark": made})})
+        return
+    _show(found)
+    for target, text in ((out, "the secret mark"), (claim, "its claim"), (chain, "the chain")):
+        if target is not None:
+            show(f"{target}: {text}")
+
+
+def _stamp(path: Path, tsa: str, query: Path | None) -> None:
+    from timbermark.files import atomic_write
+    from timbermark.guard import ledger as ledgers
+    from timbermark.ownership.stamps import make_query
+    from timbermark.verification.records import fetch_stamp
+
+    heads = ledgers.request_stamps(path)
+    if query is not None:
+        if len(heads) > 1:
+            raise InputError(
+                f"The ledger has {len(heads)} chains, and a query is about one.",
+                hint="use --tsa, or stamp the ledger of each replica.",
+            )
+        atomic_write(query, make_query(heads[0]))
+        show(f"{query}: the query for a time-stamping authority")
+        return
+    for head in heads:
+        ledgers.add_stamp(path, fetch_stamp(make_query(head), tsa))
+
+
+def _make_mark(
+    path: Path,
+    clients: list[str] | None,
+    key: Path,
+    out: Path,
+    claim: Path | None,
+    only_stamped: bool,
+    force: bool,
+) -> dict[str, Any]:
+    from timbermark.guard import ledger as ledgers
+    from timbermark.guard.evidence import claim_guard, guard_secret, make_mark
+    from timbermark.ownership.keys import OwnerKey
+
+    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    statement = ledgers.read_statement(path)
+    secret = guard_secret(statement, owner_key)
+    names = ledgers.list_clients(clients or None)
+    questions = ledgers.read_questions(path, secret, clients=names, stamped=only_stamped)
+    mark = make_mark(questions, statement, owner_key, clients=names)
+    mark.save(out, force=force)
+    if claim is not None:
+        claim_guard(mark, owner_key).save(claim, force=force)
+    return {"file": str(out), "questions": mark.n_triggers, "bits": round(mark.full_bits, 3)}
+
+
+def _facts(found: Summary) -> dict[str, Any]:
+    return {
+        "owner": found.statement["owner"],
+        "clients": [
+            {"client": c.client, "asked": c.asked, "drawn": c.drawn, "bits": c.cells}
+            for c in found.clients
+        ],
+        "entries": found.entries,
+        "chains": found.chains,
+        "stamped": found.stamped,
+        "open_sessions": found.open_sessions,
+        "gaps": [dict(gap) for gap in found.gaps],
+        "rotated": found.rotated,
+        "clock_steps": found.clock_steps,
+    }
+
+
+def _show(found: Summary) -> None:
+    show(f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds")
+    show(f"{'client':24} {'questions':>10} {'drawn':>8} {'bits a copy would show':>24}")
+    for c in found.clients:
+        show(f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}")
+    notes = []
+    if found.stamped < found.entries:
+        notes.append(f"{found.entries - found.stamped} entries are not stamped: --stamp")
+    if found.open_sessions:
+        notes.append(
+            f"{found.open_sessions} sessions have no end: they run, or were killed with their last "
+            "batch"
+        )
+    notes += [f"gap: {gap['count']} answers not kept ({gap['gap']})" for gap in found.gaps]
+    if found.rotated:
+        notes.append(f"{found.rotated} questions were dropped to keep the file small")
+    if found.clock_steps:
+        notes.append(f"the clock went back {found.clock_steps} times")
+    tell(notes)

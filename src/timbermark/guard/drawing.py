@@ -1,0 +1,209 @@
+"""Which answers of a model a guard draws, and what it answers instead.
+
+Rows that end in the same leaves of all trees are one *cell*: the model cannot tell them apart. A
+keyed hash of the cell decides, so that every replica answers alike, asking twice teaches nothing,
+and nothing needs to be remembered. For classes only *narrow* questions are drawn, whose two best
+scores are closer than `Settings.width`; for numbers a share of all cells, which are moved up or
+down by `Settings.move`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray, Flags, Reals
+from timbermark.editing.routing import Router
+from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
+from timbermark.libraries.contract import ForeignModel
+
+CELL_BYTES = 8
+STEADY = 0.75
+"""A drawn label leads by this much of `Settings.lead` at least; the cell decides the rest, so that
+drawn answers are not told by one common score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a guard draws; committed to before serving, and nothing in it is secret."""
+
+    share: float  # of the owner's rows that are drawn
+    width: float  # classes: the largest difference of the two best scores that is drawn
+    lead: float  # classes: how far the drawn label's part of both scores is above one half
+    move: float  # numbers: how far an answer is moved
+
+    def facts(self) -> dict[str, float]:
+        """Return all fields by name."""
+        return {name: float(value) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """The drawn rows of one request and what was drawn for them."""
+
+    rows: AnyArray  # int64 [m], places in the request
+    alphabets: AnyArray  # int64 [m, 2], the two best labels in ascending order; 0, 1 for numbers
+    symbols: AnyArray  # uint8 [m], which of them is answered
+    spread: Reals  # [m], from STEADY to 1
+    cells: tuple[bytes, ...]
+    reference: Reals  # [m, K] the model's own scores; for numbers [m, 2], both answers
+
+    def take(self, kept: AnyArray) -> Drawn:
+        """Return some of the drawn rows."""
+        chosen = np.flatnonzero(kept) if np.asarray(kept).dtype == bool else np.asarray(kept)
+        return Drawn(
+            self.rows[chosen], self.alphabets[chosen], self.symbols[chosen], self.spread[chosen],
+            tuple(self.cells[i] for i in chosen.tolist()), self.reference[chosen],
+        )  # fmt: skip
+
+
+class Drawer:
+    """A model's cells and the key that draws their answers; safe to share between threads."""
+
+    def __init__(self, foreign: ForeignModel, secret: bytes) -> None:
+        self._foreign = foreign
+        self._key = hmac.digest(secret, b"timbermark/guard-answers/1", "sha256")
+        self._router = Router(foreign.ensemble)
+        mixer = hashlib.blake2b(b"numbers", key=self._key, digest_size=16).digest()
+        self._mixers = np.frombuffer(mixer, "<u8") | np.uint64(1)
+
+    def draw_scores(self, X: Any, scores: AnyArray, settings: Settings) -> Drawn | None:
+        """Return the narrow rows of a request with scores [n, K]; None if there are none."""
+        narrow = find_narrow(scores, settings.width)
+        if not len(narrow):
+            return None
+        found = np.asarray(scores[narrow], np.float64)
+        best = np.sort(np.argpartition(-found, 1, axis=1)[:, :2], axis=1)
+        return self._draw(X, narrow, best, found)
+
+    def draw_numbers(self, X: Any, numbers: AnyArray, settings: Settings) -> Drawn | None:
+        """Return the drawn rows of a request with numbers [n]; None if there are none.
+
+        The model's own answer, which all rows of a cell share, decides whether the cell is drawn:
+        that takes no walk down the trees.
+        """
+        exact = np.asarray(numbers, np.float64).reshape(-1)
+        mixed = exact.view(np.uint64) * self._mixers[0]
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * self._mixers[1]
+        limit = np.uint64(min(int(settings.share * 2.0**64), 2**64 - 1))
+        rows = np.flatnonzero((mixed < limit) & np.isfinite(exact))
+        if not len(rows):
+            return None
+        both = exact[rows, np.newaxis] + settings.move * np.array([-1.0, 1.0])
+        return self._draw(X, rows, np.tile([0, 1], (len(rows), 1)), both)
+
+    def _draw(self, X: Any, rows: AnyArray, alphabets: AnyArray, reference: Reals) -> Drawn:
+        taken = self._foreign.rows(take_rows(X, rows))
+        with Workers(1) as workers:
+            routes = self._router.route(taken, workers)
+        # Outputs may share one array of leaves.
+        leaves = np.vstack(list({id(leaf): leaf for leaf in routes.leaf}.values())).T
+        hashes = [
+            hashlib.blake2b(np.ascontiguousarray(one).tobytes(), key=self._key, digest_size=32)
+            for one in leaves
+        ]
+        drawn = np.frombuffer(b"".join(one.digest() for one in hashes), np.uint8).reshape(-1, 32)
+        lengths = np.ascontiguousarray(drawn[:, 1:5]).view("<u4")[:, 0] / 2.0**32
+        return Drawn(
+            rows=rows,
+            alphabets=alphabets,
+            symbols=drawn[:, 0] & 1,
+            spread=STEADY + (1.0 - STEADY) * lengths,
+            cells=tuple(one[8 : 8 + CELL_BYTES].tobytes() for one in drawn),
+            reference=reference,
+        )
+
+
+def find_narrow(scores: AnyArray, width: float) -> AnyArray:
+    """Return the places of rows whose two best scores differ by ``width`` or less, int64.
+
+    >>> find_narrow(np.array([[0.5, 0.45, 0.05], [0.9, 0.1, 0.0]]), 0.1).tolist()
+    [0]
+    """
+    return np.flatnonzero(score_gaps(scores) <= width)
+
+
+def score_gaps(scores: AnyArray) -> AnyArray:
+    """Return by how much the best score leads the second, [n]; NaN where a score is missing.
+
+    >>> score_gaps(np.array([[0.75, 0.25], [0.5, 0.5]])).tolist()
+    [0.5, 0.0]
+    """
+    if scores.shape[1] == 2:
+        return np.asarray(np.abs(scores[:, 0] - scores[:, 1]))
+    best = np.partition(scores, -2, axis=1)
+    return np.asarray(best[:, -1] - best[:, -2])
+
+
+def guarded_scores(scores: AnyArray, drawn: Drawn, lead: float) -> AnyArray:
+    """Return a copy of scores [n, K] in which each drawn row has its drawn label ahead.
+
+    The two best scores keep their sum; all other scores and rows keep their bits.
+
+    >>> drawn = Drawn(
+    ...     np.array([0]), np.array([[0, 2]]), np.array([1]), np.array([1.0]), (b"",),
+    ...     np.array([[0.4, 0.2, 0.4]]),
+    ... )
+    >>> guarded_scores(np.array([[0.4, 0.2, 0.4]]), drawn, 0.25).round(3).tolist()
+    [[0.2, 0.2, 0.6]]
+    """
+    answers = np.array(scores)
+    each = np.arange(len(drawn.rows))
+    chosen = drawn.alphabets[each, drawn.symbols]
+    other = drawn.alphabets[each, 1 - drawn.symbols]
+    both = drawn.reference[each, chosen] + drawn.reference[each, other]
+    ahead = both * (0.5 + lead * drawn.spread)
+    answers[drawn.rows, chosen] = ahead
+    answers[drawn.rows, other] = both - ahead
+    return answers
+
+
+def guarded_numbers(numbers: AnyArray, drawn: Drawn) -> AnyArray:
+    """Return a copy of numbers [n] in which each drawn one is moved; others keep their bits."""
+    answers = np.array(numbers)
+    moved = drawn.reference[np.arange(len(drawn.rows)), drawn.symbols]
+    answers.reshape(-1)[drawn.rows] = moved
+    return answers
+
+
+def take_rows(X: Any, rows: AnyArray) -> Any:
+    """Return some rows of a data frame, a matrix or a list of rows.
+
+    >>> take_rows([[1], [2]], np.array([1]))
+    [[2]]
+    """
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if isinstance(X, list | tuple):
+        return [X[i] for i in rows.tolist()]
+    return X[rows]
+
+
+def choose_width(scores: AnyArray, share: float) -> float:
+    """Return the difference of the two best scores below which a share of rows lies.
+
+    Raises InputError if the scores are of fewer than two classes or no row has scores.
+    """
+    if scores.ndim != 2 or scores.shape[1] < 2:
+        raise InputError(
+            "A model with one class has no second label that a guard could draw.",
+            hint="guard a model of two classes or more.",
+            code="guard.one-class",
+            parameter="model",
+        )
+    gaps = np.asarray(score_gaps(scores), np.float64)
+    known: Flags = np.isfinite(gaps)
+    if not known.any():
+        raise InputError(
+            "No row has scores to learn from what is narrow.",
+            hint="give rows such as the model is asked.",
+            code="guard.rows",
+            parameter="X",
+        )
+    # Never everything, however sure the model is of its rows.
+    return float(min(np.quantile(gaps[known], share), np.nextafter(1.0, 0.0)))

@@ -1,0 +1,242 @@
+"""The public side of a guard's ledger: a hash chain over its entries, and stamps of its heads.
+
+An entry of the chain is 32 bytes that commit to a drawn question and its symbol and reveal nothing
+about either. The first head commits to the guard itself, so that stamping an empty ledger before
+serving fixes the key. A stamp of a later head proves that all entries before it existed at that
+time. docs/guard.md says what that proves.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from timbermark.dtypes import AnyArray
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import atomic_write, container_bytes, read_container
+from timbermark.files.sealing import SizeLimits
+from timbermark.ownership.claim import MAX_STAMP_BYTES
+from timbermark.ownership.columns import Column, numeric_matrix
+from timbermark.ownership.encoding import FOREIGN, encode, from_hex, require
+from timbermark.ownership.seals import DrawnSeal
+from timbermark.ownership.symbols import HASH_BYTES
+
+KIND = "guard-chain"
+FORMAT_VERSION = 1
+LIMITS = SizeLimits(file=1 << 30, meta=64 << 20)
+MOST_CHAINS = 4096
+_COMMITMENT_DOMAIN = b"timbermark/guard/1"
+_QUESTION_DOMAIN = b"timbermark/guard-question/1"
+_LINK_DOMAIN = b"timbermark/guard-link/1"
+_HEAD_DOMAIN = b"timbermark/guard-head/1"
+
+
+def commit_guard(statement: Mapping[str, Any]) -> bytes:
+    """Return the SHA-256 that commits to a guard: its owner, key, model and settings."""
+    return hashlib.sha256(_COMMITMENT_DOMAIN + encode(statement)).digest()
+
+
+def first_head(commitment: bytes, chain_id: bytes) -> bytes:
+    """Return the head of a chain without entries."""
+    return hashlib.sha256(_LINK_DOMAIN + commitment + chain_id).digest()
+
+
+def next_head(head: bytes, entry: bytes) -> bytes:
+    """Return the head of a chain after one more entry of 32 bytes.
+
+    >>> next_head(bytes(32), bytes(32)) == next_head(bytes(32), bytes(32))
+    True
+    """
+    return hashlib.sha256(_LINK_DOMAIN + head + entry).digest()
+
+
+def commit_questions(
+    columns: Sequence[Column], alphabets: AnyArray, symbols: AnyArray, links: Sequence[bytes]
+) -> list[bytes]:
+    """Return the entry of each of n questions: a hash of its row, labels, symbol and secret link.
+
+    >>> row = (np.array([0.5]), ("red",))
+    >>> (entry,) = commit_questions(row, np.array([[0, 1]]), np.array([1]), [bytes(32)])
+    >>> len(entry)
+    32
+    """
+    numbers = numeric_matrix(columns).astype("<f8")
+    texts = [column for column in columns if not isinstance(column, np.ndarray)]
+    found = []
+    for i, link in enumerate(links):
+        record = {
+            "link": bytes(link),
+            "numbers": numbers[i].tobytes(),
+            "texts": [column[i] for column in texts],
+            "alphabet": [int(number) for number in alphabets[i]],
+            "symbol": int(symbols[i]),
+        }
+        found.append(hashlib.sha256(_QUESTION_DOMAIN + encode(record)).digest())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head of one chain, as it is stamped: the bytes of the stamp, and responses to it."""
+
+    commitment: bytes
+    chain_id: bytes
+    count: int  # entries before it
+    head: bytes
+    stamps: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def stamped(self) -> bytes:
+        """Return what a time stamp is about."""
+        record = {
+            "guard": self.commitment,
+            "chain": self.chain_id,
+            "count": self.count,
+            "head": self.head,
+        }
+        return _HEAD_DOMAIN + encode(record)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """The chain of one ledger file: where it starts, its entries, and stamped heads.
+
+    ``start`` is the head before the first entry that is kept; ``first`` the number of entries that
+    rotation took away before it.
+    """
+
+    commitment: bytes
+    chain_id: bytes
+    first: int
+    start: bytes
+    entries: tuple[bytes, ...] = field(repr=False)
+    stamps: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # count, RFC 3161
+    asked: frozenset[int] = frozenset()  # counts of heads that stamps were asked for
+
+    def head(self, count: int) -> Head:
+        """Return the head after ``count`` entries. Raises InputError if the chain has none such."""
+        require(
+            self.first <= count <= self.first + len(self.entries),
+            f"the chain has no head after {count} entries",
+            code="chain.count",
+        )
+        head = self.start
+        for entry in self.entries[: count - self.first]:
+            head = next_head(head, entry)
+        stamps = tuple(response for at, response in self.stamps if at == count)
+        return Head(self.commitment, self.chain_id, count, head, stamps)
+
+    def stamped_entries(self, roots: Sequence[bytes]) -> dict[bytes, str]:
+        """Return the entries before a verified stamp, and the earliest such time of each.
+
+        Raises as `timbermark.ownership.stamps.check_stamps` does.
+        """
+        from timbermark.ownership.stamps import check_stamps, first_time
+
+        found: dict[bytes, str] = {}
+        for count in sorted({at for at, _ in self.stamps}):
+            if not self.first <= count <= self.first + len(self.entries):
+                continue
+            time = first_time(check_stamps(self.head(count), roots))
+            for entry in self.entries[: count - self.first] if time else ():
+                found[entry] = min(time or "", found.get(entry, time or ""))
+        return found
+
+
+def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
+    """Write chains to a file that can be published: it reveals how many questions were drawn."""
+    meta = {
+        "chains": [
+            {
+                "guard": chain.commitment.hex(),
+                "chain": chain.chain_id.hex(),
+                "first": chain.first,
+                "start": chain.start.hex(),
+                "stamps": [[count, response.hex()] for count, response in chain.stamps],
+            }
+            for chain in chains
+        ]
+    }
+    arrays = {
+        f"entries.{i}": np.frombuffer(b"".join(chain.entries), np.uint8).reshape(-1, HASH_BYTES)
+        for i, chain in enumerate(chains)
+    }
+    atomic_write(path, container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False))
+
+
+def load_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
+    """Read what `save_chains` wrote. Raises FileFormatError if it is anything else."""
+    name = os.fspath(path)
+    LIMITS.check(path, name)
+    _, meta, arrays = read_container(path, KIND, FORMAT_VERSION)
+    try:
+        listed: Any = meta.get("chains")
+        require(
+            isinstance(listed, list) and len(listed) == len(arrays) <= MOST_CHAINS,
+            "it has not exactly the parts of a chain",
+            code="file.parts",
+        )
+        return tuple(_read_chain(one, arrays.get(f"entries.{i}")) for i, one in enumerate(listed))
+    except InputError as error:
+        raise FileFormatError(
+            f"{name} is no sound chain. {error.message}", FOREIGN, error.code
+        ) from None
+
+
+def _read_chain(given: Any, entries: Any) -> Chain:
+    require(
+        isinstance(given, dict)
+        and given.keys() == {"guard", "chain", "first", "start", "stamps"}
+        and type(given["first"]) is int
+        and given["first"] >= 0
+        and isinstance(given["stamps"], list)
+        and all(
+            isinstance(stamp, list) and len(stamp) == 2 and type(stamp[0]) is int
+            for stamp in given["stamps"]
+        ),
+        "a chain has not exactly its parts",
+        code="file.parts",
+    )
+    require(
+        isinstance(entries, np.ndarray)
+        and entries.dtype == np.uint8
+        and entries.ndim == 2
+        and entries.shape[1] == HASH_BYTES,
+        "the entries are not 32 bytes each",
+        code="chain.entries",
+    )
+    stamps = tuple((count, from_hex("stamps", text)) for count, text in given["stamps"])
+    require(
+        all(len(response) <= MAX_STAMP_BYTES for _, response in stamps),
+        "a stamp is too long",
+        code="field.stamps",
+    )
+    return Chain(
+        from_hex("guard", given["guard"], HASH_BYTES),
+        from_hex("chain", given["chain"], 16),
+        given["first"],
+        from_hex("start", given["start"], HASH_BYTES),
+        tuple(entry.tobytes() for entry in entries),
+        stamps,
+    )
+
+
+def find_unstamped(
+    seal: DrawnSeal, guard: str, chains: Sequence[Chain], roots: Sequence[bytes]
+) -> tuple[int, str | None]:
+    """Return how many questions of a guard's mark no verified stamp covers, and the latest time.
+
+    ``guard`` is the commitment that the claim names, in hexadecimal digits: chains of other guards
+    count for nothing.
+    """
+    stamped: dict[bytes, str] = {}
+    for chain in chains:
+        if chain.commitment.hex() == guard:
+            stamped |= chain.stamped_entries(roots)
+    links = [link.tobytes() for link in seal.links]
+    entries = commit_questions(seal.columns, seal.alphabets, seal.drawn, links)
+    times = [stamped[entry] for entry in entries if entry in stamped]
+    return len(entries) - len(times), max(times, default=None)

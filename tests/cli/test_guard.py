@@ -1,0 +1,158 @@
+"""`timbermark guard`, `ledger`, `plan --guard` and `judge --chain`, as people use them."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+import timbermark as tm
+from tests.ownership.authority import Authority, needs_openssl
+from timbermark import serving
+from timbermark.cli import main
+from timbermark.ownership import symbols
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap_scrypt():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbols, "SCRYPT_N", 2)
+        yield
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*words):
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A model's file, rows, an owner key, a guarded folder, and a student of its answers."""
+    place = tmp_path_factory.mktemp("house")
+    X, y = make_classification(1600, 6, n_informative=4, class_sep=0.4, random_state=0)
+    model = tm.TimberClassifier(max_iter=12, random_state=0).fit(X[:400], y[:400])
+    tm.save(model, place / "model.timber")
+    lines = [",".join(map(repr, [*row, label])) for row, label in zip(X.tolist(), y, strict=True)]
+    lines = [line.replace("np.int64(", "").replace(")", "") for line in lines]
+    names = [f"x{i}" for i in range(6)]
+    (place / "rows.csv").write_text("\n".join([",".join([*names, "label"]), *lines[400:]]) + "\n")
+    tm.OwnerKey(bytes(range(32))).save(place / "owner.key")
+    return place, X[400:]
+
+
+@pytest.fixture
+def served(house, run, tmp_path):
+    place, X = house
+    code, out, err = run(
+        "guard", place / "model.timber", "--rows", place / "rows.csv", "--label", "label",
+        "--key", place / "owner.key", "--owner", "Ann Ltd", "--share", "0.12",
+        "--out", tmp_path / "guarded", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["drawn"] > 0.05
+    model = serving.load_folder(tmp_path / "guarded")
+    answers = model.predict(X, {"client": "acme"})
+    model.predict(X[:50] + 0.1, {"client": "other"})
+    model.guard.close()
+    student = RandomForestClassifier(random_state=0).fit(X, answers)
+    return tmp_path / "guarded" / "guard.db", student
+
+
+def test_from_a_ledger_to_a_verdict(house, served, run, tmp_path):
+    place, X = house
+    ledger, student = served
+    code, out, _ = run("ledger", ledger, "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert [client["client"] for client in facts["clients"]] == ["acme", "other"]
+    assert facts["clients"][0]["asked"] == len(X)
+    assert facts["clients"][0]["bits"] > 64
+    mark = tmp_path / "acme.mark"
+    words = ("--client", "acme", "--key", place / "owner.key", "--out", mark)
+    code, out, err = run("ledger", ledger, *words)
+    assert code == 0, err
+    assert "acme" in out
+    verdict = tm.verify(student, mark)
+    assert verdict.level == "conclusive"
+    assert run("questions", mark, "--out", tmp_path / "questions.csv")[0] == 0
+    assert run("verify", place / "model.timber", mark)[0] == 1
+
+
+@needs_openssl
+def test_a_judge_with_the_stamped_chain(house, served, run, tmp_path):
+    place, _ = house
+    ledger, student = served
+    authority = Authority(tmp_path / "tsa")
+    query, response = tmp_path / "head.tsq", tmp_path / "head.tsr"
+    assert run("ledger", ledger, "--stamp", "--query", query)[0] == 0
+    response.write_bytes(authority.stamp(query.read_bytes()))
+    paths = {name: tmp_path / f"acme.{name}" for name in ("mark", "claim", "chain")}
+    code, _, err = run(
+        "ledger", ledger, "--response", response, "--client", "acme", "--key", place / "owner.key",
+        "--out", paths["mark"], "--claim", paths["claim"], "--chain", paths["chain"],
+        "--only-stamped",
+    )  # fmt: skip
+    assert code == 0, err
+    words = ("--claim", paths["claim"], "--for", "Judy", "--out", tmp_path / "evidence")
+    assert run("open", paths["mark"], *words, "--share", "1")[0] == 0
+    (tmp_path / "root.pem").write_bytes(authority.root)
+    stolen = tmp_path / "answers.csv"
+    mark = tm.Mark.load(paths["mark"])
+    assert run("questions", tmp_path / "evidence", "--out", tmp_path / "q.csv")[0] == 0
+    import csv
+
+    with open(tmp_path / "q.csv") as file:
+        table = list(csv.DictReader(file))
+    names = [name for name in table[0] if name != next(iter(table[0]))]
+    rows = np.array([[float(row[name]) for name in names] for row in table])
+    identity = next(iter(table[0]))
+    with open(stolen, "w") as file:
+        file.write(f"{identity},label\n")
+        for row, label in zip(table, student.predict(rows), strict=True):
+            file.write(f"{row[identity]},{label}\n")
+    assert mark.is_guard
+    judged = ("judge", tmp_path / "evidence", "--suspect", stolen, "--json")
+    code, out, err = run(*judged, "--chain", paths["chain"], "--roots", tmp_path / "root.pem")
+    assert (code, json.loads(out)["level"]) == (0, "conclusive"), err
+    code, out, _ = run(*judged)
+    assert (code, json.loads(out)["level"]) == (3, "indicative")
+
+
+def test_a_plan_of_a_guard(house, run):
+    place, _ = house
+    words = ("plan", place / "model.timber", "--guard", "--share", "0.05", "--label", "label")
+    code, out, err = run(*words, "--validation", place / "rows.csv", "--json")
+    assert code == 0, err
+    assert 0.02 < json.loads(out)["drawn"] < 0.1
+    assert run(*words)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--client", "acme"),
+        ("--stamp",),
+        ("--tsa", "http://localhost"),
+        ("--out", "acme.mark"),
+        ("--merge", "nowhere.db"),
+        ("--key", "owner.key", "--out", "acme.mark", "--client", "nobody"),
+        ("--response", "owner.key"),
+    ],
+)
+def test_what_does_not_fit_is_refused(house, served, run, tmp_path, monkeypatch, words):
+    ledger, _ = served
+    monkeypatch.chdir(house[0])
+    code, out, err = run("ledger", ledger, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("timbermark: ")
+
+
+def test_a_file_that_is_no_ledger(house, run):
+    assert run("ledger", house[0] / "rows.csv")[0] == 2
+    assert run("ledger", house[0] / "nothing.db")[0] == 2

@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import timbermark as tm
+from timbermark.ownership import symbols
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cheap_scrypt():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(symbols, "SCRYPT_N", 2)
+        yield
+
+
+@pytest.fixture(scope="package")
+def key():
+    return tm.OwnerKey(bytes(range(32)))
+
+
+@pytest.fixture(scope="package")
+def world():
+    """A model of three classes, and rows that it has not seen."""
+    X, y = make_classification(1600, 8, n_informative=6, n_classes=3, class_sep=0.7, random_state=0)
+    model = HistGradientBoostingClassifier(max_iter=15, random_state=0).fit(X[:400], y[:400])
+    return model, np.asarray(X[400:]), y[400:]
+
+
+@pytest.fixture
+def guard(world, key, tmp_path):
+    model, X, _ = world
+    made = tm.Guard(model, X, key=key, owner="Ann Ltd", share=0.1, ledger=tmp_path / "guard.db")
+    yield made
+    made.close()
