@@ -221,12 +221,16 @@ def summarize(records):
         )
     innocent = 0.0
     for title, part, least in (
-        ("single leaker", "single", 0), ("coalition", "coalitions", 0),
+        ("single leaker", "single", 1), ("single leaker, refused without weak", "single", 0),
+        ("coalition", "coalitions", 1),
         ("coalition, 500 boundaries and more", "coalitions", 500),
     ):  # fmt: skip
         print(f"\n| {title} | runs | conclusive alone | or as a group | least | median bits |")
         print("|---|---|---|---|---|---|")
+        # Below 2 the number is that of traced leakers: 0 where `copies` refuses without ``weak``.
         chosen = [r for r in runs if r["boundaries"] >= least]
+        if least < 2:
+            chosen = [r for r in runs if (r["traces"] > 0) == bool(least)]
         for attack in dict.fromkeys(key for r in chosen for key in r[part]):
             found = [f for r in chosen if isinstance(r[part].get(attack), list)
                      for f in r[part][attack]]  # fmt: skip
