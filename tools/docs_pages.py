@@ -35,9 +35,10 @@ _LOADED = re.compile(
     r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(https?://[^"' >]+)"""
 )
 _GROUPS = {
-    "Mark": ["embed", "plan", "Budget", "attack", "load", "save"],
+    "Mark": ["embed", "plan", "rotate", "Budget", "attack", "load", "save"],
     "Verify": ["verify", "Endpoint", "Mark"],
     "A copy for each customer": ["copies", "trace", "Roll"],
+    "Guard a served model": ["Guard"],
     "Claim and judge": [
         *("OwnerKey", "Claim", "claim", "Opening", "open_mark", "judge", "Party", "judge_dispute")
     ],
