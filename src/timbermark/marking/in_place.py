@@ -227,7 +227,7 @@ def with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
 
 @contextmanager
 def _without_names() -> Iterator[None]:
-    """Silence the warning about rows without names for a model that knows its columns' names."""
+    """Do without the warning about columns without names, for a model that knows their names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield
