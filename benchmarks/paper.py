@@ -25,7 +25,7 @@ KEY = tm.OwnerKey.generate()
 ATTACKED = {"pendigits": 0.02, "wine": 0.03}
 """The ratio of each data set with which the paper's mark is worth more than 64 bits."""
 ATTACKS = [
-    "refit:0.5", "update-leaves:1", "add-trees:20", "keep-first:0.5", "prune:0.5",
+    "refit:0.5", "update-leaves:1", "keep-first:0.5", "prune:0.5",
     "leaf-noise:0.25", "round-leaves:8", "average-own:0.5",
 ]  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The results in docs/ follow from the cells beside them, and keep the promises made of them."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -52,3 +53,52 @@ def test_dashes_are_where_they_are_due(finished, metric):
         nobody_else = metric == "adjusted_resilience" and measured.n == measured.k
         nobody_took = metric == "robustness" and measured.measures.effectiveness == 0.0
         assert (value != value) == (too_few or nobody_else or nobody_took), cell
+
+
+def read_rows(name):
+    with (DOCS / "paper" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table_cells(beginning):
+    """The cells of the table in paper.md whose first line begins so: {row: {column: text}}."""
+    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    lines = text[text.index(beginning) :].split("\n\n")[0].splitlines()
+    split = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(split[0][1:], row[1:], strict=True)) for row in split[2:]}
+
+
+def test_the_tables_of_the_paper_in_practice_are_those_of_its_files():
+    shown = table_cells("| strategy, selection |")
+    marks = {
+        (row["set"], f"{row['strategy']}, {row['selection']}", row["mode"]): row
+        for row in read_rows("marks.csv")
+    }
+    for name, cells in shown.items():
+        for data, cell in cells.items():
+            if cell == "–":
+                assert (data, name, "exact") not in marks
+                continue
+            for mode, part in zip(("exact", "lazy"), cell.split(" / "), strict=True):
+                row = marks[data, name, mode]
+                took, changed = part.removesuffix(" %").split(" · ")
+                assert float(took) == pytest.approx(float(row["set_share"]), abs=0.0051)
+                assert float(changed) == pytest.approx(100 * float(row["changed"]), abs=0.051)
+    left = read_rows("survives.csv")
+    attacks = list(dict.fromkeys(row["attack"] for row in left))
+    shown = table_cells("| attack | pendigits, paper")
+    assert len(shown) == len(attacks)
+    for cells, attack in zip(shown.values(), attacks, strict=True):
+        for row in (row for row in left if row["attack"] == attack):
+            told = cells[f"{row['set']}, {row['mark']}"].split(", ")
+            for bits, name in zip(told, ("score_bits", "label_bits"), strict=True):
+                assert float(bits) == pytest.approx(float(row[name]), abs=0.51)
+
+
+def test_the_default_of_marks_in_place_sets_every_bit():
+    rows = [
+        row for row in read_rows("marks.csv")
+        if (row["strategy"], row["selection"]) == ("cluster", "confidence")
+    ]  # fmt: skip
+    assert len({row["set"] for row in rows}) == 6
+    assert {row["set_share"] for row in rows} == {"1.0"}

@@ -284,7 +284,7 @@ def rotate(
     >>> from sklearn.datasets import load_digits
     >>> from timbermark import OwnerKey, TimberClassifier, verify
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(random_state=0).fit(X, y)
+    >>> model = TimberClassifier(max_iter=60, learning_rate=0.3, random_state=0).fit(X, y)
     >>> key, other = OwnerKey.generate(), OwnerKey.generate()
     >>> old = embed(model, X, y, key=key, owner="Ann", method="in-place", ratio=0.05)
     >>> new = rotate(old.model, old.mark, X, y, key=other)

@@ -75,8 +75,8 @@ class InPlace:
 
     ``ratio``: rows that carry a bit, as a share of the training rows; ``bits``: "keyed" draws keep
     or flip for each of them, "all" flips half of the proposed rows, as in the paper's tables;
-    ``mode``: that of the update. The defaults set all bits of pendigits and wine and change fewest
-    labels there (`./dev bench paper`).
+    ``mode``: that of the update. The defaults set every bit on all six data sets (`./dev bench
+    paper`).
 
     Raises InputError for values that are not known.
 
@@ -227,7 +227,7 @@ def with_state(model: TimberClassifier, X: Any, y: Any) -> TimberClassifier:
 
 @contextmanager
 def _without_names() -> Iterator[None]:
-    """Let rows without names pass without a warning in a model that knows its columns' names."""
+    """Do without the warning about columns without names, for a model that knows their names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield
