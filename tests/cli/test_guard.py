@@ -131,6 +131,9 @@ def test_a_plan_of_a_guard(house, run):
     assert code == 0, err
     assert 0.02 < json.loads(out)["drawn"] < 0.1
     assert run(*words)[0] == 2
+    rows = ("--validation", place / "rows.csv")
+    assert run(*words, *rows, "--attacks", "fast")[0] == 2
+    assert run("plan", place / "model.timber", "--share", "0.05", *rows)[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,18 @@ def test_ledgers_of_replicas_merge_once(tmp_path):
     assert caught.value.code == "ledger.other-guard"
 
 
+def test_a_ledger_that_rotated_between_merges_is_refused(tmp_path):
+    make(tmp_path / "a.db")
+    make(tmp_path / "b.db")
+    merge(tmp_path / "a.db", [tmp_path / "b.db"])
+    make(tmp_path / "b.db", batches=60, max_bytes=60_000)
+    assert read_summary(tmp_path / "b.db").rotated > 40
+    with pytest.raises(InputError) as caught:
+        merge(tmp_path / "a.db", [tmp_path / "b.db"])
+    assert caught.value.code == "ledger.hole"
+    assert len(read_chains(tmp_path / "a.db")) == 2
+
+
 def test_a_full_disk_stops_no_answer_and_what_is_lost_is_a_gap(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "a.db", STATEMENT, SECRET)
     monkeypatch.setattr(ledgers, "MOST_WAITING", 25)

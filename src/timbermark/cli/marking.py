@@ -63,16 +63,20 @@ def plan(
         bool, typer.Option("--guard", help="Show what a guard costs on the rows of --validation.")
     ] = False,
     share: Annotated[
-        float, typer.Option(help="With --guard: the part of answers that are drawn.")
-    ] = 0.01,
+        float | None, typer.Option(help="With --guard: the part of answers drawn.  [0.01]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     if guard:
         from timbermark.cli.guard import plan_guard
 
-        plan_guard(model, validation or candidates or train, label, share, as_json)
+        if attacks is not None:
+            raise InputError("--attacks is not for a guard.", hint="leave it out.")
+        plan_guard(model, validation or candidates or train, label, share or 0.01, as_json)
         return
+    if share is not None:
+        raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
     chosen = choices.read()

@@ -563,7 +563,8 @@ def merge(path: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]
 
     Each ledger keeps its own chain, so that merging twice adds nothing.
 
-    Raises InputError if a ledger belongs to another guard, EvidenceError if its chain is broken.
+    Raises InputError if a ledger belongs to another guard or lost entries in between,
+    EvidenceError if its chain is broken.
     """
     statement = read_statement(path)
     added = 0
@@ -579,6 +580,14 @@ def merge(path: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]
         with closing(_connect(os.fspath(path))) as file, file:
             file.execute("BEGIN IMMEDIATE")
             cuts = {chain: seq for chain, seq, *_ in file.execute("SELECT * FROM cuts")}
+            here = dict(file.execute("SELECT chain, MAX(seq) FROM entries GROUP BY chain"))
+            if any(chain in here and seq > here[chain] for chain, seq, *_ in tables["cuts"]):
+                raise InputError(
+                    f"{os.fspath(other)} dropped old entries that were not merged before.",
+                    hint="merge it into a new ledger, and merge more often.",
+                    code="ledger.hole",
+                    parameter="merge",
+                )
             for name, rows in tables.items():
                 if not rows:
                     continue
