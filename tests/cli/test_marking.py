@@ -556,6 +556,30 @@ def test_xgboost_files_with_text_columns_beside_and_true_false_labels(clinic, tm
     assert json.loads(capsys.readouterr().out)["library"] == "XGBoost"
 
 
+def test_labels_with_names_for_a_file_that_stores_none(clinic, tmp_path, capsys):
+    xgboost = pytest.importorskip("xgboost")
+    place, data = clinic
+    xgboost.XGBClassifier(n_estimators=40, n_jobs=1).fit(data.data, data.target).save_model(
+        tmp_path / "model.json"
+    )
+    names = data.target.map({0: "malignant", 1: "benign"})
+    data.data.assign(sick=names).to_csv(tmp_path / "rows.csv.gz", index=False)
+    words = mark_clinic(place, tmp_path, tmp_path / "model.json", "marked.json")
+    words[words.index("--train") + 1] = str(tmp_path / "rows.csv.gz")
+    assert main(words) == 2
+    assert "--label-map" in capsys.readouterr().err
+    mapped = ["--label-map", "malignant=0,benign=1"]
+    assert main([*words, *mapped, "--json"]) == 0
+    capsys.readouterr()
+    attack = [
+        "attack", str(tmp_path / "marked.json"), "--mark", str(tmp_path / "mark"),
+        "--label", "sick", "--rows", str(tmp_path / "rows.csv.gz"), "--attacks", "round-answers:2",
+    ]  # fmt: skip
+    assert main(attack) == 2
+    assert main([*attack, *mapped, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["own_quality"] > 0.8
+
+
 def test_lightgbm_files_whose_names_lost_their_blanks(clinic, tmp_path, capsys):
     lightgbm = pytest.importorskip("lightgbm")
     place, data = clinic

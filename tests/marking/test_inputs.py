@@ -198,3 +198,28 @@ def small_model():
     model = LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1)
     names = [f"column {i}" for i in range(4)]
     return model.fit(pd.DataFrame(X, columns=names), y), X, y
+
+
+def test_labels_of_rows_may_have_other_names():
+    model, X, y = small_model()
+    names = np.array(["no", "yes"])[y]
+    table = pd.DataFrame(X, columns=list(model.feature_name_))
+    options = {"seals": "splits", "random_state": 0}
+    wanted = tm.plan(model, table, y, **options)
+    for given in ({"no": 0, "yes": 1}, {"no": "0", "yes": "1"}):
+        found = tm.plan(model, table, names, label_map=given, **options)
+        assert found.cost.to_dict() == wanted.cost.to_dict()
+    numbers = tm.plan(model, table, y + 1, label_map={"1": "0", "2": "1"}, **options)
+    assert numbers.cost.to_dict() == wanted.cost.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("label_map", "code"),
+    [(None, "labels.unknown"), ({"no": 0}, "labels.unknown"),
+     ({"no": 0, "yes": 2}, "label-map.targets"), ({"no": 1, "yes": 1}, "label-map.targets"),
+     ("no=0", "label-map.type"), ({}, "label-map.type")],
+)  # fmt: skip
+def test_a_map_of_labels_leads_to_the_models_own(label_map, code):
+    with pytest.raises(InputError) as caught:
+        take_labels(["no", "yes"], 2, np.array([0, 1]), label_map=label_map)
+    assert (caught.value.code, caught.value.parameter) == (code, "label_map")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +67,7 @@ def attack(
     y: Any,
     *,
     groups: Any = None,
+    label_map: Mapping[Any, Any] | None = None,
     attacks: str | Sequence[str] = "fast",
     evaluation: Any = None,
     out: str | Path | None = None,
@@ -78,7 +79,8 @@ def attack(
     ``model``: the marked model or its file; ``mark``: its secret mark. Rows may also be a table of
     Dask or Parquet files, where ``y`` names the label column: of those at most 100,000 are taken,
     the ones with the lowest hashes of their numbers. ``groups``: the group (qid) of each row, for
-    rankers. ``attacks``: "fast", "all", "chains", or a list of names; see
+    rankers. ``label_map``: from the labels of rows to the model's own, where they differ.
+    ``attacks``: "fast", "all", "chains", or a list of names; see
     `timbermark.attacks.registry.find_attacks`. ``evaluation``: (rows, labels), or (rows, grades,
     groups), that qualities are measured on; without it 40 % of the rows are kept apart for that.
     ``out``: a folder for results.csv and the chart; what is there already is not run again.
@@ -104,11 +106,11 @@ def attack(
     foreign = stolen.trees()
     known = replace(foreign, classes=known_labels(foreign, mark))
     with step_bar(progress) as say:
-        rows = take_labelled(known, (X, y, groups), "thief's rows", random_state, say)
+        rows = take_labelled(known, (X, y, groups), "thief's rows", random_state, say, label_map)
         tested = None
         if evaluation is not None:
             given = take_parts(evaluation, "evaluation")
-            tested = take_labelled(known, given, "evaluation rows", random_state, say)
+            tested = take_labelled(known, given, "evaluation rows", random_state, say, label_map)
         if len(rows.X) < FEWEST_ROWS:
             raise InputError(
                 f"{len(rows.X)} rows are too few to attack with.",
@@ -160,7 +162,7 @@ def forecast(
     find_attacks(attacks)
     foreign = open_model(model)
     with step_bar(progress) as say:
-        rows = take_validation(foreign, validation, say)
+        rows = take_validation(foreign, validation, say, choices.get("label_map"))
     made = embed(
         foreign, X, y, key=OwnerKey.generate(), owner="rehearsal", validation=validation,
         random_state=random_state, progress=progress, **choices,
@@ -173,7 +175,12 @@ def forecast(
     )  # fmt: skip
 
 
-def take_validation(model: Any, validation: Any, say: Say = lambda said: None) -> Labelled:
+def take_validation(
+    model: Any,
+    validation: Any,
+    say: Say = lambda said: None,
+    label_map: Mapping[Any, Any] | None = None,
+) -> Labelled:
     """Return validation rows and true answers. Raises InputError if attacks need more of them.
 
     ``say``: told how many rows of a table in parts have been read.
@@ -185,7 +192,7 @@ def take_validation(model: Any, validation: Any, say: Say = lambda said: None) -
             "Attacks are measured on validation rows with labels.",
             hint="give some that the model was not trained on.",
         )
-    rows = take_labelled(foreign, given, "validation rows", 0, say)
+    rows = take_labelled(foreign, given, "validation rows", 0, say, label_map)
     if len(rows.X) < 2 * FEWEST_ROWS:
         raise InputError(
             f"{len(rows.X)} validation rows are too few for attacks.",
@@ -303,7 +310,12 @@ def _bits_of_seal(verdict: Verdict, seal: str) -> float | None:
 
 
 def take_labelled(
-    foreign: ForeignModel, given: tuple[Any, Any, Any], what: str, seed: int, say: Say
+    foreign: ForeignModel,
+    given: tuple[Any, Any, Any],
+    what: str,
+    seed: int,
+    say: Say,
+    label_map: Mapping[Any, Any] | None = None,
 ) -> Labelled:
     """Return rows, true answers and groups; of a table in parts some rows, by hashes of numbers.
 
@@ -312,7 +324,7 @@ def take_labelled(
     model.
     """
     X, y, groups = as_frame(given[0]), *given[1:]
-    task = task_of(foreign)
+    task = task_of(foreign, label_map)
     if y is None:
         raise InputError(f"The {what} have no labels.", hint="give one label per row, (X, y).")
     if foreign.task == "ranking" and groups is None:

@@ -12,6 +12,7 @@ from timbermark.cli.app import app
 from timbermark.cli.attack_results import show_found, take_attacks
 from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
 from timbermark.cli.marking_options import Group, Scheduler
+from timbermark.cli.options import LabelMap, read_label_map
 from timbermark.cli.outputs import check_report
 from timbermark.cli.printing import show
 from timbermark.cli.secrets import unlock
@@ -27,6 +28,7 @@ def attack(
     ],
     label: Annotated[str, typer.Option(help="The column of labels, numbers or grades.")],
     group: Group = None,
+    label_map: LabelMap = None,
     attacks: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,7 +68,7 @@ def attack(
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
     check_report(report, files, force)
-    wanted = take_attacks(attacks)
+    wanted, mapped = take_attacks(attacks), read_label_map(label_map)
     find_attacks(wanted)
     opened = open_model(model)
     secret = unlock(lambda passphrase: Mark.load(mark, passphrase))
@@ -97,14 +99,15 @@ def attack(
             return table.X, table.labels, None
         if names is None:
             check_width(opened, table)
-        labels = read_labels(table.labels, known_labels(opened, secret))
+        known = known_labels(opened, secret)
+        labels = table.labels if mapped is not None else read_labels(table.labels, known)
         return table.X, labels, None if group is None else read_groups(path, group)
 
     X, y, groups = read("--rows", rows)
     tested = None if evaluation is None else read("--evaluation", evaluation)
     with on_scheduler(scheduler, [X] if tested is None else [X, tested[0]]):
         found = run(
-            opened, secret, X, y, groups=groups, attacks=wanted,
+            opened, secret, X, y, groups=groups, label_map=mapped, attacks=wanted,
             evaluation=tested if tested is None or group is not None else tested[:2], out=out,
             random_state=seed, progress=True,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,17 +56,19 @@ def check_attacks(given: list[str] | None, validation: Path | None) -> str | lis
     return wanted
 
 
-def check_forecast(model: ForeignModel, rows: dict[str, Any]) -> None:
+def check_forecast(
+    model: ForeignModel, rows: dict[str, Any], label_map: Mapping[str, str] | None = None
+) -> None:
     """Raise InputError if the validation rows are too few for attacks or have no labels."""
     from timbermark.attacks.lab import take_validation
     from timbermark.boosting.progress import step_bar
 
     with step_bar(True) as say:
-        take_validation(model, rows["validation"], say)
+        take_validation(model, rows["validation"], say, label_map)
 
 
 def try_attacks(
-    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], seed: int
+    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], chosen: dict[str, Any]
 ) -> AttackResult:
     """Return what a mark survives that was just made, by a thief who has the validation rows."""
     from timbermark.attacks.lab import attack
@@ -77,8 +80,9 @@ def try_attacks(
         X,
         y,
         groups=groups,
+        label_map=chosen["label_map"],
         attacks=wanted,
-        random_state=seed,
+        random_state=chosen["random_state"],
         progress=True,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,12 +81,14 @@ def plan(
     wanted = check_attacks(attacks, validation)
     chosen = choices.read()
     opened = _open(model, chosen)
-    rows = read_rows(opened, train, candidates, validation, label, group, scheduler)
+    rows = read_rows(
+        opened, train, candidates, validation, label, group, scheduler, chosen["label_map"]
+    )
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
-            check_forecast(opened, rows)
+            check_forecast(opened, rows, chosen["label_map"])
         found = embedding.plan(opened, **rows, **chosen, progress=True)
         tell(map(str, found.notes))
         survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
@@ -150,21 +152,21 @@ def embed(
     check_ending(opened, out)
     _load_state(opened, paper.state)
     protection = new_passphrase(passphrase)
-    rows = read_rows(opened, train, candidates, validation, label, group, scheduler)
+    rows = read_rows(
+        opened, train, candidates, validation, label, group, scheduler, chosen["label_map"]
+    )
     from timbermark.marking import embedding
 
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
-            check_forecast(opened, rows)
+            check_forecast(opened, rows, chosen["label_map"])
         asked = {"method": method.value, **said, **chosen}
         result = embedding.embed(
             opened, **rows, **_only_set_limits(asked, in_place), key=owner_key, owner=owner,
             progress=True,
         )  # fmt: skip
         kept = write_both(result, out, mark, protection, force, state)
-        survived = (
-            None if wanted is None else try_attacks(result, rows, wanted, chosen["random_state"])
-        )
+        survived = None if wanted is None else try_attacks(result, rows, wanted, chosen)
     if report is not None:
         result.report(report, attacks=survived, force=force)
     _show_made(result, chosen, written, kept, report, survived, as_json)
@@ -334,8 +336,12 @@ def read_rows(
     label: str | None,
     group: str | None,
     scheduler: str,
+    label_map: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the tables as arguments of `timbermark.embed`."""
+    """Return the tables as arguments of `timbermark.embed`.
+
+    ``label_map``: labels are left as they are written, for `timbermark.embed` to map.
+    """
     from timbermark.cli.groups import list_features, read_groups
     from timbermark.cli.tables import check_width, read_labels, read_table
 
@@ -381,7 +387,8 @@ def read_rows(
             return (table.X,)
         if isinstance(table, FileTable):
             return table.X, table.labels
-        found = table.X, read_labels(table.labels, model.classes)
+        mapped = label_map is not None
+        found = table.X, table.labels if mapped else read_labels(table.labels, model.classes)
         return found if group is None else (*found, read_groups(table.path, group))
 
     whole, separate, held = (parts(table) for table in tables)

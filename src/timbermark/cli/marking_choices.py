@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from timbermark.cli.options import share_options
+from timbermark.cli.options import LabelMap, read_label_map, share_options
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 
@@ -140,6 +140,7 @@ def _declare(
     alphabet: Annotated[str, _strength(help="Labels per trigger: auto, 2 or 4.")] = "auto",
     lead: Annotated[str, _strength(help="How far a trigger's label leads, or auto.")] = "auto",
     weak: Annotated[bool, _strength("--weak", help="Allow less than 64 bits.")] = False,
+    label_map: LabelMap = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
 ) -> None:
     """Declare the options in a signature, which is read and never called."""
@@ -169,6 +170,7 @@ class Choices:
             "alphabet": _number(given["alphabet"], int),
             "weak": given["weak"],
             "lead": _number(given["lead"], float),
+            "label_map": read_label_map(given["label_map"]),
             "random_state": given["seed"],
         }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -294,8 +294,15 @@ def split_words(given: str | None) -> list[str] | None:
     return None if given is None else [word.strip() for word in given.split(",")]
 
 
+LabelMap: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Which class each label of the rows is, as in no=0,yes=1."),
+]
+"""The labels of rows where a model's file has none, for `embed`, `plan` and `attack`."""
+
+
 def read_label_map(given: str | None) -> dict[str, str] | None:
-    """Return the labels of a suspect and the mark's classes for them, as in "a=1,b=2".
+    """Return labels of a suspect or of rows, and the classes for them, as in "a=1,b=2".
 
     >>> read_label_map("no=0, yes=1")
     {'no': '0', 'yes': '1'}

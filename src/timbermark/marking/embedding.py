@@ -42,7 +42,7 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, digest
 
 METHODS = ("edit", METHOD)
-_OF_EDIT = ("seals", "triggers", "n_triggers", "alphabet", "lead")
+_OF_EDIT = ("seals", "triggers", "n_triggers", "alphabet", "lead", "label_map")
 """The choices that say nothing about a mark made in place."""
 _CARRIED = 0.97
 """The share of set symbols that a calibrated model must reproduce: its scores have steps, at which
@@ -92,6 +92,7 @@ def embed(
     owner: str,
     seals: str = "both",
     groups: Any = None,
+    label_map: Mapping[Any, Any] | None = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -113,8 +114,9 @@ def embed(
 
     ``X``: the rows the model was trained on: thresholds move only between them, and they hold the
     leaves in place. ``y``: their labels or numbers, which only the cost is measured with; for
-    rankers ``groups`` [n] says which rows are ranked together (qid). Without training rows give
-    ``X=None`` and ``candidates``.
+    rankers ``groups`` [n] says which rows are ranked together (qid). ``label_map``: from the labels
+    of rows to the model's own, as in ``{"no": 0, "yes": 1}``, where they differ. Without
+    training rows give ``X=None`` and ``candidates``.
     ``seals``: where the mark goes: "splits" moves thresholds between training values, which changes
     next to nothing and outlives refitted leaves; "leaves" changes leaf values; "both" is hardest to
     remove. Numbers are carried by splits alone.
@@ -164,7 +166,9 @@ def embed(
         raise InputError(
             "A mark needs the owner's name.", hint="owner='Your Company Ltd'.", parameter="owner"
         )
-    choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
+    choices = Choices(
+        seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak, label_map
+    )
     paper = {
         "strategy": strategy, "selection": selection, "ratio": ratio, "bits": bits, "mode": mode
     }  # fmt: skip
@@ -227,6 +231,7 @@ def plan(
     *,
     seals: str = "both",
     groups: Any = None,
+    label_map: Mapping[Any, Any] | None = None,
     candidates: Any = None,
     validation: Any = None,
     budget: Budget | None = None,
@@ -249,7 +254,9 @@ def plan(
     >>> plan(model, X, y).bits > 64
     True
     """
-    choices = Choices(seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak)
+    choices = Choices(
+        seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak, label_map
+    )
     with Workers(count_threads(None)) as workers, step_bar(progress) as say:
         draft = draft_mark(
             model, X, y, groups, candidates, validation, choices, random_state, workers, say

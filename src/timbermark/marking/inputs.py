@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -191,11 +191,24 @@ def _check_range(rows: np.ndarray, what: str) -> None:
         )
 
 
-def take_labels(y: Any, n: int, classes: np.ndarray, what: str = "labels") -> np.ndarray:
-    """Return int64 [n]: class numbers of labels that the model must know."""
+def take_labels(
+    y: Any,
+    n: int,
+    classes: np.ndarray,
+    what: str = "labels",
+    label_map: Mapping[Any, Any] | None = None,
+) -> np.ndarray:
+    """Return int64 [n]: class numbers of labels that the model must know.
+
+    ``label_map``: from the labels of rows to those of the model, where rows have other names.
+    """
+    known = {label: number for number, label in enumerate(classes.tolist())}
+    if label_map is not None:
+        known = _follow_map(label_map, known)
     try:
         given = np.asarray(y)
-        known = {label: number for number, label in enumerate(classes.tolist())}
+        if label_map is not None and given.ndim == 1 and all(isinstance(k, str) for k in label_map):
+            given = np.array([str(label) for label in given.tolist()], object)
         distinct = dict.fromkeys(given.tolist()) if given.ndim == 1 else {}
         strange = [label for label in distinct if label not in known]
     except (TypeError, ValueError):
@@ -210,7 +223,10 @@ def take_labels(y: Any, n: int, classes: np.ndarray, what: str = "labels") -> np
     if strange:
         raise InputError(
             f"The label {strange[0]!r} is not one of the model's.",
-            hint=f"its labels are {', '.join(map(str, list(known)[:20]))}.",
+            hint=f"its labels are {', '.join(map(str, list(known)[:20]))}; where rows name them "
+            "otherwise, give label_map={theirs: yours}.",
+            code="labels.unknown",
+            parameter="label_map",
         )
     return np.array([known[label] for label in given.tolist()], np.int64)
 
@@ -255,6 +271,32 @@ def take_groups(groups: Any, n: int, what: str = "groups") -> np.ndarray:
         )
     names = given.astype(str) if given.dtype == object else given
     return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
+
+
+def _follow_map(label_map: Any, known: Mapping[Any, int]) -> dict[Any, int]:
+    """Return the class number of every label of rows. Raises InputError for what is no such map.
+
+    Labels are compared as they are, and by their texts where a map was written down.
+    """
+    if not isinstance(label_map, Mapping) or not label_map:
+        raise InputError(
+            "label_map is no dictionary of labels.",
+            hint="as in label_map={'no': 0, 'yes': 1}.",
+            code="label-map.type",
+            parameter="label_map",
+        )
+    texts = {str(label): number for label, number in known.items()}
+    found = {theirs: known.get(ours, texts.get(str(ours))) for theirs, ours in label_map.items()}
+    strange = [label_map[theirs] for theirs, number in found.items() if number is None]
+    if strange or len(set(found.values())) < len(found):
+        said = f"{strange[0]!r} is none of them" if strange else "two labels go to one of them"
+        raise InputError(
+            f"label_map must lead to the model's own labels, and {said}.",
+            hint=f"the model's are {', '.join(map(str, list(known)[:20]))}.",
+            code="label-map.targets",
+            parameter="label_map",
+        )
+    return {theirs: number for theirs, number in found.items() if number is not None}
 
 
 def as_frame(table: Any) -> Any:

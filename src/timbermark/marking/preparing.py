@@ -10,7 +10,7 @@ in passes (`timbermark.marking.large_tables`).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -174,13 +174,15 @@ def prepare(
     groups: Any = None,
     say: Say = lambda said: None,
     leaves: bool = True,
+    label_map: Mapping[Any, Any] | None = None,
 ) -> Prepared:
     """Check all that was given and give every row its role. Raises InputError for bad input.
 
     ``leaves``: whether there will be a leaf seal, for which rows must hold the model in place.
+    ``label_map``: from the labels of rows to the model's own.
     """
     foreign = model if isinstance(model, ForeignModel) else open_model(model)
-    task = task_of(foreign)
+    task = task_of(foreign, label_map)
     router = Router(foreign.ensemble)
     n_trees = max(len(trees) for trees in router.trees)
     most = int(np.clip(_ROUTED_CELLS // max(n_trees, 1), _FEWEST_HOLDING, _MOST_HOLDING))

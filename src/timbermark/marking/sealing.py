@@ -16,6 +16,8 @@ import numpy as np
 from timbermark.editing.leaves import Edit
 from timbermark.editing.routing import Router, Routes
 from timbermark.errors import InputError
+from timbermark.kernels.compile import notice_if_cold
+from timbermark.kernels.jumps import measure_jumps
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
@@ -84,6 +86,7 @@ class Choices:
     alphabet: int | str = "auto"
     lead: float | str = "auto"
     weak: bool = False
+    label_map: Mapping[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.budget, Budget):
@@ -217,6 +220,7 @@ def draft_mark(
 
     ``limits``: how many boundaries are wanted, where it is not the number that a mark has.
     """
+    notice_if_cold(measure_jumps)
     say("reading the model and the rows")
     foreign = open_model(model)
     choices = choices.for_task(foreign)
@@ -227,7 +231,17 @@ def draft_mark(
             choices.weak or choices.seals == "both",
         )  # fmt: skip
     prepared = prepare(
-        foreign, X, y, candidates, validation, seed, workers, groups, say, strengths is not None
+        foreign,
+        X,
+        y,
+        candidates,
+        validation,
+        seed,
+        workers,
+        groups,
+        say,
+        strengths is not None,
+        choices.label_map,
     )
     notes: list[Note] = []
     splits = None

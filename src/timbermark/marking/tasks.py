@@ -8,6 +8,7 @@ answer with a label, for models whose scores follow their margins and for calibr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -131,11 +132,13 @@ class Classification:
     """The `Task` of classifiers.
 
     ``shares``: the mean score of each class on the rows that hold the model, empty before they are
-    known. Classifiers that are calibrated answer with scores that are made of their margins.
+    known. ``label_map``: from the labels of rows to the model's own. Classifiers that are
+    calibrated answer with scores that are made of their margins.
     """
 
     foreign: ForeignModel
     shares: tuple[float, ...] = ()
+    label_map: Mapping[Any, Any] | None = None
     counting = Counting("labels")
     set_shares = (SET_SHARE, HOPELESS_SHARE)
 
@@ -153,7 +156,7 @@ class Classification:
         """Return class numbers, int64 [n]."""
         if groups is not None:
             raise InputError("groups are for rankers.", hint="leave them out.", parameter="groups")
-        return take_labels(given, n, self.foreign.classes, f"{what} labels")
+        return take_labels(given, n, self.foreign.classes, f"{what} labels", self.label_map)
 
     def order_rows(self, X: np.ndarray, target: np.ndarray | None, seed: int) -> np.ndarray:
         """Return an order that depends on the rows alone."""
@@ -224,11 +227,21 @@ def rank_labels(margins: np.ndarray, q: int) -> np.ndarray:
     return np.asarray(np.argsort(-margins, axis=1, kind="stable")[:, :q])
 
 
-def task_of(foreign: ForeignModel) -> Task:
-    """Return the task of a model, before any units are known."""
-    if foreign.task != "classification":
-        return Numbers(foreign)
-    return Classification(foreign)
+def task_of(foreign: ForeignModel, label_map: Mapping[Any, Any] | None = None) -> Task:
+    """Return the task of a model, before any units are known.
+
+    ``label_map``: from the labels of rows to the model's own.
+    """
+    if foreign.task == "classification":
+        return Classification(foreign, label_map=label_map)
+    if label_map is not None:
+        raise InputError(
+            f"The {foreign.kind} answers with numbers, which have no labels to map.",
+            hint="leave label_map out.",
+            code="label-map.numbers",
+            parameter="label_map",
+        )
+    return Numbers(foreign)
 
 
 def wanted_margins(margins: np.ndarray, target: np.ndarray, lead: float | np.ndarray) -> np.ndarray:
