@@ -62,6 +62,10 @@ def claim(
     """
     if tsa and stamp is not None:
         raise InputError("--tsa and --stamp exclude each other.", hint="give one of them.")
+    if tsa:
+        from timbermark.verification.records import check_authority
+
+        check_authority(tsa)
     adds = stamp is not None
     outputs = {} if adds else {"--out": out}
     if query is not None:

@@ -77,6 +77,13 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
     Raises FileFormatError if the pack is damaged, a file is not the one that its manifest lists,
     or a part is not sound; InputError if there is no pack; OSError if it cannot be opened.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"A {type(path).__name__} is no evidence.",
+            hint="give the file of an opening or of an evidence pack; suspects go to suspect=….",
+            code="pack.type",
+            parameter="evidence",
+        )
     name = os.fspath(path)
     place = Path(path)
     if place.is_dir():

@@ -365,11 +365,8 @@ def _describe(
     )
 
 
-def fetch_stamp(query: bytes, url: str) -> bytes:
-    """Return what the authority at an address answers to an RFC 3161 query.
-
-    Raises InputError if it cannot be reached or answers something else.
-    """
+def check_authority(url: str) -> None:
+    """Raise InputError unless this is an address that an authority can have."""
     if not url.startswith(("https://", "http://")):
         raise InputError(
             f"{url!r:.80} is no address of an authority.",
@@ -377,6 +374,14 @@ def fetch_stamp(query: bytes, url: str) -> bytes:
             code="tsa.url",
             parameter="tsa",
         )
+
+
+def fetch_stamp(query: bytes, url: str) -> bytes:
+    """Return what the authority at an address answers to an RFC 3161 query.
+
+    Raises InputError if it cannot be reached or answers something else.
+    """
+    check_authority(url)
     request = urllib.request.Request(url, data=query, headers={"Content-Type": QUERY_TYPE})
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
