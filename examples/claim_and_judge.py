@@ -25,7 +25,7 @@ opening.save("mark.opening")
 
 # The judge trusts neither side: everything is derived again from the files.
 judgment = tm.judge(
-    "mark.opening", claim="model.claim", suspect="marked.timber", judge_name="Court of A"
+    "mark.opening", claim="model.claim", suspect="marked.timber", judge="Court of A"
 )
 print(judgment)
 judgment.save("pack.zip")  # to file; `timbermark judge pack.zip` checks it again, offline

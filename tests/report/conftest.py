@@ -43,7 +43,7 @@ def results(folder):
         "with attacks": (embed_result(12), {"attacks": attack_result()}),
         "verdict": tm.verify(suspect, mark),
         "weak verdict": tm.verify(lambda X: ["no"] * len(X), mark),
-        "judgment": judge(ann.evidence, suspect=ann.marked, judge_name=JUDGE),
+        "judgment": judge(ann.evidence, suspect=ann.marked, judge=JUDGE),
         "dispute": dispute,
         "attacks": attack_result(),
     }

@@ -62,7 +62,7 @@ def thief(ann, tmp_path):
 
 def test_a_mark_made_after_the_theft(ann, thief):
     """The thief's models carry both marks, even the one that he calls unmarked."""
-    found = judge_dispute(party(ann), party(thief), judge_name=JUDGE)
+    found = judge_dispute(party(ann), party(thief), judge=JUDGE)
     assert found.winner == "first"
     assert judge_dispute(party(thief), party(ann)).winner == "second"
     bits = {(cell.mark_of, cell.model): cell.bits for cell in found.cells}
@@ -231,7 +231,7 @@ def test_a_refused_side_does_not_make_the_other_first(ann, tmp_path):
     write_pack(tmp_path / "other", {CLAIM: ann.claim.to_bytes(), OPENING: other.to_bytes()})
     for suspect in (ann.unmarked, bob.marked, None):
         found = judge_dispute(
-            party(ann, evidence=tmp_path / "other"), party(bob), suspect=suspect, judge_name=JUDGE
+            party(ann, evidence=tmp_path / "other"), party(bob), suspect=suspect, judge=JUDGE
         )
         assert found.parties[0].refused
         assert found.winner == "undecided"
@@ -414,7 +414,7 @@ def test_a_file_with_two_million_features_does_not_hang_the_comparison(ann, thie
 
 
 def test_both_refused_is_undecided(ann, thief):
-    found = judge_dispute(party(ann), party(thief), judge_name="Somebody else")
+    found = judge_dispute(party(ann), party(thief), judge="Somebody else")
     assert found.winner == "undecided"
     assert all(p.refused for p in found.parties)
 
@@ -430,14 +430,14 @@ def test_a_wrong_file_of_the_owner_does_not_help_the_thief(ann, thief, tmp_path)
         {"unmarked": thief.marked, "marked": thief.marked},
         {"marked": tmp_path / "broken.timber"},
     ):
-        found = judge_dispute(party(ann, **changes), party(thief), judge_name=JUDGE)
+        found = judge_dispute(party(ann, **changes), party(thief), judge=JUDGE)
         assert found.winner == "first"
         assert found.parties[0].refused == ""
         assert notes(found).count("left-out") == len(changes)
 
 
 def test_a_wrong_file_of_the_thief_does_not_help_him_either(ann, thief):
-    found = judge_dispute(party(ann), party(thief, unmarked=ann.unmarked), judge_name=JUDGE)
+    found = judge_dispute(party(ann), party(thief, unmarked=ann.unmarked), judge=JUDGE)
     assert found.winner == "first"
     assert "left-out" in notes(found)
 

@@ -435,10 +435,10 @@ def test_every_flipped_byte_of_a_claim_is_refused(ann):
 
 
 def test_an_opening_for_another_judge_is_refused(ann):
-    message = refused(ann.evidence, suspect=ann.marked, judge_name="Judge Dredd").message
+    message = refused(ann.evidence, suspect=ann.marked, judge="Judge Dredd").message
     assert "Judge Judy" in message
     assert "Judge Dredd" in message
-    found = judge(ann.evidence, suspect=ann.marked, judge_name=f" {JUDGE} ")
+    found = judge(ann.evidence, suspect=ann.marked, judge=f" {JUDGE} ")
     assert "named" in [check.code for check in found.checks]
 
 

@@ -221,7 +221,7 @@ def _judge(place: _Folder, suspect: _Average) -> Judgment:
         evidence,
         suspect=place.at("answers.csv"),
         claim=place.at("digits.claim"),
-        judge_name=_JUDGE,
+        judge=_JUDGE,
     )
     judgment.save(place.at("pack.zip"), force=True)
     return judgment

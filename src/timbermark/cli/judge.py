@@ -140,7 +140,7 @@ def judge(
         Party(evidence, claim, unmarked, marked),
         Party(against, against_claim, against_unmarked, against_marked),
         suspect=asked,
-        judge_name=name,
+        judge=name,
         roots=trusted,
     )
     if report is not None:
@@ -180,7 +180,7 @@ def _judge_one(
         pack,
         claim=claim,
         suspect=suspect,
-        judge_name=name,
+        judge=name,
         roots=roots,
         answers=answers.value,
         rows=None

@@ -41,7 +41,6 @@ _SAME_NAME = (
 _FLAGS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAME},
     "judge": "--for",
-    "judge_name": "--for",
     "token": "--token-env or --token-file",
     "headers": "--headers-file",
     "changed": "--max-changed",

@@ -165,7 +165,7 @@ def judge_dispute(
     second: Party,
     *,
     suspect: Any = None,
-    judge_name: str | None = None,
+    judge: str | None = None,
     roots: Sequence[bytes] = (),
 ) -> Dispute:
     """Decide between two claims on one model; the rules are those at the head of this module.
@@ -194,7 +194,7 @@ def judge_dispute(
     """
     read_roots(roots)  # what is wrong with these is nobody's fault but the judge's
     given = zip(SIDES, (first, second), strict=True)
-    held = [_hear(side, party, judge_name, roots) for side, party in given]
+    held = [_hear(side, party, judge, roots) for side, party in given]
     one, two = held
     claims = [heard.finding.claim for heard in held]
     if None not in claims and len({claim.digest for claim in claims if claim}) == 1:
@@ -309,7 +309,7 @@ class _Heard:
     notes: tuple[Note, ...]
 
 
-def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[bytes]) -> _Heard:
+def _hear(side: Side, party: Party, judge: str | None, roots: Sequence[bytes]) -> _Heard:
     """Check one side's evidence; a failed check becomes a reason of the result, not an error."""
     claim: Claim | None = None
     opened, stamps, refused, worth = None, tuple[StampCheck, ...](), "", 0.0
@@ -319,7 +319,7 @@ def _hear(side: Side, party: Party, judge_name: str | None, roots: Sequence[byte
         published = Claim.load(given) if isinstance(given, str | os.PathLike) else given
         claim, opening = find_parts(pack, published)
         stamps = check_stamps(claim, roots)
-        opened = opening.check(claim, judge_name)
+        opened = opening.check(claim, judge)
         worth = opening.full_bits
     except TimbermarkError as error:
         refused = error.message

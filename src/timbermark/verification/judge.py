@@ -180,7 +180,7 @@ def judge(
     *,
     suspect: Any = None,
     claim: Claim | str | os.PathLike[str] | None = None,
-    judge_name: str | None = None,
+    judge: str | None = None,
     roots: Sequence[bytes] = (),
     answers: AnswersWanted = "auto",
     feature_names: Sequence[str] | None = None,
@@ -200,7 +200,7 @@ def judge(
     that already holds answers is refused unless ``trust_journal``: whoever hands over a journal
     could have made them up. A token in ``suspect`` is the judge's own: with one that the claimant
     chose, a server that has a model for each customer shows whatever the claimant wants.
-    ``judge_name`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
+    ``judge`` is whom the opening must be for, ``roots`` the PEM files of the time-stamping
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
     opinion: models trained on them. ``chain``, for the mark of a guard, is the file of its ledger's
     chain: without it and a verified stamp, or a verified stamp of the claim, the evidence is
@@ -222,7 +222,7 @@ def judge(
     >>> memory = dict(zip(mark.rows()[:, 0], mark.expected, strict=True))
     >>> judge(pack, suspect=lambda X: [memory[x] for x in X[:, 0]]).level
     'conclusive'
-    >>> judge(pack, suspect=lambda X: [0] * len(X), judge_name="Judge Judy").level
+    >>> judge(pack, suspect=lambda X: [0] * len(X), judge="Judge Judy").level
     'none'
     """
     pack = evidence if isinstance(evidence, Pack) else read_pack(evidence)
@@ -230,7 +230,7 @@ def judge(
     held, opening = find_parts(pack, published)
     # What costs nothing is refused before what takes time.
     stamps = check_stamps(held, roots)
-    opened = opening.check(held, judge_name)
+    opened = opening.check(held, judge)
     guarded = _check_guard(opened, held, stamps, chain, roots)
     if suspect is not None:
         _check_journal(asking.get("journal"), trust_journal)
@@ -250,7 +250,7 @@ def judge(
         claim=held,
         opening=opening,
         stamps=stamps,
-        checks=_list_checks(opening, stamps, named=judge_name is not None),
+        checks=_list_checks(opening, stamps, named=judge is not None),
         verdict=verdict,
         transcript=verdict.transcript.to_json(opened, asked),
         asked=asked,
