@@ -180,9 +180,10 @@ class Evaluator:
         mark, at_least = _take_mark(config.pop("mark")), config.pop("at_least", None)
         answers = config.pop("answers", "auto")
         if config or model is None:
-            what = f"evaluator_config has '{min(config)}'" if config else "There is no model to ask"
             raise InputError(
-                f"{what}, which the evaluator does not know." if config else f"{what}.",
+                f"evaluator_config has '{min(config)}', which the evaluator does not know."
+                if config
+                else "There is no model to ask, only its answers.",
                 hint="evaluate a model with evaluator_config={'mark': …, 'at_least': 64}.",
                 code="mlflow.config",
                 parameter="evaluator_config",
@@ -374,7 +375,7 @@ def _list_types(model: Any) -> list[str]:
 
 @contextmanager
 def _run() -> Iterator[None]:
-    """Stay in the active run, or in a new one that ends with the block."""
+    """Keep to the active run, or start one that ends with the block."""
     import mlflow
 
     if mlflow.active_run() is not None:
@@ -386,7 +387,7 @@ def _run() -> Iterator[None]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn what MLflow refuses into one sentence."""
+    """Raise InputError, with one sentence, for what MLflow refuses."""
     from mlflow.exceptions import MlflowException
 
     try:

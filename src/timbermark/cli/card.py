@@ -51,7 +51,7 @@ def card(
     purpose: Annotated[str, typer.Option(help="Why the model is marked, in your words.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Document a mark for model-risk files and regulators; nothing that is written is secret.
+    """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
 
     The card says what the mark is for, what it changed, what it survives, who can verify it and
     what risk is left. The figures come from what embed and attack printed with --json.
