@@ -18,7 +18,8 @@ import numpy as np
 
 import timbermark
 from timbermark.errors import InputError, require_library
-from timbermark.marking.models import adapter_of, open_model
+from timbermark.libraries.wrappers import is_wrapper
+from timbermark.marking.models import open_model
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.report import check_packages
@@ -75,6 +76,13 @@ def log_model(
     mark = result.mark
     foreign = open_model(result.model)
     _check_library(foreign.library, mark, "The marked model")
+    if isinstance(result.model, tuple):
+        raise InputError(
+            "MLflow has no flavor for a model with a label encoder beside it.",
+            hint="log the model alone with its own flavor, or mark a pipeline.",
+            code="mlflow.flavor",
+            parameter="result",
+        )
     if key is not None and escrow is None:
         raise InputError(
             "The owner key is stored only if it is encrypted.",
@@ -100,7 +108,9 @@ def log_model(
     with _refusals(), _run():
         card = Card.of_result(result, name, attacks=attacks)
         tags = _tags(result, card.marked_digest)
-        flavor = _FLAVORS.get(foreign.library, "sklearn")
+        # A pipeline around a model of XGBoost is scikit-learn's.
+        own = None if is_wrapper(result.model) else _FLAVORS.get(foreign.library)
+        flavor = own or "sklearn"
         given = dict(flavor_options)
         if flavor in ("sklearn", "lightgbm"):
             given.setdefault("skops_trusted_types", _list_types(result.model))
@@ -179,6 +189,13 @@ class Evaluator:
         config = dict(evaluator_config)
         mark, at_least = _take_mark(config.pop("mark")), config.pop("at_least", None)
         answers = config.pop("answers", "auto")
+        if not isinstance(at_least, int | float | None):
+            raise InputError(
+                f"at_least={at_least!r:.40} is not a number of bits.",
+                hint="64 bits convince anyone.",
+                code="mlflow.config",
+                parameter="at_least",
+            )
         if config or model is None:
             raise InputError(
                 f"evaluator_config has '{min(config)}', which the evaluator does not know."
@@ -231,7 +248,7 @@ def _suspect(model: Any, mark: Mark) -> Any:
     except (AttributeError, NotImplementedError):
         return model.predict
     try:
-        library = adapter_of(inside).name
+        library = open_model(inside).library
     except InputError:
         return model.predict
     _check_library(library, mark, "The model")

@@ -8,8 +8,9 @@ import pytest
 from tests.report.results import BAD, attack_result, embed_result, numbers_result
 from tests.verification.staircases import build_house, staircase
 from timbermark.cli import main
-from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership import symbols
+from timbermark.cli.app import app
+from timbermark.errors import FileFormatError, InputError, TimbermarkError
+from timbermark.ownership import Mark, symbols
 from timbermark.report.card import (
     BEGIN,
     Card,
@@ -174,17 +175,19 @@ def test_the_command_refuses_what_does_not_fit(ann, run, tmp_path):
     facts.write_text(json.dumps({"cost": {"figures": []}, "mark_id": "another"}))
     image.write_bytes(b"\x89PNG\xff\xfe")
     other = build_house(tmp_path / "bob", "Bob", staircase(5), 4)
-    for words in (
-        [ann.marked, mark],
-        [ann.marked, mark, "--out", tmp_path / "card.pdf"],
-        [ann.marked, mark, "--statement", tmp_path / "s.json"],
-        [ann.unmarked, mark, "--out", out],
-        [ann.marked, mark, "--out", out, "--facts", facts],
-        [ann.marked, mark, "--append", image],
-        [ann.marked, mark, "--out", out, "--claim", other.folder / "model.claim"],
-        [ann.marked, mark, "--bom", mark],
+    claims = other.folder / "model.claim"
+    for words, code in (
+        ([ann.marked, mark], "card.nothing"),
+        ([ann.marked, mark, "--out", tmp_path / "card.pdf"], "card.ending"),
+        ([ann.marked, mark, "--statement", tmp_path / "s.json"], "card.unsigned"),
+        ([ann.unmarked, mark, "--out", out], "card.unmarked"),
+        ([ann.marked, mark, "--out", out, "--facts", facts], "card.other-mark"),
+        ([ann.marked, mark, "--append", image], "card.not-text"),
+        ([ann.marked, mark, "--out", out, "--claim", claims], "claim.other-mark"),
     ):
-        code, _, err = run("card", *words)
-        assert code == 2, words
-        assert "Hint" in err
+        with pytest.raises(TimbermarkError) as caught:
+            app(args=["card", *map(str, words)], prog_name="timbermark")
+        assert caught.value.code == code
         assert not out.exists()
+    assert run("card", ann.marked, mark, "--bom", mark)[0] == 2
+    assert ann.mark == Mark.load(mark)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import timbermark as tm
 from tests.servers.test_real_servers import Server, free_port
@@ -25,7 +27,7 @@ pytestmark = [
     # MLflow's own, which are about its and others' future.
     pytest.mark.filterwarnings("ignore"),
 ]
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn", "timbermark")
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn", "timbermark", "pipeline")
 PASSPHRASE = "correct horse"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "monthly_job.py"
 
@@ -45,6 +47,8 @@ def new_model(library):
         return CatBoostClassifier(
             iterations=60, random_seed=0, thread_count=1, verbose=0, allow_writing_files=False
         )
+    if library == "pipeline":
+        return make_pipeline(StandardScaler(), new_model("xgboost"))
     if library == "sklearn":
         return HistGradientBoostingClassifier(max_iter=40, random_state=0)
     return tm.TimberClassifier(max_iter=40, random_state=0)
@@ -137,7 +141,7 @@ def test_log_register_and_load(store, marked, rows, key, library):
 
     X, _ = rows
     model, result = marked(library)
-    flavor = "sklearn" if library == "timbermark" else library
+    flavor = "sklearn" if library in ("timbermark", "pipeline") else library
     signature = mlflow.models.infer_signature(X[:5], model.predict(X[:5]))
     options = {}
     if flavor in ("sklearn", "lightgbm"):
@@ -245,9 +249,10 @@ def test_the_evaluator(store, marked, rows, key, tmp_path):
     with pytest.raises(ModelValidationFailedException):
         evaluate(other, at_least=64)
     assert evaluate(other)[0].metrics["timbermark/bits"] == 0.0
-    with pytest.raises(InputError) as caught:
-        evaluate(uri, at_leats=64)
-    assert caught.value.code == "mlflow.config"
+    for wrong in ({"at_leats": 64}, {"at_least": "many"}):
+        with pytest.raises(InputError) as caught:
+            evaluate(uri, **wrong)
+        assert caught.value.code == "mlflow.config"
     with pytest.raises(InputError) as foreign:
         evaluate(uri, mark=marked("sklearn")[1].mark)
     assert foreign.value.code == "mlflow.other-library"

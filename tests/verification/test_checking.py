@@ -14,8 +14,10 @@ from tests.verification.staircases import build_house, others_model, scores, sta
 from timbermark.cli import main
 from timbermark.errors import InputError
 from timbermark.ownership import symbols
+from timbermark.trees.construction import make_ensemble
 from timbermark.trees.model_file import save_ensemble
-from timbermark.verification.checking import check
+from timbermark.verification.checking import _share_changed, check
+from timbermark.verification.suspects import NamedModel
 
 WORKFLOW = Path(__file__).parents[2] / "examples" / "check-model.yml"
 
@@ -62,6 +64,23 @@ def test_what_is_not_as_it_should_be_fails(ann, steps, tmp_path):
     save_ensemble(other, others_model(3))
     found = check(other, ann.mark, unmarked=ann.unmarked)
     assert findings(found) == {"evidence": False, "trees": False}
+
+
+def test_numbers_are_compared_by_their_spread():
+    def model(high):
+        return NamedModel(
+            make_ensemble(
+                n_features=1, tree_start=[0, 3], feature=[0, -1, -1], threshold=[0.5, 0, 0],
+                left=[1, -1, -1], right=[2, -1, -1], value=[[0.0], [1.0], [high]],
+                objective="identity",
+            ),
+            None, None, None,
+        )  # fmt: skip
+
+    rows = np.array([[0.0], [1.0]])
+    assert _share_changed(model(3.0), model(3.5), rows) == 0.25
+    assert _share_changed(model(1.0), model(1.0), rows) == 0.0
+    assert _share_changed(model(1.0), model(1.5), rows) == 1.0
 
 
 def test_junit_is_what_ci_systems_read(ann, steps):

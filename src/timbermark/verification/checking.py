@@ -175,7 +175,10 @@ def check(
         if rows is not None:
             started = time.perf_counter()
             changed = _share_changed(before, model, rows)
-            said = f"{changed:.3%} of the answers changed, at most {max_changed:.3%} allowed."
+            what = "of the answers changed"
+            if before.trees.gives_numbers:
+                what = "of their standard deviation is the mean change of answers"
+            said = f"{changed:.3%} {what}, at most {max_changed:.3%} allowed."
             passed = changed <= max_changed
             findings.append(Finding("answers", passed, said, time.perf_counter() - started))
     return Check(tuple(findings), verdict, changed)
