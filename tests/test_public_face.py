@@ -29,6 +29,7 @@ for name in ("sklearn", "scipy", "numba", "llvmlite"):
 import timbermark
 from timbermark.cli import main
 assert main(["verify", *sys.argv[1:]]) == 0
+assert main(["check", *sys.argv[1:]]) == 0
 assert main(["demo"]) == 2
 try:
     timbermark.embed

@@ -52,7 +52,7 @@ def test_the_commands_work_in_their_order(python_block, tmp_path, monkeypatch, c
         np.savetxt(name, rows, fmt="%g", delimiter=",", header=header, comments="")
     lines = block("On the command line", "sh").replace("\\\n", " ").splitlines()
     commands = [shlex.split(line, comments=True) for line in lines]
-    assert len(commands) == 12
+    assert len(commands) == 13
     for program, *words in commands:
         assert program == "timbermark"
         if ADDRESS not in words:

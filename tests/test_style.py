@@ -18,7 +18,7 @@ VERBS = frozenset(
     """
     Add Answer Append Ask Attack Average Call Carry Check Claim Close Collect Compare Compile
     Compute Copy Count Decide Declare Derive Divide Do Draw Drop Edit Encode Estimate Fill Find
-    Fit Flip Forget Give Go Grow Hash Import Join Judge Keep Learn Let List Make Mark Measure
+    Fit Flip Forget Give Go Grow Hash Import Join Judge Keep Learn Let List Log Make Mark Measure
     Move Number Open Pad Prefetch Prepare Print Put Raise Read Rebuild Refit Refuse Rehearse
     Remove Replace Return Round Route Run Search Send Serve Set Show Split Start Sum Take Tell
     Tie Train Try Update Wait Walk Warn Write Yield

@@ -115,7 +115,7 @@ def functions_page() -> str:
     lines = [
         "# Functions and classes",
         "",
-        "Import all of it from `timbermark` itself: `import timbermark as tm`, then `tm.embed`. "
+        "Import it from `timbermark` itself: `import timbermark as tm`, then `tm.embed`. "
         "Nothing else is public, and [versions](../changelog.md#what-versions-promise) promise "
         "nothing about it.",
         "",
@@ -124,6 +124,11 @@ def functions_page() -> str:
         lines += [f"## {group}", ""]
         lines += [f"::: {homes[name]}.{name}\n" for name in names]
     lines += [
+        "## MLflow",
+        "",
+        "These are in `timbermark.mlflow`.",
+        "",
+        *(f"::: timbermark.mlflow.{name}\n" for name in ("log_model", "fetch_mark", "Evaluator")),
         "## Errors",
         "",
         "::: timbermark.errors",

@@ -36,6 +36,8 @@ def _root(
 # `timbermark --help` starts at once.
 from timbermark.cli import (  # noqa: E402, F401
     attack,
+    card,
+    check,
     claims,
     demo,
     guard,

@@ -337,12 +337,13 @@ def read_rows(
     path: Path | None,
     columns: Sequence[Sequence[str | None] | np.ndarray] | None = None,
     scheduler: str = LOCAL,
-) -> object:
-    """Return rows to make decoys from, in the mark's columns; None without a file.
+    label: str | None = None,
+) -> Any:
+    """Return rows of a file in the mark's columns; None without a file.
 
-    ``columns``: the mark's, which are numbers or texts; None where only the table tells. What the
-    mark has no value of is missing. Of many files, and of Parquet where there is a cluster, some
-    rows are enough.
+    ``label``: a column that is none of the mark's. ``columns``: the mark's, which are numbers or
+    texts; None where only the table tells. What the mark has no value of is missing. Of many
+    files, and of Parquet where there is a cluster, some rows are enough.
     """
     if path is not None and _is_sampled(path, scheduler):
         from timbermark.verification.questions import sample_rows
@@ -356,7 +357,7 @@ def read_rows(
     from timbermark.cli.tables import read_table
 
     if columns is None:
-        return read_table(path, feature_names, None, None).X
+        return read_table(path, feature_names, label, None).X
     texts = [place for place, column in enumerate(columns) if isinstance(column, tuple)]
     # In columns that the mark has no value of there may be anything; a decoy has none, either.
     known = {
@@ -364,7 +365,7 @@ def read_rows(
         for place, column in enumerate(columns)
         if all(value is None or value != value for value in column)
     }
-    X = read_table(path, feature_names, None, frozenset([*texts, *known]), known).X
+    X = read_table(path, feature_names, label, frozenset([*texts, *known]), known).X
     if known:
         X[:, list(known)] = None
     return X

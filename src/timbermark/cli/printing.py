@@ -40,6 +40,8 @@ _SAME_NAME = (
 )
 _FLAGS = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAME},
+    "at_least": "--at-least",
+    "max_changed": "--max-changed",
     "judge": "--for",
     "token": "--token-env or --token-file",
     "headers": "--headers-file",

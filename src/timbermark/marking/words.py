@@ -192,16 +192,24 @@ def cost_figures(cost: Cost) -> list[Figure]:
 
 
 def _figure_name(figure: Figure, cost: Cost) -> str:
-    label = figure.label
-    if cost.answers == "numbers":
-        unit = "error" if cost.known_error else "a fifth of the spread"
+    return figure_name(figure.code, figure.label, cost.answers, cost.known_error)
+
+
+def figure_name(code: str, label: Any, answers: str, known_error: bool = True) -> str:
+    """Return what a figure is called, of models that answer with "labels" or with "numbers".
+
+    >>> figure_name("recall", "yes", "labels")
+    'recall of yes'
+    """
+    if answers == "numbers":
+        unit = "error" if known_error else "a fifth of the spread"
         names = {
             "rmse": "RMSE", "mae": "MAE", "r2": "R²", "ndcg": "NDCG", "mean": "mean answer",
             "tail": "largest 2 % of answers, change", "order": "rank correlation",
             "top": "gone from the top of the lists", "move": f"mean change / {unit}",
             "largest": f"largest change / {unit}",
         }  # fmt: skip
-        return names[figure.code]
+        return names[code]
     names = {
         "accuracy": "accuracy", "log_loss": "log-loss", "auc": "AUC",
         "precision": "average precision", "top": "gone from the top 2 % of scores",
@@ -209,7 +217,7 @@ def _figure_name(figure: Figure, cost: Cost) -> str:
         "churn": f"labels changed / rows of {label}", "changed": "labels changed",
         "drift": "mean change of a probability", "largest_drift": "largest change of a probability",
     }  # fmt: skip
-    return names[figure.code]
+    return names[code]
 
 
 def _changes(figure: Figure, cost: Cost) -> tuple[str, str]:

@@ -239,9 +239,9 @@ class Claim:
                 code="claim.other-mark",
             )
 
-    def to_bytes(self) -> bytes:
-        """Return the claim as its file. The law: ``Claim.from_bytes(c.to_bytes()) == c``."""
-        meta = {
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of the claim, ready for JSON: the statement, its signature, time stamps."""
+        return {
             "statement": {
                 name: value.hex() if isinstance(value, bytes) else value
                 for name, value in self.statement.items()
@@ -249,7 +249,10 @@ class Claim:
             "signature": self.signature.hex(),
             "stamps": [stamp.hex() for stamp in self.stamps],
         }
-        return container_bytes(KIND, FORMAT_VERSION, meta, {}, compress=False)
+
+    def to_bytes(self) -> bytes:
+        """Return the claim as its file. The law: ``Claim.from_bytes(c.to_bytes()) == c``."""
+        return container_bytes(KIND, FORMAT_VERSION, self.to_dict(), {}, compress=False)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "The data") -> "Claim":

@@ -312,8 +312,11 @@ def _read_own(path: str | os.PathLike[str], digest: str) -> NamedModel:
 
 
 def _open_file(path: str | os.PathLike[str]) -> Model:
-    model = read_model(path)
-    what = f"file {os.fspath(path)}"
+    return open_named(read_model(path), f"file {os.fspath(path)}")
+
+
+def open_named(model: NamedModel, what: str) -> Model:
+    """Return a model that was read from a file as a suspect; ``what`` describes it."""
     if model.foreign is not None:
         return model_of_trees(model.foreign, what, "file", model.file_digest)
     trees, classes = model.trees, model.classes

@@ -1,0 +1,185 @@
+"""`timbermark card`: the paper trail of a mark, for people, for bills of materials, for in-toto."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from timbermark.cli.app import app
+from timbermark.cli.outputs import check_outputs
+from timbermark.cli.printing import show
+from timbermark.cli.secrets import unlock
+from timbermark.errors import InputError
+from timbermark.files import atomic_write
+
+if TYPE_CHECKING:
+    from timbermark.ownership.mark import Mark
+    from timbermark.report.card import Card
+
+_ENDINGS = (".md", ".html")
+
+
+@app.command()
+def card(
+    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
+    mark: Annotated[Path, typer.Argument(help="Its secret mark.")],
+    out: Annotated[
+        list[Path] | None, typer.Option(help="Write the card: NAME.md or NAME.html, or both.")
+    ] = None,
+    append: Annotated[
+        Path | None,
+        typer.Option(help="Put the card at the end of this model card (skops, Hugging Face)."),
+    ] = None,
+    bom: Annotated[
+        Path | None, typer.Option(help="Write a CycloneDX bill of materials, JSON.")
+    ] = None,
+    statement: Annotated[
+        Path | None, typer.Option(help="Write an in-toto statement; needs --claim and --key.")
+    ] = None,
+    facts: Annotated[
+        Path | None, typer.Option(help="What timbermark embed printed with --json: the cost.")
+    ] = None,
+    attacks: Annotated[
+        Path | None, typer.Option(help="What timbermark attack printed with --json.")
+    ] = None,
+    claim: Annotated[Path | None, typer.Option(help="The claim that was published.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Your owner key, which signs.")] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name.  [its file's]")] = None,
+    purpose: Annotated[str, typer.Option(help="Why the model is marked, in your words.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
+
+    The card says what the mark is for, what it changed, what it survives, who can verify it and
+    what risk is left. The figures come from what embed and attack printed with --json.
+    """
+    cards = {f"--out {path.name}": path for path in out or ()}
+    written = {"--bom": bom, "--statement": statement}
+    outputs = cards | {flag: path for flag, path in written.items() if path is not None}
+    if not outputs and append is None:
+        raise InputError(
+            "There is nothing to write.",
+            hint="give --out card.md, --append, --bom or --statement.",
+            code="card.nothing",
+        )
+    for path in cards.values():
+        if path.suffix not in _ENDINGS:
+            raise InputError(
+                f"--out {path} ends neither in .md nor in .html.",
+                hint="the ending says what is written.",
+                code="card.ending",
+            )
+    if statement is not None and (claim is None or key is None):
+        raise InputError(
+            "--statement needs the claim and the owner key.",
+            hint="give --claim model.claim --key owner.key.",
+            code="card.unsigned",
+        )
+    given = {"MODEL": model, "MARK": mark, "--append": append, "--key": key, "--claim": claim}
+    check_outputs(outputs, {**given, "--facts": facts, "--attacks": attacks}, force)
+    if any(path.suffix == ".html" for path in cards.values()):
+        from timbermark.report import check_packages
+
+        check_packages()
+    from timbermark.ownership.mark import Mark
+    from timbermark.report import show_now
+    from timbermark.report.card import append_card, bill_of_materials, describe_card, to_markdown
+
+    existing = None if append is None else _read_text(append)
+    secret = unlock(lambda passphrase: Mark.load(mark, passphrase))
+    made = _make_card(model, secret, facts, attacks, claim, name or model.name, purpose)
+    page = describe_card(made)
+    contents: dict[Path, bytes] = {}
+    for path in cards.values():
+        if path.suffix == ".md":
+            contents[path] = to_markdown(page).encode()
+        else:
+            from timbermark.report.rendering import render_page
+
+            contents[path] = render_page(page, show_now()).encode()
+    if append is not None:
+        contents[append] = append_card(existing or "", made).encode()
+    if bom is not None:
+        contents[bom] = json.dumps(bill_of_materials(made), indent=1).encode() + b"\n"
+    if statement is not None:
+        from timbermark.ownership.keys import OwnerKey
+        from timbermark.ownership.statement import make_statement
+
+        assert made.claim is not None
+        owner_key = unlock(lambda passphrase: OwnerKey.load(str(key), passphrase))
+        contents[statement] = make_statement(made.claim, owner_key, model.name)
+    for path, content in contents.items():
+        atomic_write(path, content)
+        show(f"{path}: written")
+
+
+def _make_card(
+    model: Path,
+    mark: Mark,
+    facts: Path | None,
+    attacks: Path | None,
+    claim: Path | None,
+    name: str,
+    purpose: str,
+) -> Card:
+    from timbermark.ownership.claim import Claim
+    from timbermark.report.card import Card, read_results
+    from timbermark.trees.ensemble import digest
+    from timbermark.verification.suspects import open_named, read_model
+    from timbermark.verification.verifying import verify
+
+    opened = read_model(model)
+    foreign = opened.foreign
+    verdict = verify(open_named(opened, f"file {model}"), mark)
+    if verdict.level == "none":
+        raise InputError(
+            f"{model} does not carry the mark: {verdict.bits:.1f} bits.",
+            hint="give the model that marking gave back.",
+            code="card.unmarked",
+        )
+    published = None if claim is None else Claim.load(claim)
+    if published is not None:
+        published.check_head(mark.head)
+        if published.marked_file not in (None, opened.file_digest):
+            raise InputError(
+                f"{claim} names another file than {model}.",
+                hint="give the file that was claimed.",
+                code="card.other-file",
+            )
+    costs = None if facts is None else read_results(facts.read_bytes(), str(facts), "cost")
+    if costs is not None and costs.get("mark_id") != mark.mark_id.hex():
+        raise InputError(
+            f"{facts} is about another mark.",
+            hint="give what embed printed when this mark was made.",
+            code="card.other-mark",
+        )
+    found = None if attacks is None else read_results(attacks.read_bytes(), str(attacks), "rows")
+    numbers = "regression" if opened.trees.gives_numbers else "classification"
+    return Card(
+        name=name,
+        mark=mark,
+        bits=verdict.bits,
+        library="timbermark" if foreign is None else foreign.library,
+        kind="gradient-boosted trees" if foreign is None else foreign.kind,
+        task=numbers if foreign is None else foreign.task,
+        marked_digest=digest(opened.trees),
+        file_digest=opened.file_digest,
+        cost=None if costs is None else costs["cost"],
+        attacks=found,
+        claim=published,
+        purpose=purpose,
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"--append {path} is not a text in UTF-8.",
+            hint="give the model card as Markdown, such as README.md.",
+            code="card.not-text",
+        ) from None
