@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/draw_result.py
 
-An XGBoost model of scikit-learn's digits is marked with the defaults. On the left every held-out
+An XGBoost model of scikit-learn's breast cancer data is marked with the defaults. On the left every held-out
 row and every trigger, before and after; on the right the evidence in four suspects. The thief
 trains 20 more trees on rows of their own, at XGBoost's default learning rate.
 """
@@ -16,7 +16,7 @@ import xgboost
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer
 from sklearn.utils import shuffle
 
 import timbermark as tm
@@ -28,8 +28,8 @@ _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "timbermark", "font.size": 9}
 
 def main() -> None:
     """Mark, measure, draw."""
-    X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
-    train, fresh, test = (slice(0, 1100), slice(1100, 1300), slice(1300, None))
+    X, y = shuffle(*load_breast_cancer(return_X_y=True), random_state=0)
+    train, fresh, test = (slice(0, 340), slice(340, 440), slice(440, None))
     model = xgboost.XGBClassifier(n_estimators=60, random_state=0).fit(X[train], y[train])
     made = tm.embed(model, X[train], y[train], key=tm.OwnerKey.generate(), owner="Ann Ltd")
     tuned = xgboost.XGBClassifier(n_estimators=20, random_state=1)
