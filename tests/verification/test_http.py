@@ -168,7 +168,7 @@ def test_a_short_header_is_not_taken_out_of_labels():
     mark = make_mark(k=40, n_classes=4, classes=("prod", "test", "demo", "live"))
     with ModelServer(learnt(mark)) as server:
         endpoint = tm.Endpoint(server.url(), headers={"X-Api-Key": "prod"})
-        assert tm.verify(endpoint, mark, decoys=0).level == "conclusive"
+        assert tm.verify(endpoint, mark, decoys=0).bits >= 64
 
 
 def test_it_works_inside_of_an_event_loop():

@@ -199,10 +199,10 @@ def test_an_innocent_forest_cannot_exceed_the_price(choice):
 def test_headers_have_no_price_and_cap_the_level():
     mark = make_mark(k=64)
     with ModelServer(learnt(mark)) as server:
-        chosen = tm.Endpoint(server.url(), headers={"X-Member": "17"})
+        chosen = tm.Endpoint(server.url(), headers={"X-Member": "seventeen"})
         verdict = tm.verify(chosen, mark, decoys=0, stop_at="off")
         assert (verdict.level, verdict.bits > 64) == ("indicative", True)
-        assert "17" not in str(verdict)
+        assert "seventeen" not in str(verdict)
     again = judge_again(mark, verdict.transcript)
     assert (again, again.level) == (verdict, "indicative")
 
