@@ -2,9 +2,9 @@
 
     .venv/bin/python tools/draw_result.py
 
-An XGBoost model of scikit-learn's breast cancer data is marked with the defaults. On the left every held-out
-row and every trigger, before and after; on the right the evidence in four suspects. The thief
-trains 20 more trees on rows of their own, at XGBoost's default learning rate.
+An XGBoost model of scikit-learn's breast cancer data is marked with the defaults. On the left every
+held-out row and every trigger, before and after; on the right the evidence in four suspects. The
+thief trains 20 more trees on rows of their own, at XGBoost's default learning rate.
 """
 
 from __future__ import annotations
