@@ -80,32 +80,34 @@ class Candidates:
         )
 
 
-def find_candidates(
-    prepared: Prepared,
-    kind: str,
-    k: int,
-    least: int,
-    q: int,
-    workers: Workers,
-    say: Say = lambda said: None,
-    lead: float = EXPECTED_LEAD,
-) -> Candidates:
-    """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
+class Asked(NamedTuple):
+    """Rows to choose from, as the model takes and answers them.
 
-    ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves;
-    a strategy of the paper takes those given ones that it prefers; ``lead``: what they are compared
-    at. Two candidates never share most of their values.
-
-    Raises InputError if there are fewer than ``least``.
+    ``base`` int64 [n]: the given row that most of each comes from; ``free`` bool [n]: whether an
+    edit would change no other row with it; ``routes`` and ``margins``: under the unmarked model.
     """
-    task, router = prepared.labels, prepared.router
+
+    X: np.ndarray
+    base: np.ndarray
+    free: np.ndarray
+    routes: Routes
+    margins: np.ndarray
+
+
+def ask_pool(
+    prepared: Prepared, kind: str, k: int, least: int, q: int, workers: Workers, say: Say
+) -> Asked:
+    """Return the rows to choose ``k`` candidates from, which do not depend on any lead.
+
+    Raises InputError if there are none.
+    """
+    router = prepared.router
     if kind in SOURCES:
         pool, base = _propose(prepared, kind, _SPARE * k, least, workers)
-    elif prepared.large is None or prepared.large.candidates is None:
-        pool, base = make_pool(prepared, kind, pool_size(prepared))
-    else:
+    elif is_passed(prepared):
         pool, base, _ = find_best(prepared, kind, q, workers, say)
-        lead = SHORT_LEAD
+    else:
+        pool, base = make_pool(prepared, kind, pool_size(prepared))
     if len(pool) == 0:
         raise too_few(0, least, kind)
     seen, takes = prepared.schema.try_columns(pool)
@@ -120,6 +122,39 @@ def find_candidates(
         single = router.ensemble.input_dtype == "f4"
         apart = free & ~are_inside(seen, prepared.boundaries, single)
         free = apart if np.count_nonzero(apart) >= _SPARE * k else free
+    return Asked(pool, base, free, routes, margins)
+
+
+def is_passed(prepared: Prepared) -> bool:
+    """Return whether candidates come from a table that is read in passes."""
+    return prepared.large is not None and prepared.large.candidates is not None
+
+
+def find_candidates(
+    prepared: Prepared,
+    kind: str,
+    k: int,
+    least: int,
+    q: int,
+    workers: Workers,
+    say: Say = lambda said: None,
+    lead: float = EXPECTED_LEAD,
+    asked: Asked | None = None,
+) -> Candidates:
+    """Return up to ``k`` candidates with alphabets of ``q`` answers, cheapest first.
+
+    ``kind``: "mixed" makes new rows out of the given ones, "rows" takes the given ones themselves;
+    a strategy of the paper takes those given ones that it prefers; ``lead``: what they are compared
+    at; ``asked``: what `ask_pool` said of them before. Two candidates never share most of their
+    values.
+
+    Raises InputError if there are fewer than ``least``.
+    """
+    task = prepared.labels
+    if asked is None:
+        asked = ask_pool(prepared, kind, k, least, q, workers, say)
+    pool, base, free, routes, margins = asked
+    lead = SHORT_LEAD if is_passed(prepared) and kind not in SOURCES else lead
     alphabets = task.find_alphabets(margins, q)
     effort = np.where(free, mean_effort(task, margins, alphabets, None, lead), np.inf)
     near = np.argsort(effort, kind="stable")[: max(_LOOKED_AT * k, 500)]

@@ -15,7 +15,14 @@ import numpy as np
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
-from timbermark.marking.choosing import Candidates, comparison_lead, find_candidates
+from timbermark.marking.choosing import (
+    Asked,
+    Candidates,
+    ask_pool,
+    comparison_lead,
+    find_candidates,
+    is_passed,
+)
 from timbermark.marking.defaults import (
     LARGE_TABLE_SHARE,
     LEAD_GROWTH_AIM,
@@ -109,6 +116,7 @@ class _Rehearsing:
         # Triggers are not left out if their number was requested.
         self.may_shrink = self.most > self.fewest
         self.pools: dict[tuple[int, float], Candidates] = {}
+        self.asked: dict[int, Asked] = {}
         self.rng = np.random.default_rng(prepared.seed + 3)
         self.attempts: list[Attempt] = []
         self.share, self.whole = share * prepared.labels.budget_share, share
@@ -212,10 +220,14 @@ class _Rehearsing:
         key = self._pool_of(strength)
         if key not in self.pools:
             sought = int(np.ceil(SPARE_CANDIDATES * self.most))
+            about = self.prepared, self.kind, sought, self.fewest, strength.q, self.workers
+            # Only a table in passes is searched for the alphabets of one size.
+            size = strength.q if is_passed(self.prepared) else 0
+            if size not in self.asked:
+                self.asked[size] = ask_pool(*about, self.progress)
             self.pools[key] = find_candidates(
-                self.prepared, self.kind, sought, self.fewest, strength.q, self.workers,
-                self.progress, lead=key[1],
-            )  # fmt: skip
+                *about, self.progress, lead=key[1], asked=self.asked[size]
+            )
         return self.pools[key]
 
     def _try(self, strength: Strength, triggers: Candidates) -> Rehearsal:
