@@ -60,6 +60,21 @@ def atomic_write(
     sync_folder(target.parent)
 
 
+def write_public(path: str | os.PathLike[str], content: bytes, what: str, force: bool) -> None:
+    """Write a file that is meant for others.
+
+    Raises InputError if the file exists, unless ``force``; and as `atomic_write` does.
+    """
+    if not force and os.path.lexists(path):
+        raise InputError(
+            f"{os.fspath(path)} exists already, the {what} was not written.",
+            hint="choose another name, or force=True to replace it.",
+            code="file.exists",
+            parameter="force",
+        )
+    atomic_write(path, content)
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk, where the system can do that."""
     # Only POSIX systems can sync a folder, and some network file systems refuse: the rename is

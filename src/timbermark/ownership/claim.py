@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import atomic_write, container_bytes, read_container
+from timbermark.files import container_bytes, read_container, write_public
 from timbermark.files.sealing import SizeLimits
 from timbermark.ownership.columns import MAX_TRIGGERS
 from timbermark.ownership.encoding import (
@@ -267,14 +267,7 @@ class Claim:
 
         Raises InputError if the file exists, unless ``force``.
         """
-        if not force and os.path.lexists(path):
-            raise InputError(
-                f"{os.fspath(path)} exists already, the claim was not written.",
-                hint="choose another name, or force=True to replace it.",
-                code="file.exists",
-                parameter="force",
-            )
-        atomic_write(path, self.to_bytes())
+        write_public(path, self.to_bytes(), "claim", force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Claim":

@@ -455,15 +455,15 @@ def price_of_part(n_opened: int, n_triggers: int) -> tuple[Price, ...]:
     return (Price("part", math.log2(N_PARTS), {"parts": N_PARTS}),)
 
 
-def clean_name(name: Any) -> str:
-    """Return a judge's name without blanks around it, in Unicode's form NFC.
+def clean_name(name: Any, whose: str = "judge") -> str:
+    """Return a name without blanks around it, in Unicode's form NFC.
 
     Raises InputError unless it is a name.
 
     >>> clean_name(" Judge Judy ")
     'Judge Judy'
     """
-    check_name(name, "judge")
+    check_name(name, whose)
     return unicodedata.normalize("NFC", name).strip()
 
 

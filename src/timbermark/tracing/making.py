@@ -32,8 +32,9 @@ from timbermark.marking.splits import SplitLimits, SplitTriggers, set_thresholds
 from timbermark.ownership.encoding import check_count, check_name
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
+from timbermark.ownership.opening import clean_name
 from timbermark.tracing.codes import MOST_COLLUDERS, count_traceable, expected_bits
-from timbermark.tracing.roll import EDGES, Roll, clean_customer
+from timbermark.tracing.roll import EDGES, Roll
 from timbermark.trees.ensemble import digest
 
 MOST_BOUNDARIES = 1000
@@ -274,7 +275,7 @@ def _check_customers(customers: Any) -> tuple[str, ...]:
             code="customers.list",
             parameter="customers",
         )
-    names = tuple(clean_customer(name) for name in customers)
+    names = tuple(clean_name(name, "customers") for name in customers)
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None or not names:
         raise InputError(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -24,7 +23,7 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files.sealing import SizeLimits, save_sealed, seal, unseal, warn_if_readable
 from timbermark.ownership.encoding import FOREIGN, check_digest, check_name, encode, require
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.opening import OpenedMark
+from timbermark.ownership.opening import OpenedMark, clean_name
 from timbermark.ownership.symbols import HASH_BYTES, derive_seed
 from timbermark.tracing.codes import (
     derive_biases,
@@ -106,7 +105,7 @@ class Roll:
         """
         seeds = dict(self.seeds)
         for given in names:
-            name = clean_customer(given)
+            name = clean_name(given, "customers")
             if name in seeds:
                 raise InputError(
                     f"There are two customers of the name {name!r}.",
@@ -122,7 +121,7 @@ class Roll:
 
         Raises InputError if there is no such customer.
         """
-        found = clean_customer(name)
+        found = clean_name(name, "customers")
         if found not in self.seeds:
             raise InputError(
                 f"There is no customer {found!r} in the roll.",
@@ -230,18 +229,6 @@ class Roll:
             hint="save it with a passphrase and load it there.",
             code="roll.pickled",
         )
-
-
-def clean_customer(name: Any) -> str:
-    """Return a customer's name without blanks around it, in Unicode's form NFC.
-
-    Raises InputError unless it is a name.
-
-    >>> clean_customer(" Bob Ltd ")
-    'Bob Ltd'
-    """
-    check_name(name, "customers")
-    return unicodedata.normalize("NFC", name).strip()
 
 
 def find_biases(grid: Mark) -> AnyArray:

@@ -21,7 +21,12 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, SmallKinds
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import atomic_write, container_bytes, container_kind, read_container
+from timbermark.files import (
+    container_bytes,
+    container_kind,
+    read_container,
+    write_public,
+)
 from timbermark.files.sealing import SizeLimits, save_sealed
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature
 from timbermark.ownership.encoding import (
@@ -151,14 +156,7 @@ class RollClaim:
 
         Raises InputError if the file exists, unless ``force``.
         """
-        if not force and os.path.lexists(path):
-            raise InputError(
-                f"{os.fspath(path)} exists already, the claim was not written.",
-                hint="choose another name, or force=True to replace it.",
-                code="file.exists",
-                parameter="force",
-            )
-        atomic_write(path, self.to_bytes())
+        write_public(path, self.to_bytes(), "claim", force)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes) -> RollClaim:

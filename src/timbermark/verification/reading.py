@@ -306,6 +306,17 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     )
 
 
+def _refuse_map(rules: ReadingRules) -> None:
+    """Raise InputError where labels are mapped of a suspect that gives none."""
+    if rules.label_map is not None:
+        raise InputError(
+            "label_map is given, but the suspect answers with scores.",
+            hint='leave it out, or ask with answers="labels".',
+            code="label-map.scores",
+            parameter="label_map",
+        )
+
+
 def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading:
     first = given[0]
     if rules.wanted == "labels":
@@ -315,12 +326,7 @@ def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Readi
             code="answers.scores",
             parameter="answers",
         )
-    if rules.label_map is not None:
-        raise InputError(
-            "label_map is given, but the suspect answers with scores.",
-            hint='leave it out, or ask with answers="labels".',
-            parameter="label_map",
-        )
+    _refuse_map(rules)
     named = tuple(first) if isinstance(first, dict) else rules.classes
     width = len(mark.classes if named is None else named)
     if len(first) != width:
@@ -366,12 +372,7 @@ def _settle_one(given: Sequence[Any], mark: Mark, rules: ReadingRules, chosen: b
             code="answers.no-scores",
             parameter="answers",
         )
-    if rules.label_map is not None:
-        raise InputError(
-            "label_map is given, but the suspect answers with scores.",
-            hint='leave it out, or ask with answers="labels".',
-            parameter="label_map",
-        )
+    _refuse_map(rules)
     scale, more = _settle_scale([[answer] for answer in given], rules)
     # By the rule a whole number is a label.
     price = (Price("kind", 1.0),) if chosen else ()
