@@ -106,7 +106,7 @@ def card(
         contents[bom] = json.dumps(bill_of_materials(made), indent=1).encode() + b"\n"
     if statement is not None:
         from timbermark.ownership.keys import OwnerKey
-        from timbermark.ownership.statement import make_statement
+        from timbermark.verification.statement import make_statement
 
         assert made.claim is not None
         owner_key = unlock(lambda passphrase: OwnerKey.load(str(key), passphrase))

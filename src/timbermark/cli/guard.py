@@ -130,7 +130,7 @@ def ledger(
     if out is not None and key is not None:
         made = _make_mark(path, client, key, out, claim, only_stamped, force)
     if chain is not None:
-        from timbermark.ownership.chain import save_chains
+        from timbermark.verification.chain import save_chains
 
         save_chains(chain, chains)
     found = ledgers.read_summary(path)

@@ -12,12 +12,12 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.guard.ledger import Question
-from timbermark.ownership.chain import commit_guard
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.columns import MAX_TRIGGERS, Column, freeze_columns, join_columns
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import NO_ALTERNATIVES, DrawnSeal
+from timbermark.verification.chain import commit_guard
 
 _MOST_ROWS = 10_000
 

@@ -29,7 +29,9 @@ import numpy as np
 
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.guard.drawing import Drawn, take_rows
-from timbermark.ownership.chain import (
+from timbermark.ownership.columns import Column, split_columns
+from timbermark.ownership.encoding import encode, is_unicode
+from timbermark.verification.chain import (
     Chain,
     Head,
     commit_guard,
@@ -37,8 +39,6 @@ from timbermark.ownership.chain import (
     first_head,
     next_head,
 )
-from timbermark.ownership.columns import Column, split_columns
-from timbermark.ownership.encoding import encode, is_unicode
 
 _LOG = logging.getLogger("timbermark.guard")
 FORMAT = 1

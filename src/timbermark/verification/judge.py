@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from timbermark.errors import EvidenceError, InputError
-from timbermark.ownership.chain import find_unstamped, load_chains
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import (
@@ -38,6 +37,7 @@ from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, jo
 from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
+from timbermark.verification.chain import find_unstamped, load_chains
 from timbermark.verification.judging import judge_again
 from timbermark.verification.packs import (
     CLAIM,

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from timbermark.errors import InputError
 from timbermark.ownership import Claim, Mark, OwnerKey
-from timbermark.ownership.statement import make_statement
+from timbermark.verification.statement import make_statement
 
 KEY = OwnerKey(bytes(range(32)))
 
