@@ -163,6 +163,19 @@ def test_hostile_payload_with_right_checksum_raises_nothing_else(position, chang
         np.testing.assert_array_equal(arrays[name], array)
 
 
+def test_no_byte_of_the_directory_hides_a_member():
+    """The length of a comment or of an extra field could swallow the entries after it."""
+    for position in range(GOOD.index(b"PK\x01\x02"), len(GOOD)):
+        for change in (1, 16, 128, 255):
+            payload = bytearray(GOOD)
+            payload[position] ^= change
+            try:
+                found = read(signed(bytes(payload[PAYLOAD_START:])))[2]
+            except FileFormatError:
+                continue
+            assert set(found) == set(ARRAYS), (position, change)
+
+
 def describing(meta):
     return signed(zipped([("meta.json", meta)]))
 

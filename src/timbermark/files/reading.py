@@ -181,6 +181,10 @@ def _unpack(payload: bytes, size: int, name: str) -> tuple[Meta, Arrays]:
     return meta, arrays
 
 
+_ZIP64 = b"\x01\x00"
+"""How the one extra field begins that writers of large members add."""
+
+
 def _list_members(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, zipfile.ZipInfo]:
     listed = archive.infolist()
     members = {info.filename: info for info in listed}
@@ -192,6 +196,9 @@ def _list_members(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, z
         stem = member.removesuffix(".npy")
         if member != META_NAME and (stem == member or not ARRAY_NAME.fullmatch(stem)):
             _refuse(f"{name} holds a foreign member, {member!r}.", _FOREIGN)
+        # A comment or a field that is too long would hide the members after it.
+        if info.comment or (info.extra and not info.extra.startswith(_ZIP64)):
+            _refuse(f"{name} holds {member} with more than its content.", _FOREIGN)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             _refuse(f"{name} uses an unknown compression for {member}.", _FOREIGN)
     unpacked = sum(info.file_size for info in listed)
