@@ -38,7 +38,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import timbermark as tm
-from timbermark.guard.ledger import read_chains, read_summary
+from timbermark.guard.ledger_file import read_chains, read_summary
 from timbermark.ownership.evidence import Answers
 
 warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 import timbermark as tm
 from timbermark import serving
 from timbermark.errors import FileFormatError, InputError
-from timbermark.guard.ledger import read_summary
+from timbermark.guard.ledger_file import read_summary
 
 
 @pytest.fixture(scope="module")

@@ -246,6 +246,7 @@ def _suspect(model: Any, mark: Mark) -> Any:
     try:
         inside = model.get_raw_model()
     except (AttributeError, NotImplementedError):
+        # A served model, or a flavor that hides what it wraps: MLflow says so in these two ways.
         return model.predict
     try:
         library = open_model(inside).library

@@ -8,7 +8,7 @@ import timbermark as tm
 from tests.ownership.authority import Authority, needs_openssl
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.guard.evidence import claim_guard, guard_secret
-from timbermark.guard.ledger import add_stamp, read_chains, request_stamps
+from timbermark.guard.ledger_file import add_stamp, read_chains, request_stamps
 from timbermark.ownership.stamps import make_query
 from timbermark.verification.chain import Chain, load_chains, next_head, save_chains
 from timbermark.verification.packs import Pack

@@ -16,7 +16,7 @@ import timbermark as tm
 from timbermark.errors import FileFormatError, InputError
 from timbermark.guard.drawing import choose_width, score_gaps
 from timbermark.guard.guarding import Guard
-from timbermark.guard.ledger import read_summary
+from timbermark.guard.ledger_file import read_summary
 
 
 def changed_rows(before, after):

@@ -12,7 +12,8 @@ import timbermark as tm
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.guard import ledger as ledgers
 from timbermark.guard.drawing import Drawn
-from timbermark.guard.ledger import Ledger, merge, read_chains, read_questions, read_summary
+from timbermark.guard.ledger import Ledger
+from timbermark.guard.ledger_file import merge, read_chains, read_questions, read_summary
 
 STATEMENT = {"owner": "Ann", "guard": "00"}
 SECRET = bytes(range(32))
@@ -128,17 +129,17 @@ def test_a_ledger_that_rotated_between_merges_is_refused(tmp_path):
 def test_a_full_disk_stops_no_answer_and_what_is_lost_is_a_gap(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "a.db", STATEMENT, SECRET)
     monkeypatch.setattr(ledgers, "MOST_WAITING", 25)
-    connect = ledgers._connect
+    connect = ledgers.connect
 
     def full(path):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(ledgers, "_connect", full)
+    monkeypatch.setattr(ledgers, "connect", full)
     for batch in range(5):
         ledger.count("acme", 100)
         ledger.add("acme", *some(10 * batch))
         assert not ledger.flush()
-    monkeypatch.setattr(ledgers, "_connect", connect)
+    monkeypatch.setattr(ledgers, "connect", connect)
     ledger.close()
     found = read_summary(tmp_path / "a.db")
     assert (found.clients[0].asked, found.clients[0].drawn) == (500, 20)

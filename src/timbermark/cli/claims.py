@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
     from timbermark.ownership.claim import Claim
+    from timbermark.ownership.stamps import StampCheck
     from timbermark.verification.records import Remainder
 
 
@@ -139,6 +141,11 @@ def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     show(f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it")
     if query is not None:
         show(f"{query}: the query for a time-stamping authority")
+    show_stamps(checks)
+
+
+def show_stamps(checks: Sequence[StampCheck]) -> None:
+    """Print the time stamps of a claim, or that it has none."""
     for check in checks:
         show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
     if not checks:

@@ -14,7 +14,7 @@ from timbermark.cli.secrets import unlock
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
-    from timbermark.guard.ledger import Summary
+    from timbermark.guard.ledger_file import Summary
 
 
 @app.command()
@@ -117,7 +117,7 @@ def ledger(
             raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
     if stamp != bool(tsa or query):
         raise InputError("--stamp takes --tsa or --query.", hint="--stamp --tsa ADDRESS")
-    from timbermark.guard import ledger as ledgers
+    from timbermark.guard import ledger_file as ledgers
 
     added = ledgers.merge(path, merge) if merge else 0
     if stamp:
@@ -145,7 +145,7 @@ def ledger(
 
 def _stamp(path: Path, tsa: str, query: Path | None) -> None:
     from timbermark.files import atomic_write
-    from timbermark.guard import ledger as ledgers
+    from timbermark.guard import ledger_file as ledgers
     from timbermark.ownership.stamps import make_query
     from timbermark.verification.records import fetch_stamp
 
@@ -172,7 +172,7 @@ def _make_mark(
     only_stamped: bool,
     force: bool,
 ) -> dict[str, Any]:
-    from timbermark.guard import ledger as ledgers
+    from timbermark.guard import ledger_file as ledgers
     from timbermark.guard.evidence import claim_guard, guard_secret, make_mark
     from timbermark.ownership.keys import OwnerKey
 

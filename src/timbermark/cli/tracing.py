@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.claims import show_stamps
 from timbermark.cli.marking import read_rows
 from timbermark.cli.marking_options import Group, Json, Label, Model, Train, Validation
 from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
@@ -301,10 +302,7 @@ def claim_command(
         f"{out}: the claim of {made.claim.owner} about {made.n_customers} copies, SHA-256 "
         f"{made.digest.hex()}; publish it"
     )
-    for check in stamps.check_stamps(made):
-        show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
-    if not made.stamps:
-        tell(["The claim has no time stamp: it proves who made it, not when."])
+    show_stamps(stamps.check_stamps(made))
 
 
 @roll_app.command(name="open")

@@ -11,7 +11,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.guard.ledger import Question
+from timbermark.guard.ledger_file import Question
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.columns import MAX_TRIGGERS, Column, freeze_columns, join_columns
 from timbermark.ownership.keys import OwnerKey

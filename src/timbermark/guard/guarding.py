@@ -24,7 +24,8 @@ from timbermark.guard.drawing import (
     take_rows,
 )
 from timbermark.guard.evidence import make_mark
-from timbermark.guard.ledger import Ledger, clean_client, list_clients, read_questions
+from timbermark.guard.ledger import Ledger
+from timbermark.guard.ledger_file import clean_client, list_clients, read_questions
 from timbermark.guard.planning import GuardCost, measure, settle
 from timbermark.libraries.wrappers import asked_model
 from timbermark.marking.models import open_model
