@@ -204,9 +204,10 @@ def innocents(seed, leaks):
 def summarize(records):
     """Print what the results come to."""
     runs = [r for r in records if "boundaries" in r]
-    print("| set | library | boundaries | traces | untouched | unmarked | owner's mark | labels "
-          "changed: to unmarked, between copies | s each + library | MB of 1,000 |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| set | library | seed | boundaries | traces | untouched | unmarked | owner's mark "
+          "| labels changed: to unmarked, between copies | s each + library | MB of 1,000 |"
+          )  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for r in runs:
         bits = [f["bits"] for f in r["single"]["untouched"]]
         cost = (
@@ -215,7 +216,8 @@ def summarize(records):
             else f"numbers moved {r['moved_to_unmarked']:.1e}, {r['moved_between']:.1e} deviations"
         )
         print(
-            f"| {r['set']} | {r['library']} | {r['boundaries']} | {r['traces']} | {min(bits):.0f} "
+            f"| {r['set']} | {r['library']} | {r['seed']} | {r['boundaries']} | {r['traces']} "
+            f"| {min(bits):.0f} "
             f"| {r['unmarked']:.1f} | {r['owner']:.0f} | {cost} "
             f"| {r['per_copy']:.2f} + {r['writing']:.2f} | {r['roll_of_1000'] / 1e6:.2f} |"
         )

@@ -1,16 +1,18 @@
 """Asking an endpoint: how many questions it takes, whether decoys hide triggers, what kills do.
 
-./dev bench endpoint [questions] [decoys] [kills]
+./dev bench endpoint [questions] [untouched] [decoys] [kills]
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
+import common
 import lightgbm
 import numpy as np
+import xgboost
 from common import run_parts, show
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timbermark.ownership.evidence import label_bits, label_gains
 from timbermark.verification.inquiry import is_hopeless
 from timbermark.verification.questions import DECOY, make_questions
+from timbermark.verification.verdict import Verdict
 
 RATES = (1.0, 0.8, 0.5)
 N_RUNS = 1000
@@ -73,6 +76,66 @@ def questions() -> dict:
     rows = [[rate, found["questions"], found["given_up"]] for rate, found in given_up.items()]
     show("towards 64 bits, 128 triggers", ["match rate", "questions", "share given up"], rows)
     return {"averages": averages, "given_up": given_up}
+
+
+def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and labels to train a small model on."""
+    if name == "churn":
+        # Two classes, few of one: the harder kind.
+        return make_classification(4000, 20, n_informative=8, weights=[0.85], random_state=3)
+    if name == "digits":
+        return load_digits(return_X_y=True)
+    if name == "cancer":
+        return load_breast_cancer(return_X_y=True)
+    X, y, *_ = common.load(name)
+    return X[:4000], np.unique(y[:4000], return_inverse=True)[1]
+
+
+def rows_to_64(verdict: Verdict) -> float:
+    """Rows until 64 bits: one for a trigger in leaves, three for one in splits."""
+    left = next((n for n, bits in verdict.curve if bits >= 64), None)
+    if left is None:
+        return float("inf")
+    rows = 0
+    for seal in verdict.seals:
+        taken = min(left, seal.answered)
+        rows += taken * (3 if seal.seal == "splits" else 1)
+        left -= taken
+    return rows
+
+
+def untouched() -> dict:
+    """Rows that are asked until an untouched copy has shown 64 bits, decoys not counted."""
+    table, found = [], {}
+    for name in ("wine", "pendigits", "churn", "digits", "cancer"):
+        X, y = rows_of(name)
+        models = {
+            "LightGBM": lightgbm.LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1, seed=7),
+            "XGBoost": xgboost.XGBClassifier(n_estimators=100, n_jobs=1, random_state=7),
+        }
+        for library, model in models.items():
+            model.fit(X, y)
+            row = []
+            for seals, kind in (("both", "scores"), ("both", "labels"), ("splits", "scores")):
+                try:
+                    made = tm.embed(
+                        model,
+                        X,
+                        y,
+                        key=tm.OwnerKey.generate(),
+                        owner="Ann",
+                        seals=seals,
+                        random_state=7,
+                    )
+                except tm.errors.TimbermarkError:
+                    row.append(float("nan"))  # too weak for this model
+                    continue
+                row.append(rows_to_64(tm.verify(made.model, made.mark, answers=kind)))
+            table.append([name, library, *row])
+            found[f"{name} {library}"] = row
+    columns = ["data", "library", "scores", "labels", "splits alone, scores"]
+    show("rows asked to 64 bits, untouched copy", columns, table)
+    return found
 
 
 def mix_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -132,4 +195,4 @@ def kills() -> dict:
 
 
 if __name__ == "__main__":
-    run_parts({"questions": questions, "decoys": decoys, "kills": kills})
+    run_parts({"questions": questions, "untouched": untouched, "decoys": decoys, "kills": kills})

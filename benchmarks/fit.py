@@ -198,7 +198,7 @@ def start() -> dict:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
         code = (
-            "import time, timbermark.boosting.warmup as w; s = time.perf_counter(); w.warm_up(); "
+            "import time, timbermark.marking.warmup as w; s = time.perf_counter(); w.warm_up(); "
             "print(time.perf_counter() - s)"
         )
         seconds = [

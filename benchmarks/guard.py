@@ -1,8 +1,8 @@
 """The guard: what students carry, what it costs, innocents, time, and processes that are killed.
 
 Half of the rows, a third of large sets, train the owner's model (LightGBM, 200 trees); the others
-are asked. Parts: students, cost, innocents, attacks, noise, time, processes. The variables
-GUARD_SETS, GUARD_QUESTIONS and GUARD_SECONDS make it shorter.
+are asked. Parts: students, cost, innocents, attacks, noise, time, kill. The variables GUARD_SETS,
+GUARD_QUESTIONS and GUARD_SECONDS make it shorter; GUARD_SHARE is the least share that students see.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ SETS = ("pendigits", "letter", "census", "spambase", "churn", "diamonds")
 ASKED = os.environ.get("GUARD_SETS", ",".join(SETS)).split(",")
 MOST_ROWS = 60_000
 QUESTIONS = [int(n) for n in os.environ.get("GUARD_QUESTIONS", "8000,16000").split(",")]
+SHARE = float(os.environ.get("GUARD_SHARE", "0.01"))
 SECONDS = float(os.environ.get("GUARD_SECONDS", "120"))
 KEY = tm.OwnerKey(bytes(range(32)))
 TRIALS = 2000
@@ -153,7 +154,7 @@ def run_students():
         numbers = name == "diamonds"
         _, _, (X, _) = owner_of(name)
         for n in sorted({min(n, len(X)) for n in QUESTIONS}):
-            share = max(0.01, 80 / n)
+            share = max(SHARE, 80 / n)
             with tempfile.TemporaryDirectory() as folder:
                 guard = guard_of(name, share, folder)
                 for soft in (False,) if numbers else (False, True):
@@ -250,47 +251,22 @@ def run_innocents():
 
 
 def run_attacks():
-    """Thieves who know of guards: only sure answers, averaged questions, pooled clients."""
+    """The attacks of the lab: students of all kinds, and thieves who know of guards."""
     lines, facts = [], {}
-    for name in [n for n in ASKED if n != "diamonds"]:
-        _, _, (X, _) = owner_of(name)
-        n = min(8000, len(X) // 2)
-        rng = np.random.default_rng(0)
-        F = np.nan_to_num(X, nan=-1.0)
-
-        def bits(rows, labels, mark):
-            student = students(False, False, False)["XGBoost"].fit(rows, labels)
-            return tm.verify(_suspect(student, False), mark).bits
-
+    for name in ASKED:
+        _, _, (X, y) = owner_of(name)
+        n = min(8000, int(0.6 * len(X)))
         with tempfile.TemporaryDirectory() as folder:
-            guard = guard_of(name, max(0.01, 80 / n), folder)
-            scores = guard.predict_proba(X[:n], client="acme")
-            labels, mark = scores.argmax(axis=1), guard.mark("acme")
-            found = {"plain": bits(F[:n], labels, mark)}
-            best = np.partition(scores, -2, axis=1)
-            gaps = best[:, -1] - best[:, -2]
-            for dropped in (0.05, 0.2):
-                sure = gaps >= np.quantile(gaps, dropped)
-                found[f"the least sure {dropped:g} dropped"] = bits(F[:n][sure], labels[sure], mark)
-            scale = np.nanstd(X, axis=0)
-            for size in (1e-6, 1e-3):
-                votes = sum(
-                    guard.predict_proba(
-                        X[:n] + size * scale * rng.normal(size=X[:n].shape), client="noisy"
-                    )
-                    for _ in range(9)
-                )
-                found[f"mean of nine, noise {size:g}"] = bits(F[:n], votes.argmax(axis=1), mark)
-            more = guard.predict(X[n : 2 * n], client="other")
-            both = np.concatenate([labels, more])
-            found["two clients pooled, mark of one"] = bits(F[: 2 * n], both, mark)
-            found["two clients pooled, mark of both"] = bits(
-                F[: 2 * n], both, guard.mark(["acme", "other"])
-            )
+            guard = guard_of(name, max(SHARE, 80 / n), folder)
+            thief, tested = (X[:n], y[:n]), (X[n : 2 * n], y[n : 2 * n])
+            found = tm.attack(guard, None, *thief, attacks="all", evaluation=tested)
             guard.close()
-        facts[name] = found
-        lines += [[name, what, worth] for what, worth in found.items()]
-    show("attacks, XGBoost students of labels", ["set", "attack", "bits"], lines)
+        facts[name] = found.to_dict()
+        lines += [
+            [name, row.name, row.score_bits, row.label_bits, row.quality, row.theft_kept]
+            for row in (found.untouched, *found.rows)
+        ]
+    show("attacks", ["set", "attack", "scores", "labels", "quality", "theft kept"], lines)
     return facts
 
 
@@ -367,7 +343,7 @@ def _serve(name, folder, seed, log):
                 said.write(f"{time.time():.3f} {rows[i]} {answers[i]}\n")
 
 
-def run_processes():
+def run_kill():
     """Eight processes under load, one of which is killed every five seconds."""
     name = "pendigits"
     owner_of(name)
@@ -445,6 +421,6 @@ if __name__ == "__main__":
             "attacks": run_attacks,
             "noise": run_noise,
             "time": run_time,
-            "processes": run_processes,
+            "kill": run_kill,
         }
     )

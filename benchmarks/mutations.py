@@ -5,7 +5,8 @@
 A mutation changes bytes, JSON values or arrays of a sound file; where a checksum guards it, the
 checksum is made again for three of four, so that what is behind it is reached. Files are read in
 processes with 1 GiB to spare. *Passes as something else*: a claim, an opening or a pack that is
-accepted although its digest is another, a mark with other content and the same digest.
+accepted although its digest is another, a mark with other content and the same digest, a question
+of a guard's ledger that nobody drew, an entry of a chain that no stamp covers.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ import time
 import warnings
 import zipfile
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +34,50 @@ from common import finish, show
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.ownership.authority import Authority  # noqa: E402
 from tests.ownership.make_vectors import JUDGE, make_claim  # noqa: E402
-from tests.ownership.making import make_both, make_mixed_mark, npy_bytes, signed  # noqa: E402
+from tests.ownership.making import (  # noqa: E402
+    KEY,
+    carried,
+    make_both,
+    make_mark,
+    make_mixed_mark,
+    npy_bytes,
+    signed,
+)
 
 from timbermark import libraries  # noqa: E402
 from timbermark.errors import TimbermarkError  # noqa: E402
-from timbermark.ownership import Claim, Mark, Opening, open_mark  # noqa: E402
+from timbermark.guard import ledger_file  # noqa: E402
+from timbermark.guard.drawing import Drawn  # noqa: E402
+from timbermark.guard.ledger import Ledger  # noqa: E402
+from timbermark.ownership import Claim, Mark, Opening, open_mark, symbols  # noqa: E402
+from timbermark.tracing import codes  # noqa: E402
+from timbermark.tracing.roll import EDGES, Roll  # noqa: E402
+from timbermark.tracing.showing import RollClaim, RollOpening, open_roll  # noqa: E402
 from timbermark.trees import reference  # noqa: E402
-from timbermark.verification import journal, records  # noqa: E402
+from timbermark.verification import chain, journal, records  # noqa: E402
 from timbermark.verification.judge import find_parts  # noqa: E402
+from timbermark.verification.judging import judge_again  # noqa: E402
 from timbermark.verification.packs import CLAIM, MANIFEST, OPENING, _manifest, _zip, read_pack  # noqa: E402
+from timbermark.verification.stamps import make_query  # noqa: E402
+from timbermark.verification.transcript import Transcript  # noqa: E402
+from timbermark.verification.verdict import Context  # noqa: E402
 
 # Of 100 mutations: the files of skops take twenty times as long as the others.
 SHARES = {
-    "mark": 25,
-    "claim": 25,
-    "opening": 14,
-    "pack": 10,
-    "journal": 12,
-    "ledger": 12,
+    "mark": 16,
+    "claim": 16,
+    "opening": 10,
+    "pack": 8,
+    "transcript": 8,
+    "journal": 8,
+    "ledger": 8,
+    "roll": 8,
+    "roll-claim": 4,
+    "roll-opening": 4,
+    "guard-ledger": 4,
+    "chain": 4,
     "skops": 2,
 }
 SPARE, SECONDS, BATCH = 1 << 30, 20, 5000
@@ -105,7 +133,9 @@ def ask(name: str, seed: int, first: int, count: int) -> tuple[Counter, int]:
             sys.stderr.write(done.stderr)
             megabytes = batch.pop("MiB")
             return found + Counter(batch), megabytes
-        last = max((int(line) for line in lines if line.isdigit()), default=first)
+        if not lines:
+            raise SystemExit(f"{name} cannot be made: {done.stderr[-2000:]}")
+        last = max(int(line) for line in lines if line.isdigit())
         print(f"{name} {last} (seed {seed}): {done.returncode} {done.stderr[-500:]}", flush=True)
         found["crashed"] += 1
         count, first = first + count - last - 1, last + 1
@@ -380,6 +410,227 @@ class LedgerFormat(Format):
         return "read"
 
 
+class TranscriptFormat(Format):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.mark = make_both(6, 6)
+        asked = {"url": "http://host/invocations", "from_journal": 3, "headers": []}
+        context = Context("endpoint", "http", request=asked)
+        found = Transcript(context, carried(self.mark, "scores"))
+        self.data = found.to_json(self.mark, "2030-01-02T03:04:05Z").encode()
+
+    def mutate(self, rng: random.Random) -> bytes:
+        if rng.randrange(4) == 0:
+            return mutate_bytes(self.data, rng)
+        text = json.dumps(mutate_json(json.loads(self.data), rng))
+        return text.encode("utf-8", "surrogatepass")
+
+    def read(self, data: bytes) -> str:
+        transcript, _ = Transcript.from_json(data, self.mark)
+        verdict = judge_again(self.mark, transcript)
+        json.dumps(verdict.to_dict(), allow_nan=False).encode()
+        str(verdict).encode()
+        return "read"
+
+
+class RollFormat(Container):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        # What is derived by scrypt is derived for every mutation; its cost is not the matter here.
+        symbols.SCRYPT_N = codes.SEED_N = 2
+        from sklearn.ensemble import GradientBoostingClassifier
+
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(60, 3)), np.arange(60) % 6
+        model = GradientBoostingClassifier(n_estimators=2, max_depth=2).fit(X, y)
+        self.model = libraries.open(model).ensemble
+        n, ends = 6, np.sort(rng.normal(size=(4, 6)), axis=0)
+        edges = {"feature": np.arange(n) % 3, "falls": np.arange(n) % 2 == 0,
+                 "below": ends[0], "low": ends[1], "high": ends[2], "above": ends[3]}  # fmt: skip
+        self.roll = Roll(
+            grid=make_mark(0, n_splits=n),
+            mark=make_both(6, 6),
+            edges={name: np.asarray(edges[name], kind) for name, kind in EDGES.items()},
+            blank_digest="cd" * 32,
+        ).with_customers(["Bob Ltd", "Zoë & Söhne", "Eve"])
+        self.data = self.roll.to_bytes()
+
+    def read(self, data: bytes) -> str:
+        roll = Roll.from_bytes(data)
+        for name in roll.customers:
+            roll.token(name)
+        roll.symbols()
+        try:
+            roll.check_model(self.model)
+        except TimbermarkError as error:
+            if error.code != "roll.other-model":
+                raise
+        return "read"
+
+
+class RollClaimFormat(RollFormat):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.claim = RollClaim.make(self.roll, KEY)
+        self.opening = open_roll(self.roll, self.claim, customer="Eve", judge=JUDGE, share=0.5)
+        self.data = self.claim.to_bytes()
+
+    def mutate(self, rng: random.Random) -> bytes:
+        if rng.randrange(2):
+            return super().mutate(rng)
+        # The container inside, with right checksums all the way.
+        name, first, payload = self.inside()
+        inner = signed(first, mutate_zip(payload, "meta.json", rng))
+        line, _, outer = self.data.split(b"\n", 2)
+        with zipfile.ZipFile(io.BytesIO(outer)) as archive:
+            members = {one: archive.read(one) for one in archive.namelist()}
+        members[f"{name}.npy"] = npy_bytes(np.frombuffer(inner, np.uint8))
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for one, content in members.items():
+                archive.writestr(zipfile.ZipInfo(one), content)
+        return signed(line + b"\n", file.getvalue())
+
+    def inside(self) -> tuple[str, bytes, bytes]:
+        first, _, payload = self.claim.claim.to_bytes().split(b"\n", 2)
+        return "claim", first + b"\n", payload
+
+    def read(self, data: bytes) -> str:
+        return "read" if RollClaim.load(data).digest == self.claim.digest else "other"
+
+
+class RollOpeningFormat(RollClaimFormat):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.data = self.opening.to_bytes()
+        self.symbols = self.opening.check(self.claim, JUDGE)[1].tolist()
+
+    def inside(self) -> tuple[str, bytes, bytes]:
+        first, _, payload = self.opening.boundaries.to_bytes().split(b"\n", 2)
+        return "opening", first + b"\n", payload
+
+    def read(self, data: bytes) -> str:
+        opening = RollOpening.load(data)
+        found = opening.check(self.claim, JUDGE)[1].tolist()
+        own = self.opening
+        same = (opening.customer, opening.token, found) == (own.customer, own.token, self.symbols)
+        return "read" if same and opening.boundaries.digest == own.boundaries.digest else "other"
+
+
+class GuardLedgerFormat(Format):
+    TABLES = ("about", "entries", "counts", "cuts", "stamps")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.made = folder / "made.db"
+        ledger = Ledger(self.made, {"owner": "Ann", "guard": "00"}, bytes(32))
+        rng = np.random.default_rng(0)
+        for client in ("acme", "other"):
+            ledger.count(client, 9)
+            ledger.add(client, self.draw(rng), rng.normal(size=(4, 3)))
+        ledger.close()
+        ledger_file.request_stamps(self.made)
+        with closing(sqlite3.connect(self.made)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            file.execute("PRAGMA journal_mode = DELETE")
+        self.data = self.made.read_bytes()
+        self.questions = {repr(one) for one in self.list_questions(self.made)}
+        assert len(self.questions) == 8
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        return Drawn(
+            rows=np.arange(4),
+            cells=tuple(rng.bytes(32) for _ in range(4)),
+            alphabets=np.tile([0, 1], (4, 1)),
+            symbols=np.array([0, 1, 1, 0], np.uint8),
+            spread=np.ones(4),
+            reference=np.full((4, 2), 0.5),
+        )
+
+    def list_questions(self, path: Path) -> list[Any]:
+        found = ledger_file.read_questions(path, bytes(32))
+        return [(q.client, q.time, q.row, q.alphabet, q.symbol, q.reference, q.link) for q in found]
+
+    def mutate(self, rng: random.Random) -> bytes:
+        if rng.randrange(3) == 0:
+            return mutate_bytes(self.data, rng)
+        path = self.made.with_name("changed.db")
+        path.write_bytes(self.data)
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("PRAGMA synchronous = OFF")
+            for _ in range(rng.choice((1, 1, 2))):
+                self.change(file, rng)
+        return path.read_bytes()
+
+    def change(self, file: sqlite3.Connection, rng: random.Random) -> None:
+        here = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+        table = rng.choice([name for name in self.TABLES if name in here])
+        ids = [i for (i,) in file.execute(f"SELECT rowid FROM {table}")]
+        columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+        strange = (-1, 0, 2**62, 0.5, 1e308, "", "x", "[]", "{}", "null", '"é"', b"", b"\xff" * 32)
+        how, column = rng.randrange(5), rng.choice(columns)
+        if how == 0 or not ids:
+            marks = ",".join("?" * len(columns))
+            row = [rng.choice(strange) for _ in columns]
+            file.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+        elif how == 1:
+            file.execute(f"DELETE FROM {table} WHERE rowid = ?", (rng.choice(ids),))
+        elif how == 2:
+            other = rng.choice(ids)
+            (value,) = file.execute(
+                f"SELECT {column} FROM {table} WHERE rowid = ?", (other,)
+            ).fetchone()
+            file.execute(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = ?",
+                         (value, rng.choice(ids)))  # fmt: skip
+        elif how == 3:
+            file.execute(f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = ?",
+                         (rng.choice(strange), rng.choice(ids)))  # fmt: skip
+        else:
+            name = "x" * rng.randrange(1, 60)
+            ways = ("DROP TABLE {0}", "ALTER TABLE {0} RENAME TO {2}",
+                    "ALTER TABLE {0} RENAME COLUMN {1} TO {2}")  # fmt: skip
+            file.execute(rng.choice(ways).format(table, column, name))
+
+    def read(self, data: bytes) -> str:
+        for end in ("", "-wal", "-shm", "-journal"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+        self.path.write_bytes(data)
+        outcome, refusal = "read", None
+        for look in (ledger_file.read_summary, ledger_file.read_chains, self.list_questions):
+            try:
+                found = look(self.path)
+            except TimbermarkError as error:
+                refusal = error
+                continue
+            if look == self.list_questions and not {repr(one) for one in found} <= self.questions:
+                outcome = "other"
+        if outcome == "read" and refusal is not None:
+            raise refusal
+        return outcome
+
+
+class ChainFormat(Container):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        authority = Authority(folder / "authority")
+        self.roots = [authority.root]
+        first = chain.first_head(bytes(32), bytes(16))
+        entries = tuple(bytes([i]) * 32 for i in range(6))
+        plain = chain.Chain(bytes(32), bytes(16), 0, first, entries)
+        stamps = tuple((n, authority.stamp(make_query(plain.head(n)))) for n in (0, 4))
+        chain.save_chains(self.path, [chain.Chain(bytes(32), bytes(16), 0, first, entries, stamps)])
+        self.data = self.path.read_bytes()
+        self.covered = set(entries[:4])
+
+    def read(self, data: bytes) -> str:
+        self.path.write_bytes(data)
+        covered: set[bytes] = set()
+        for one in chain.load_chains(self.path):
+            if one.commitment == bytes(32):
+                covered |= set(one.stamped_entries(self.roots))
+        return "read" if covered <= self.covered else "other"
+
+
 class SkopsFormat(Format):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -416,8 +667,14 @@ FORMATS: dict[str, Any] = {
     "claim": ClaimFormat,
     "opening": OpeningFormat,
     "pack": PackFormat,
+    "transcript": TranscriptFormat,
     "journal": JournalFormat,
     "ledger": LedgerFormat,
+    "roll": RollFormat,
+    "roll-claim": RollClaimFormat,
+    "roll-opening": RollOpeningFormat,
+    "guard-ledger": GuardLedgerFormat,
+    "chain": ChainFormat,
     "skops": SkopsFormat,
 }
 

@@ -16,7 +16,7 @@ from common import NAMES, load_rows, run_parts, show
 
 import timbermark as tm
 from timbermark.errors import InputError
-from timbermark.experiments.splits import cut
+from timbermark.experiments.datasets import cut
 from timbermark.marking.strategies import SELECTIONS, SOURCES
 
 warnings.filterwarnings("ignore")

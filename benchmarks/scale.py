@@ -209,11 +209,11 @@ def kill_workers(folder: Path) -> dict:
     from distributed import Client
 
     import timbermark as tm
-    from timbermark.marking import input_tables, large_tables, sampling
+    from timbermark.marking import large_tables, leaves
     from timbermark.ownership import mark as marks
     from timbermark.partitions import running
 
-    large_tables.LARGE = input_tables.LARGE = sampling.FIRST_SIZE = KILLED_LARGE
+    large_tables.LARGE = large_tables.LARGE = leaves.FIRST_SIZE = KILLED_LARGE
     marks.datetime = SimpleNamespace(now=datetime(2026, 11, 2, 9, tzinfo=UTC).astimezone)
     key, plan = tm.OwnerKey.generate(), running._plan
 

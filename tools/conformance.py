@@ -16,14 +16,16 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from timbermark.errors import EvidenceError, PassphraseError, TimbermarkError
+from timbermark.guard.ledger_file import read_chains
 from timbermark.ownership import Answers, Claim, Mark, Opening, weigh
+from timbermark.ownership.columns import freeze_columns
 from timbermark.ownership.encoding import encode
 from timbermark.ownership.evidence import (
     UNANSWERED,
@@ -36,15 +38,18 @@ from timbermark.ownership.evidence import (
     total_bits,
 )
 from timbermark.ownership.symbols import derive_symbols, hash_leaf, merkle_root, query_numbers
-from timbermark.verification.judge import find_parts
+from timbermark.verification.chain import Chain, commit_questions, load_chains
+from timbermark.verification.journal import read_journal
+from timbermark.verification.judge import find_parts, judge
 from timbermark.verification.packs import read_pack
+from timbermark.verification.stamps import check_stamps, first_time
 
 KIT = Path(__file__).resolve().parents[1] / "conformance"
 NEAR = 1.1e-3  # two ways to add logarithms may differ in the last thousandth
 _DOMAIN = b"timbermark/conformance/1"
 _CONTAINER = (
     *("file.changed", "file.content", "file.empty", "file.foreign", "file.kind", "file.pack"),
-    *("file.truncated", "file.version"),
+    *("file.truncated", "file.version", "ledger.foreign"),
 )
 
 
@@ -69,7 +74,7 @@ def classify(error: TimbermarkError) -> str:
         return "signature"
     if error.code.startswith("answers."):
         return "answers"
-    if error.code in _CONTAINER:
+    if error.code in _CONTAINER or error.code.startswith("journal."):
         return "container"
     if isinstance(error, EvidenceError) or error.code.startswith(("pack.", "claim.other")):
         return "binding"
@@ -85,7 +90,16 @@ def _claim(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     claim = Claim.load(folder / case["claim"])
     if "mark" in case:
         claim.check_head(Mark.from_bytes((folder / case["mark"]).read_bytes()).head)
-    return {"digest": claim.digest.hex()}
+    if not claim.stamps:
+        return {"digest": claim.digest.hex()}
+    checks = check_stamps(claim, _roots(folder, case))
+    verified = sum(check.counts for check in checks)
+    stamps = {"verified": verified, "others": len(checks) - verified, "first": first_time(checks)}
+    return {"digest": claim.digest.hex(), "stamps": stamps}
+
+
+def _roots(folder: Path, case: dict[str, Any]) -> list[bytes]:
+    return [(folder / case["roots"]).read_bytes()] if "roots" in case else []
 
 
 def _opening(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +108,56 @@ def _opening(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pack(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
-    return _judge(*find_parts(read_pack(folder / case["pack"]), None), case)
+    if "answers" in case:
+        return _judge(*find_parts(read_pack(folder / case["pack"]), None), case)
+    found = judge(folder / case["pack"])
+    bits = {seal.seal: round_bits(seal.bits) for seal in found.verdict.seals}
+    said = found.verdict.context.request
+    journal = {"answers": said.get("from_journal", 0), "since": said.get("journal_since")}
+    return {
+        "digest": found.opening.digest.hex(),
+        "opened": found.opening.n_opened,
+        "bits": {**bits, "reported": found.bits},
+        "level": found.level,
+        **({"journal": journal} if journal["answers"] else {}),
+    }
+
+
+def _journal(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    found = read_journal(folder / case["journal"])
+    journal = {"answers": len(found.answers), "since": found.start["created"]}
+    return {"digest": found.start["mark_digest"], "journal": journal}
+
+
+def _chain(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    chains, roots = load_chains(folder / case["chain"]), _roots(folder, case)
+    stamped: dict[bytes, str] = {}
+    for chain in chains:
+        if chain.commitment.hex() == case["guard"]:
+            stamped |= chain.stamped_entries(roots)
+    times = [stamped[entry] for entry in commit(case["questions"]) if entry in stamped]
+    return {**_heads(chains), "covered": len(times), "latest": max(times, default=None)}
+
+
+def commit(questions: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """Return the entries of a guard's questions, as a case has them."""
+    entries: list[bytes] = []
+    for one in questions:
+        numbers = freeze_columns([[x] for x in one["numbers"]])
+        columns = [*numbers, *((text,) for text in one["texts"])]
+        drawn = np.array([one["alphabet"]]), np.array([one["symbol"]])
+        entries += commit_questions(columns, *drawn, [bytes.fromhex(one["link"])])
+    return entries
+
+
+def _ledger(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    return _heads(read_chains(folder / case["ledger"]))
+
+
+def _heads(chains: Sequence[Chain]) -> dict[str, Any]:
+    last = b"".join(chain.head(chain.first + len(chain.entries)).head for chain in chains)
+    entries = sum(len(chain.entries) for chain in chains)
+    return {"digest": hashlib.sha256(last).hexdigest(), "entries": entries}
 
 
 def _judge(claim: Claim, opening: Opening, case: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +198,9 @@ _DO: dict[str, Callable[[Path, dict[str, Any]], dict[str, Any]]] = {
     "claim": _claim,
     "opening": _opening,
     "pack": _pack,
+    "journal": _journal,
+    "chain": _chain,
+    "ledger": _ledger,
 }
 
 

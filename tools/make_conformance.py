@@ -7,16 +7,22 @@ must say so before anything is written. Run it when a format changes before its 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import shutil
+import sqlite3
+import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.ownership import independent_kit
+from tests.ownership.authority import Authority
 from tests.ownership.make_vectors import JUDGE, PASSPHRASE, loosened, make_claim, plain_answers
 from tests.ownership.making import (
     carried,
@@ -29,13 +35,30 @@ from tests.ownership.making import (
     signed,
     unpacked,
 )
-from tools.conformance import KIT, accumulate, is_same, run
+from tools.conformance import KIT, accumulate, commit, is_same, run
 
+from timbermark.guard import ledger_file
 from timbermark.ownership import Mark, OwnerKey, open_mark
-from timbermark.verification.packs import CLAIM, MANIFEST, OPENING, _manifest, _manifest_bytes, _zip
+from timbermark.ownership.evidence import Price
+from timbermark.verification import chain as chains
+from timbermark.verification import journal as journals
+from timbermark.verification.packs import (
+    CLAIM,
+    MANIFEST,
+    OPENING,
+    TRANSCRIPT,
+    _manifest,
+    _manifest_bytes,
+    _zip,
+)
+from timbermark.verification.stamps import make_query
+from timbermark.verification.transcript import Transcript
+from timbermark.verification.verdict import Context, Note
 
 LINES = {"mark": b"timbermark mark 4\n", "claim": b"timbermark claim 2\n",
-         "opening": b"timbermark opening 3\n"}  # fmt: skip
+         "opening": b"timbermark opening 3\n", "chain": b"timbermark guard-chain 1\n"}  # fmt: skip
+STAMPS = Path(__file__).resolve().parents[1] / "tests/ownership/fixtures/stamps.json"
+SINCE = "2030-01-02T03:04:05Z"
 COUNT = 100_000
 Change = Callable[[dict[str, Any], dict[str, bytes]], Any]
 
@@ -117,7 +140,9 @@ class Kit:
         refused = more.pop("refused", None)
         name = f"{name}_fail" if refused else name
         assert name not in self.cases, name
-        endings = {"mark": "m.mark", "claim": "c.claim", "opening": "o.opening", "pack": "p.zip"}
+        endings = {"mark": "m.mark", "claim": "c.claim", "opening": "o.opening", "pack": "p.zip",
+                   "roots": "r.pem", "journal": "j.journal", "chain": "g.chain",
+                   "ledger": "g.db"}  # fmt: skip
         case = {"reason": reason, "do": do, **{key: endings[key] for key in files}, **more}
         if refused:
             case["expected"] = {"result": "refused", "class": refused}
@@ -449,6 +474,308 @@ def _add_packs(kit: Kit, files: dict[str, bytes], answers: dict[str, Any]) -> No
                 {"pack": _zip(one)}, refused="binding")  # fmt: skip
 
 
+def stamps() -> dict[str, bytes]:
+    """Return time stamps and roots. Each run of an authority gives others, so these are kept.
+
+    Remove the file to have them made again, where a format changes before its first release.
+    """
+    if not STAMPS.exists():
+        claim, entries = make_claim(marks()["both"]), guard_chain().entries
+        other = make_claim(marks()["leaves"])
+        found = {}
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            good = Authority(folder / "good", "Kit")
+            stranger = Authority(folder / "stranger", "Stranger")
+            between = Authority(folder / "between", "Between", between=2)
+            expired = Authority(folder / "expired", "Expired", days=(-20, -10))
+            found["roots"] = good.root + between.root + expired.root
+            whose = {"good": good, "stranger": stranger, "between": between, "expired": expired}
+            for who, authority in whose.items():
+                found[who] = authority.stamp(make_query(claim))
+            found["other"] = good.stamp(make_query(other))
+            for count in (0, 4):
+                found[f"head {count}"] = good.stamp(make_query(guard_chain().head(count)))
+            rotated = replace(guard_chain(), first=9, entries=entries[4:])
+            found["head rotated"] = good.stamp(make_query(rotated.head(11)))
+        text = json.dumps({name: data.hex() for name, data in found.items()}, indent=1)
+        STAMPS.write_text(text + "\n", "utf-8")
+    known = json.loads(STAMPS.read_text(encoding="utf-8"))
+    return {name: bytes.fromhex(text) for name, text in known.items()}
+
+
+def add_stamps(kit: Kit) -> None:
+    """Add stamps beside a claim: those that cannot be verified are dropped, and harm nothing."""
+    known = stamps()
+    claim, good, junk = make_claim(marks()["both"]), known["good"], b"no response"
+    at = good.index(b"\x30\x03\x02\x01\x00") + 4
+    cases: dict[str, tuple[str, tuple[bytes, ...]]] = {
+        "good": ("A stamp of this claim under a given root is verified.", (good,)),
+        "between": ("Certificates stand between the stamp and its root.", (known["between"],)),
+        "modified": ("The status is granted with modifications, which is not signed.",
+                     (good[:at] + b"\1" + good[at + 1 :],)),
+        "refused": ("The authority refused: the status is no stamp.",
+                    (good[:at] + b"\2" + good[at + 1 :],)),
+        "other": ("A stamp of another claim is dropped.", (known["other"],)),
+        "unreadable": ("What cannot be read is dropped.", (junk,)),
+        "stranger": ("The authority's root is none of the given ones.", (known["stranger"],)),
+        "expired": ("The certificate was not valid at the time of the stamp.",
+                    (known["expired"],)),
+        "flipped": ("A bit of the signature was flipped.", (_flip(good, -5),)),
+        "cut": ("The stamp ends too early.", (good[:-40],)),
+        "among-others": ("Seven stamps that are dropped beside a good one.",
+                         (known["other"], known["stranger"], junk, b"0", b"\x30\x80", b"x" * 99,
+                          known["expired"], good)),
+        "two": ("Two are verified, and the first time counts.", (known["between"], good)),
+    }  # fmt: skip
+    for name, (reason, given) in cases.items():
+        data = replace(claim, stamps=given).to_bytes()
+        kit.add(f"stamp-{name}", reason, "claim", {"claim": data, "roots": known["roots"]})
+    kit.add("stamp-no-roots", "Without roots no stamp is verified.", "claim",
+            {"claim": replace(claim, stamps=(good,)).to_bytes()})  # fmt: skip
+    bad: dict[str, tuple[Any, str]] = {
+        "too-many": ([f"{i:02x}" for i in range(9)], "A claim has 8 stamps at most."),
+        "digits": (["xy"], "A stamp is in hexadecimal digits."),
+        "empty": ([""], "A stamp is empty."),
+        "number": ([7], "A stamp is a number."),
+        "no-list": ("00", "The stamps are no list."),
+    }
+    for name, (value, reason) in bad.items():
+        data = changed("claim", claim.to_bytes(), put("stamps", value))
+        kit.add(f"stamp-{name}", reason, "claim", {"claim": data}, refused="content")
+
+
+def add_transcripts(kit: Kit) -> None:
+    """Add packs that are judged by their transcript: prices, limits and journals count."""
+    mark = marks()["both"]
+    claim = make_claim(mark)
+    opening = open_mark(mark, claim, judge=JUDGE, share=1.0, force=True)
+    opened = opening.check(claim)
+    asked = {"url": "http://host/invocations", "protocol": "mlflow"}
+    plain = Context("endpoint http://host/invocations", "http", request=asked)
+    half = {**asked, "from_journal": 31, "journal_since": SINCE}
+    missing = carried(opened, "labels")
+    missing.values[np.r_[1:4, 30:33]] = -2
+    contexts: dict[str, tuple[str, Context, Any]] = {
+        "plain": ("Answers are those of the transcript.", plain, carried(opened, "labels")),
+        "scores": ("Scores keep all their digits.", plain, loosened(opened, "scores")),
+        "missing": ("Answers that are missing among others have a price.", plain, missing),
+        "prices": ("What was chosen by hand is subtracted.",
+                   replace(plain, prices=(Price("batch", 5.0, {"rows": 8}), Price("path", 10.0))),
+                   carried(opened, "labels")),
+        "capped": ("A condition without a price limits the level.",
+                   replace(plain, conditions=(Note("headers", {"names": "X", "caps": True}),)),
+                   carried(opened, "labels")),
+        "journal": ("Answers from a journal are counted and stated.",
+                    replace(plain, request=half), carried(opened, "labels")),
+    }  # fmt: skip
+    parts = {CLAIM: claim.to_bytes(), OPENING: opening.to_bytes()}
+    texts = {}
+    for name, (reason, context, answers) in contexts.items():
+        texts[name] = Transcript(context, answers).to_json(opened, SINCE).encode()
+        kit.add(f"transcript-{name}", reason, "pack", {"pack": _packed(parts, texts[name])})
+    record = json.loads(texts["journal"])
+    bad: dict[str, tuple[Change, str]] = {
+        "format": (put("format", "timbermark transcript 1"), "The format is another."),
+        "mark": (put("mark_digest", "00" * 32), "It is about another mark."),
+        "places": (put("places", 0, 1), "It is about other triggers."),
+        "short": (put("answers", record["answers"][:-1]), "An answer is missing in the list."),
+        "class": (put("answers", 0, "class", "1"), "A class number is a text."),
+        "key": (put("answers", 0, {"score": 1}), "An answer has another key."),
+        "price": (put("context", "prices", [["path", -5.0, {}]]), "A price is negative."),
+        "context": (put("context", "suspect", ...), "It does not say who was asked."),
+        "terminal": (put("context", "suspect", "\x1b[2J"), "A name would steer a terminal."),
+        "more": (put("extra", 1), "There is a key that transcripts do not have."),
+    }
+    for name, (change, reason) in bad.items():
+        given = json.loads(texts["journal"])
+        change(given, {})
+        data = _packed(parts, json.dumps(given).encode())
+        kit.add(f"transcript-{name}", reason, "pack", {"pack": data}, refused="content")
+    kit.add("transcript-not-json", "It is no JSON.", "pack",
+            {"pack": _packed(parts, b"{")}, refused="content")  # fmt: skip
+    kit.add("transcript-none", "Without a transcript there are no answers.", "pack",
+            {"pack": _zip({**parts, MANIFEST: _manifest(parts)})}, refused="binding")  # fmt: skip
+
+
+def _packed(parts: dict[str, bytes], transcript: bytes) -> bytes:
+    whole = {**parts, TRANSCRIPT: transcript}
+    return _zip({**whole, MANIFEST: _manifest(whole)})
+
+
+def add_journals(kit: Kit) -> None:
+    """Add journals: how many answers they hold, and since when."""
+    start = {"mark_digest": "ab" * 32, "suspect": "http://host", "created": SINCE}
+    records: list[dict[str, Any]] = [
+        {"start": start}, {"asking": ["q1", "q2"]}, {"answers": [["q1", [0.5, 0.5]], ["q2", "é"]]},
+        {"asking": ["q3"]}, {"failed": ["q3"]}, {"skipped": ["q3"]}, {"asking": ["q4"]},
+    ]  # fmt: skip
+    lines = _chained(records)
+    data = b"".join(lines)
+    answer = lines[3].replace(b"0.5,0.5", b"0.9,0.1")
+    good = {
+        "whole": (data, "A skipped question counts as answered with nothing."),
+        "torn": (data + b'["00', "A last line that a crash left unfinished is cut off."),
+        "reserved": (data + bytes(512), "Room that was set aside for an answer is cut off."),
+        "begun": (b"".join(lines[:2]), "It holds no answer yet."),
+    }
+    for name, (content, reason) in good.items():
+        kit.add(f"journal-{name}", reason, "journal", {"journal": content})
+    bad = {
+        "changed": (b"".join([*lines[:3], answer, *lines[4:]]), "An answer was changed."),
+        "removed": (b"".join(lines[:2] + lines[3:]), "A line was taken out."),
+        "moved": (b"".join([lines[0], lines[1], lines[3], lines[2]]), "Two lines were exchanged."),
+        "twice": (b"".join(_chained([*records, records[2]])), "A question is answered twice."),
+        "kind": (b"".join(_chained([*records, {"news": []}])), "A record is of no known kind."),
+        "second-start": (b"".join(_chained([*records, records[0]])), "It is begun twice."),
+        "version": (data.replace(b"journal 2", b"journal 9", 1), "Its format is newer."),
+        "foreign": (b"PK\3\4" + data, "It does not begin with the line of a journal."),
+        "blank": (data.replace(b",", b", ", 1), "A line is written otherwise."),
+    }
+    for name, (content, reason) in bad.items():
+        kit.add(f"journal-{name}", reason, "journal", {"journal": content}, refused="container")
+
+
+def _chained(records: list[dict[str, Any]]) -> list[bytes]:
+    check, lines = "", [journals.FIRST_LINE]
+    for record in records:
+        check, line = journals._line(check, record)
+        lines.append(line)
+    return lines
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"numbers": [i / 4, -0.0], "texts": ["grün", None][i % 2 :][:1], "alphabet": [0, i % 3 + 1],
+     "symbol": i % 2, "link": f"{i:02x}" * 32}
+    for i in range(6)
+]  # fmt: skip
+
+
+@functools.cache
+def guard_chain() -> chains.Chain:
+    """Return a guard's chain of six questions, without stamps."""
+    guard, chain_id = chains.commit_guard({"owner": "Ann Owner"}), bytes(range(16))
+    first = chains.first_head(guard, chain_id)
+    return chains.Chain(guard, chain_id, 0, first, tuple(commit(QUESTIONS)))
+
+
+def add_chains(kit: Kit) -> None:
+    """Add chains of a guard's ledger: which questions a verified stamp covers."""
+    known, plain = stamps(), guard_chain()
+    stamped = replace(plain, stamps=((0, known["head 0"]), (4, known["head 4"])))
+    more = {"guard": plain.commitment.hex(), "questions": QUESTIONS}
+    changed_entries = (bytes(32), *plain.entries[1:])
+    rotated = replace(plain, first=9, entries=plain.entries[4:])
+    rotated = replace(rotated, stamps=((11, known["head rotated"]),))
+    good: dict[str, tuple[str, list[chains.Chain]]] = {
+        "stamped": ("Questions before a verified stamp are covered.", [stamped]),
+        "unstamped": ("Without a stamp nothing is covered.", [plain]),
+        "rotated": ("Old entries are gone; the chain begins later.", [rotated]),
+        "two": ("A file holds the chains of two replicas.",
+                [replace(plain, chain_id=bytes(16)), stamped]),
+        "entry-changed": ("Another entry gives another head, which no stamp is about.",
+                          [replace(stamped, entries=changed_entries)]),
+        "count-changed": ("The stamp is about the head after another number of entries.",
+                          [replace(stamped, stamps=((5, known["head 4"]),))]),
+        "start-changed": ("Another start gives another head.",
+                          [replace(stamped, start=bytes(32))]),
+        "other-guard": ("The chain of another guard covers nothing.",
+                        [replace(stamped, commitment=bytes(32))]),
+        "foreign-stamps": ("Stamps of something else are dropped.",
+                           [replace(stamped, stamps=((4, known["good"]), (4, b"x"), (99, b"")))]),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "chain"
+        files = {}
+        for name, (reason, given) in good.items():
+            chains.save_chains(path, given)
+            files[name] = path.read_bytes()
+            kit.add(f"chain-{name}", reason, "chain",
+                    {"chain": files[name], "roots": known["roots"]}, **more)  # fmt: skip
+    kit.add("chain-no-roots", "Without roots no stamp is verified.", "chain",
+            {"chain": files["stamped"]}, **more)  # fmt: skip
+    data = files["stamped"]
+    bad: dict[str, tuple[Change, str]] = {
+        "no-chains": (put("chains", ...), "The list of chains is missing."),
+        "array-less": (lambda _, m: m.clear(), "A chain has no entries."),
+        "first": (put("chains", 0, "first", -1), "Entries are counted from 0 on."),
+        "guard-short": (put("chains", 0, "guard", "ab"), "A commitment has 32 bytes."),
+        "start-digits": (put("chains", 0, "start", "xy" * 32), "It is in hexadecimal digits."),
+        "stamp-alone": (put("chains", 0, "stamps", ["00"]), "A stamp has no count."),
+        "stamp-digits": (put("chains", 0, "stamps", [[0, "x"]]), "A stamp is in digits."),
+        "many-stamps": (put("chains", 0, "stamps", [[0, "00"]] * 4097), "There are too many."),
+        "more": (put("chains", 0, "extra", 1), "There is a key that chains do not have."),
+        "wide": (array("entries.0", lambda a: a.reshape(-1, 64)), "An entry has 32 bytes."),
+        "type": (array("entries.0", lambda a: a.astype("i4")), "Entries are bytes."),
+    }
+    for name, (change, reason) in bad.items():
+        kit.add(f"chain-{name}", reason, "chain", {"chain": changed("chain", data, change)},
+                refused="content", **more)  # fmt: skip
+    for name, content, reason in (
+        ("flipped", _flip(data, -200), "A bit was flipped after the checksum was made."),
+        ("newer", signed(b"timbermark guard-chain 2\n", data.split(b"\n", 2)[2]), "It is newer."),
+    ):
+        kit.add(f"chain-{name}", reason, "chain", {"chain": content}, refused="container", **more)
+
+
+def add_ledgers(kit: Kit) -> None:
+    """Add ledgers of a guard: every entry must follow from the one before."""
+    changes = {
+        "whole": ("", "", "Every entry follows from the one before."),
+        "rotated": ("", "DELETE FROM entries WHERE seq < 3; INSERT INTO cuts SELECT chain, 2, "
+                    "x'{head}', 2 FROM entries LIMIT 1", "Old entries are gone."),
+        "entry": ("binding", "UPDATE entries SET entry = zeroblob(32) WHERE seq = 3",
+                  "An entry was changed."),
+        "head": ("binding", "UPDATE entries SET head = zeroblob(32) WHERE seq = 8",
+                 "The last head was changed."),
+        "removed": ("binding", "DELETE FROM entries WHERE seq = 3", "An entry was taken out."),
+        "moved": ("binding", "UPDATE entries SET seq = -seq; "
+                  "UPDATE entries SET seq = 1 - seq", "The entries begin later."),
+        "record": ("binding", "UPDATE entries SET content = x'7b7d' WHERE kind = 1",
+                   "A record is not the one in the chain."),
+        "guard": ("binding", "UPDATE about SET value = '{{}}' WHERE name = 'statement'",
+                  "It is the ledger of another guard."),
+        "format": ("container", "UPDATE about SET value = '9' WHERE name = 'format'",
+                   "Its format is newer."),
+        "statement": ("container", "UPDATE about SET value = '[' WHERE name = 'statement'",
+                      "What it says about its guard is no JSON."),
+        "no-table": ("container", "DROP TABLE entries", "A table is missing."),
+    }  # fmt: skip
+    for name, (refused, change, reason) in changes.items():
+        kit.add(f"ledger-{name}", reason, "ledger", {"ledger": _ledger(change)},
+                **({"refused": refused} if refused else {}))  # fmt: skip
+    kit.add("ledger-foreign", "It is no database.", "ledger", {"ledger": b"x" * 600},
+            refused="container")  # fmt: skip
+
+
+def _ledger(change: str) -> bytes:
+    """Return a ledger after a change in SQL, small and without what tells SQLite's version."""
+    plain = guard_chain()
+    begin, end = b'{"begin": "00", "pid": 1}', b'{"end": "00"}'
+    rows, head, heads = [], plain.start, []
+    contents = [(1, begin), *((0, b"sealed") for _ in QUESTIONS), (1, end)]
+    for seq, (kind, content) in enumerate(contents, start=1):
+        entry = hashlib.sha256(content).digest() if kind else plain.entries[seq - 2]
+        head = chains.next_head(head, entry)
+        heads.append(head)
+        rows.append((plain.chain_id.hex(), seq, kind, "", float(seq), b"", entry, head, content))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "g.db"
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA page_size = 512")
+            file.executescript(ledger_file._SCHEMA)
+            file.executemany("INSERT INTO about VALUES (?,?)", [
+                ("format", "1"), ("statement", '{"owner": "Ann Owner"}'),
+                ("chain", plain.chain_id.hex())])  # fmt: skip
+            file.executemany("INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?)", rows)
+            file.executescript(change.format(head=heads[1].hex()))
+            file.commit()
+            file.execute("VACUUM")
+        data = bytearray(path.read_bytes())
+    data[96:100] = bytes(4)
+    return bytes(data)
+
+
 def _deflated(files: dict[str, bytes]) -> bytes:
     file = BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -467,6 +794,11 @@ def main() -> None:
     add_contents(kit)
     add_claims(kit)
     add_openings(kit)
+    add_stamps(kit)
+    add_transcripts(kit)
+    add_journals(kit)
+    add_chains(kit)
+    add_ledgers(kit)
     wrong = kit.write(KIT)
     print("\n".join(wrong))
     refusals = sum(name.endswith("_fail") for name in kit.cases)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from timbermark import errors
     from timbermark.attacks.lab import attack
     from timbermark.estimator import TimberClassifier, TimberRegressor
-    from timbermark.guard.guarding import Guard
-    from timbermark.guard.planning import plan
+    from timbermark.guard.guarding import Guard, plan
     from timbermark.marking.budget import Budget
     from timbermark.marking.embedding import embed, rotate
     from timbermark.marking.models import load, save
@@ -86,7 +85,7 @@ _HOME = {
     "judge_dispute": "timbermark.verification.disputes",
     "load": "timbermark.marking.models",
     "open_mark": "timbermark.ownership.opening",
-    "plan": "timbermark.guard.planning",
+    "plan": "timbermark.guard.guarding",
     "rotate": "timbermark.marking.embedding",
     "save": "timbermark.marking.models",
     "trace": "timbermark.tracing.tracing",

@@ -18,7 +18,7 @@ from timbermark.errors import InputError
 from timbermark.estimator_base import TimberEstimator
 from timbermark.estimator_checks import check_answers, check_numbers
 from timbermark.files import container_kind
-from timbermark.files.limits import Arrays, Meta
+from timbermark.files.reading import Arrays, Meta
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
 

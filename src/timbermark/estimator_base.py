@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from timbermark.boosting.binning import encode
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainParams, encode
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
@@ -30,9 +29,9 @@ from timbermark.estimator_checks import (
     check_weight,
 )
 from timbermark.files import read_container, write_container
-from timbermark.files.limits import Arrays, Meta
+from timbermark.files.reading import Arrays, Meta
 from timbermark.kernels.compile import notice_if_cold
-from timbermark.kernels.training import train_trees
+from timbermark.kernels.growing import train_trees
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from timbermark.boosting.params import PAPER, TrainParams
+from timbermark.boosting.data import PAPER, TrainParams
 from timbermark.errors import InputError
 
 try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timbermark.errors import FileFormatError, InputError
+from timbermark.files import will_write
 from timbermark.guard.guarding import Guard
 from timbermark.marking.models import save
 
@@ -68,6 +69,7 @@ def write_folder(
         (draft / "MLmodel").write_text(_mlmodel())
         (draft / "requirements.txt").write_text("timbermark\nmlflow\n")
         (draft / "model-settings.json").write_text(_mlserver(place.name))
+        will_write(place)
         if place.exists():
             shutil.rmtree(place)
         draft.rename(place)
@@ -98,10 +100,11 @@ def _mlserver(name: str) -> str:
     return json.dumps(about, indent=1) + "\n"
 
 
-def load_folder(folder: str | os.PathLike[str]) -> GuardedModel:
+def load_folder(folder: str | os.PathLike[str], *, keep: bool = True) -> GuardedModel:
     """Return the guarded model in a folder that `write_folder` wrote.
 
-    Raises FileFormatError if it is anything else, InputError if its ledger cannot be written.
+    ``keep``: whether drawn questions go to its ledger. Raises FileFormatError if it is anything
+    else, InputError if its ledger cannot be written.
     """
     place = Path(folder)
     try:
@@ -109,14 +112,14 @@ def load_folder(folder: str | os.PathLike[str]) -> GuardedModel:
         name, answers = about["model"], about["answers"]
         if Path(name).name != name or answers not in ("labels", "scores"):
             raise ValueError("other parts")
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise FileFormatError(
             f"{place} holds no guarded model.",
             hint="timbermark guard writes one.",
             code="file.parts",
         ) from None
     ledger = os.environ.get(LEDGER_VARIABLE) or place / LEDGER
-    return GuardedModel(Guard.load(place / GUARD, place / name, ledger), answers)
+    return GuardedModel(Guard.load(place / GUARD, place / name, ledger if keep else None), answers)
 
 
 class GuardedModel:

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 
 from tests.attacks.models import LIBRARIES, accuracy, data, fitted, stolen, thief
-from timbermark.attacks import (
-    cutting,
-    leaves,
-    overwriting,
-    own_models,
-    service,
-    thresholds,
-    tuning,
-)
+from timbermark.attacks import overwriting, own_models, service, trees, tuning
 from timbermark.attacks.own_models import n_rounds, other_model, own_model
 from timbermark.attacks.registry import ATTACKS
 from timbermark.attacks.stolen import REASONS, LeafValues, NotOfferedError, Thief, steal
@@ -63,7 +55,7 @@ def test_what_a_library_does_not_offer_is_refused_with_a_reason(name, library):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_refitting_on_the_training_rows_hardly_changes_a_model(library):
     model = stolen(library)
-    left = leaves.refit(model, training_thief(), 0.0)
+    left = trees.refit(model, training_thief(), 0.0)
     X, _ = data()
     # CatBoost's ordered boosting makes leaves that no refit on all rows gives back.
     few = 0.1 if library == "catboost" else 0.04
@@ -73,21 +65,21 @@ def test_refitting_on_the_training_rows_hardly_changes_a_model(library):
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_the_library_refits_to_what_the_training_rows_gave(library):
     model = stolen(library)
-    left = leaves.refit_by_library(model, training_thief(), 0.0)
+    left = trees.refit_by_library(model, training_thief(), 0.0)
     X, _ = data()
     # LightGBM refits its first trees without the learning rate, XGBoost repeats its training.
     few = 0.1 if library == "lightgbm" else 0.005
     assert accuracy(left) > accuracy(model) - 0.03
     assert (left.answer(X).argmax(axis=1) != model.answer(X).argmax(axis=1)).mean() < few
-    same = leaves.refit_by_library(model, thief(), 1.0)
+    same = trees.refit_by_library(model, thief(), 1.0)
     np.testing.assert_allclose(same.answer(X), model.answer(X), atol=1e-6)
 
 
 def test_refitting_the_file_does_what_the_library_does():
     model = stolen("xgboost")
     X, _ = data()
-    ours = leaves.refit(model, thief(), 0.5).answer(X)
-    theirs = leaves.refit_by_library(model, thief(), 0.5).answer(X)
+    ours = trees.refit(model, thief(), 0.5).answer(X)
+    theirs = trees.refit_by_library(model, thief(), 0.5).answer(X)
     assert np.abs(ours - theirs).mean() < 0.5 * np.abs(ours - model.answer(X)).mean()
 
 
@@ -96,7 +88,7 @@ def test_step_length_is_the_learning_rate():
     model = stolen("lightgbm")
     found = LeafValues.of(model, X[:600])
     # LightGBM's hessians are larger than ours by K / (K - 1), its steps as much shorter.
-    assert leaves.step_length(found, training_thief()) == pytest.approx(0.075, rel=0.15)
+    assert trees.step_length(found, training_thief()) == pytest.approx(0.075, rel=0.15)
 
 
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "timbermark"])
@@ -115,7 +107,7 @@ def test_boosted_answers_improve_a_model_that_was_stopped_early():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_first_iterations_are_those_of_a_model_trained_so_far(library):
     X, _ = data()
-    left = cutting.keep_first(stolen(library), thief(), 0.5)
+    left = trees.keep_first(stolen(library), thief(), 0.5)
     if library == "catboost":  # whose trees depend on how many there will be
         assert left.trees().ensemble.n_trees == fitted(library).tree_count_ // 2
         return
@@ -126,7 +118,7 @@ def test_the_first_iterations_are_those_of_a_model_trained_so_far(library):
 
 def test_dropped_trees_add_their_mean():
     model = stolen("timbermark")
-    left = cutting.drop_first(model, thief(), 0.5)
+    left = trees.drop_first(model, thief(), 0.5)
     before = LeafValues.of(model, thief().X)
     after = LeafValues.of(left, thief().X)
     for c in range(4):
@@ -136,16 +128,16 @@ def test_dropped_trees_add_their_mean():
 
 
 def test_pruning_everything_leaves_constant_trees():
-    left = cutting.prune(stolen("lightgbm"), thief(), 1.0)
+    left = trees.prune(stolen("lightgbm"), thief(), 1.0)
     found = LeafValues.of(left, thief().X)
     assert all(found.given(0, t).std() < 1e-9 for t in range(5))
-    none = cutting.prune(stolen("lightgbm"), thief(), 0.0)
+    none = trees.prune(stolen("lightgbm"), thief(), 0.0)
     changed = none.trees().ensemble.value != stolen("lightgbm").trees().ensemble.value
     assert changed.sum() <= 2
 
 
 def test_leaves_of_few_bits_have_few_values():
-    left = leaves.round_leaves(stolen("timbermark"), thief(), 4)
+    left = trees.round_leaves(stolen("timbermark"), thief(), 4)
     assert all(len(np.unique(v.round(9))) <= 16 for v in LeafValues.of(left, thief().X).value)
 
 
@@ -153,8 +145,8 @@ def test_no_noise_changes_nothing():
     X, _ = data()
     model = stolen("timbermark")
     for attack in (
-        leaves.add_leaf_noise,
-        thresholds.move_thresholds,
+        trees.add_leaf_noise,
+        trees.move_thresholds,
         service.add_input_noise,
         own_models.average_with_own,
     ):
@@ -317,7 +309,7 @@ def test_guessed_triggers_answer_as_the_thiefs_model_does():
 def test_flattening_changes_the_share_of_leaves_that_it_says(share):
     model = stolen("lightgbm")
     old = LeafValues.of(model, thief().X)
-    for attack in (leaves.flatten_by_file, leaves.flatten_by_rows):
+    for attack in (trees.flatten_by_file, trees.flatten_by_rows):
         new = LeafValues.of(attack(model, thief(), share), thief().X)
         changed = np.concatenate([a != b for a, b in zip(old.value, new.value, strict=True)])
         assert changed.mean() == pytest.approx(share, abs=0.03)
@@ -329,7 +321,7 @@ def test_flattening_finds_leaves_that_were_edited():
     rng = np.random.default_rng(0)
     edited = rng.random(len(old.value[0])) < 0.03
     value = [np.where(edited, v + 3.0, v) if c == 0 else v for c, v in enumerate(old.value)]
-    left = leaves.flatten_by_rows(old.put(value), thief(), 0.05)
+    left = trees.flatten_by_rows(old.put(value), thief(), 0.05)
     now = LeafValues.of(left, thief().X).value[0]
     assert (now[edited] < value[0][edited] - 1.0).mean() > 0.7
 

@@ -151,7 +151,7 @@ def test_results_are_taken_up_again(tmp_path, monkeypatch):
         raise AssertionError("it was run again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("timbermark.attacks.leaves.LeafValues.of", never)
+        patched.setattr("timbermark.attacks.trees.LeafValues.of", never)
         again = run(["leaf-noise:0.5", "round-answers:2"], out=out)
     assert again.rows[0] == first.rows[0]
     assert len(read_rows(out / "results.csv")) == 3

@@ -16,7 +16,7 @@ from tests.attacks.models import (
     numbers,
     ranks,
 )
-from timbermark.attacks import leaves, own_models, service, tuning
+from timbermark.attacks import own_models, service, trees, tuning
 from timbermark.attacks.registry import ATTACKS
 from timbermark.attacks.stolen import LeafValues, NotOfferedError, Thief, measure_worth, steal
 from timbermark.errors import InputError
@@ -54,7 +54,7 @@ def test_a_stolen_regressor_answers_as_the_model_does(library):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_refitting_on_the_training_rows_hardly_changes_a_regressor(library):
     model = stolen(library)
-    left = leaves.refit(model, owner(model), 0.0)
+    left = trees.refit(model, owner(model), 0.0)
     X = held_out().X
     # CatBoost's ordered boosting makes leaves that no refit on all rows gives back, and XGBoost
     # shrinks small leaves by its λ.
@@ -62,7 +62,7 @@ def test_refitting_on_the_training_rows_hardly_changes_a_regressor(library):
     moved = np.sqrt(np.mean((left.answer(X) - model.answer(X)) ** 2))
     assert moved < few * model.answer(X).std()
     np.testing.assert_allclose(
-        leaves.refit(model, owner(model), 1.0).answer(X), model.answer(X), rtol=1e-5
+        trees.refit(model, owner(model), 1.0).answer(X), model.answer(X), rtol=1e-5
     )
 
 
@@ -70,7 +70,7 @@ def test_step_length_of_a_regressor_is_the_learning_rate():
     for library, rate in (("lightgbm", 0.1), ("xgboost", 0.3), ("histogram", 0.1)):
         model = stolen(library)
         have = owner(model)
-        found = leaves.step_length(LeafValues.of(model, have.X), have)
+        found = trees.step_length(LeafValues.of(model, have.X), have)
         assert found == pytest.approx(rate, rel=0.1)
 
 
@@ -135,8 +135,8 @@ def test_rankers_are_refitted_and_trained_on(library):
     have = number_thief(early)
     assert error(tuning.add_trees(early, have, 20.0)) > error(early) + 0.005
     whole = steal(fitted_ranker(library))
-    assert error(leaves.refit(whole, number_thief(whole), 0.5)) > error(whole) - 0.02
-    assert error(leaves.refit_by_library(whole, number_thief(whole), 0.5)) > error(whole) - 0.05
+    assert error(trees.refit(whole, number_thief(whole), 0.5)) > error(whole) - 0.02
+    assert error(trees.refit_by_library(whole, number_thief(whole), 0.5)) > error(whole) - 0.05
 
 
 def test_scores_of_the_thiefs_ranker_are_on_the_scale_of_the_stolen_one():

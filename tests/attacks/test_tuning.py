@@ -9,7 +9,7 @@ from timbermark.attacks.tuning import (
     tune_regrown,
     tune_with_state,
 )
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainParams
 from timbermark.trees import reference
 from timbermark.trees.ensemble import digest
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from timbermark.boosting import updating
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.state import fit_ensemble
 from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.boosting.updating import update_ensemble

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.objective import make_objective
-from timbermark.boosting.params import TrainParams
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import NONE, UNKNOWN
 

@@ -6,9 +6,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import TrainingData, join_data, make_data
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainingData, TrainParams, find_bins, join_data, make_data
 from timbermark.kernels.workers import Workers
 
 # Relative to the profile: oracles of the core get more examples, costly tests fewer.

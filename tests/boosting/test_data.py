@@ -6,14 +6,14 @@ from hypothesis import given
 
 from tests.boosting.naive import naive_strata
 from tests.boosting.strategies import cases, cases_with_additions, noise_case
-from timbermark.boosting.binning import Bins
 from timbermark.boosting.data import (
+    Bins,
+    TrainParams,
     count_strata,
     empty_data,
     join_data,
     make_data,
 )
-from timbermark.boosting.params import TrainParams
 from timbermark.kernels.workers import Workers
 
 PARAMS = TrainParams(max_iter=1, split_sampling=0.3)

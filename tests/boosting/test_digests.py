@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from timbermark.boosting import fitting
-from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import make_data
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import choose_scale
+from timbermark.boosting.data import TrainParams, find_bins, make_data
+from timbermark.boosting.objective import choose_scale
 from timbermark.kernels.workers import Workers
 
 DIGESTS = """

@@ -15,11 +15,9 @@ from tests.boosting.naive import naive_mix, naive_train
 from tests.boosting.strategies import cases, few, many, noise_case
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import fitting
-from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import TrainingData
+from timbermark.boosting.data import Bins, TrainingData, TrainParams
 from timbermark.boosting.fitting import leaf_dtype, train, tree_key
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import choose_scale, shares_word
+from timbermark.boosting.objective import choose_scale, shares_word
 from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import probabilities
 

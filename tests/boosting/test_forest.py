@@ -5,10 +5,10 @@ from hypothesis import given
 
 from tests.boosting.comparing import n_leaves, used_nodes
 from tests.boosting.strategies import cases, noise_case
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import empty_forest, to_ensemble
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import choose_scale
+from timbermark.boosting.objective import choose_scale
 from timbermark.kernels.workers import Workers
 from timbermark.trees.reference import leaf_indices, margins
 

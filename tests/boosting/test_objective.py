@@ -1,8 +1,7 @@
 import pytest
 
-from timbermark.boosting.objective import factor, make_rule
-from timbermark.boosting.params import PAPER, TrainParams
-from timbermark.boosting.scale import Scale
+from timbermark.boosting.data import PAPER, TrainParams
+from timbermark.boosting.objective import Scale, factor, make_rule
 
 
 @pytest.mark.parametrize(("n_classes", "expected"), [(2, 1.0), (3, 2 / 3), (26, 25 / 26)])

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.boosting.ensembles import numeric, random_ensemble, random_rows
 from tests.boosting.strategies import cases, many, noise_case
 from tests.trees.strategies import ensembles, ensembles_and_rows, rows_for
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.objective import choose_scale
 from timbermark.boosting.predicting import LazyPredictor, make_predictor
-from timbermark.boosting.scale import choose_scale
 from timbermark.kernels.workers import Workers
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_ZERO

@@ -2,9 +2,7 @@ import numpy as np
 import pytest
 
 from timbermark.boosting import state as state_module
-from timbermark.boosting.binning import find_bins
-from timbermark.boosting.data import make_data
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainParams, find_bins, make_data
 from timbermark.boosting.state import fit_data, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.boosting.updating import renew, update_ensemble

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from timbermark.boosting.params import TrainParams
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.state import fit_ensemble
 from timbermark.boosting.state_file import FORMAT_VERSION, load_state, save_state
 from timbermark.errors import FileFormatError, StateError

@@ -11,16 +11,15 @@ from tests.boosting.naive import Sums, gradients, naive_paths, naive_train, naiv
 from tests.boosting.strategies import cases, cases_with_additions, many, noise_case
 from tests.boosting.watching import nobody_waits_for_ever
 from timbermark.boosting import updating
-from timbermark.boosting.data import empty_data, join_data, make_data, take_rows
+from timbermark.boosting.data import TrainParams, empty_data, join_data, make_data, take_rows
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import to_ensemble
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import choose_scale
+from timbermark.boosting.objective import choose_scale
 from timbermark.boosting.state import fit_data
 from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.kernels.workers import Workers
+from timbermark.trees.model_file import validate_ensemble
 from timbermark.trees.reference import leaf_indices, margins
-from timbermark.trees.validation import validate_ensemble
 
 INF = float("inf")
 PARAMS = TrainParams(

@@ -13,9 +13,9 @@ from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.cli import main
 from timbermark.errors import InputError
 from timbermark.ownership import Claim, symbols
-from timbermark.ownership.stamps import make_query
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.records import ledger_path
+from timbermark.verification.stamps import make_query
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -124,6 +124,34 @@ def test_a_judge_with_the_stamped_chain(house, served, run, tmp_path):
     assert (code, json.loads(out)["level"]) == (3, "indicative")
 
 
+def test_a_mark_with_rows_knows_what_unguarded_students_say(served, house, run, tmp_path):
+    ledger, _ = served
+    place, _ = house
+    words = ("ledger", ledger, "--client", "acme", "--key", place / "owner.key")
+    more = ("--model", place / "model.timber", "--rows", place / "rows.csv", "--label", "label")
+    assert run(*words, "--out", tmp_path / "plain.mark")[0] == 0
+    code, _, err = run(*words, "--out", tmp_path / "known.mark", *more)
+    assert code == 0, err
+    found = [tm.Mark.load(tmp_path / f"{name}.mark").leaves for name in ("plain", "known")]
+    assert [seal.alternatives.shape[1] for seal in found] == [0, 3]
+    assert run(*words, "--out", tmp_path / "other.mark", *more[:2])[0] == 2
+
+
+def test_the_lab_attacks_a_guarded_folder_and_leaves_its_ledger_alone(served, house, run):
+    ledger, _ = served
+    place, _ = house
+    before = run("ledger", ledger, "--json")[1]
+    words = ("attack", ledger.parent, "--rows", place / "rows.csv", "--label", "label")
+    code, out, err = run(*words, "--attacks", "learn-labels:1,ask-sure:0.3", "--json")
+    assert code == 0, err
+    learnt, sure = json.loads(out)["rows"]
+    assert learnt["label_bits"] > 20
+    assert sure["label_bits"] < learnt["label_bits"]
+    assert run("ledger", ledger, "--json")[1] == before
+    assert run(*words, "--mark", place / "owner.key")[0] == 2
+    assert run(*words, "--attacks", "refit")[0] == 2
+
+
 def test_a_plan_of_a_guard(house, run):
     place, _ = house
     words = ("plan", place / "model.timber", "--guard", "--share", "0.05", "--label", "label")

@@ -115,6 +115,19 @@ def test_training_rows_rebuild_the_state_and_limits_refuse_only_where_they_are_s
     capsys.readouterr()
 
 
+def test_a_plan_in_place_writes_nothing(house, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "plan", house / "model.timber", "--method", "in-place", "--state", house / "model.state",
+        "--candidates", house / "more.csv", "--label", "kind", "--ratio", "0.04", "--mode", "lazy",
+    ]  # fmt: skip
+    assert run(*words, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["triggers"] == {"splits": 0, "leaves": 96}
+    assert run(*words, "--state-out", tmp_path / "new.state") == 2
+    assert "--state-out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 BAD = {
     "no state and no rows": (["--candidates", "more.csv", "--label", "kind"], "no training state"),
     "another state": (["--train", "train.csv", "--label", "kind", "--state", "model.state"], ""),

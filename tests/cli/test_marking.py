@@ -14,12 +14,11 @@ from sklearn.utils import shuffle
 import timbermark
 from timbermark import Mark, OwnerKey, TimberClassifier
 from timbermark.cli import main
-from timbermark.cli.printing import say_error, show_json, use_flags
+from timbermark.cli.outputs import say_error, show_json, use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
-from timbermark.marking.rehearsing import Attempt, nothing_fits
+from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, nothing_fits
 from timbermark.marking.sealing import Choices
-from timbermark.marking.strengths import Strength, list_strengths
 
 NO_LIMITS = [
     word

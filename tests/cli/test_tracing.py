@@ -53,6 +53,25 @@ def test_copies_are_written_verified_and_traced(folder, capsys, tmp_path):
     assert ask(capsys, "trace", folder / "model.timber", folder / "secret.roll")[0] == 1
 
 
+def test_limits_on_the_cost_are_those_of_embed(folder, capsys, tmp_path):
+    words = [
+        "copies", folder / "model.timber", "--train", folder / "rows.csv", "--label", "y",
+        "--customers", folder / "names.txt", "--key", folder / "owner.key", "--owner", "Ann Ltd",
+        "--out", tmp_path, "--roll", tmp_path / "secret.roll",
+    ]  # fmt: skip
+    code, said = ask(capsys, *words, "--max-changed", "2")
+    assert code == 2
+    assert "--max-changed" in said.err
+    assert not list(tmp_path.iterdir())
+    code, said = ask(capsys, *words, "--max-drift", "1e-12", "--json")
+    assert code == 0
+    drift = [f for f in json.loads(said.out)["mark"]["cost"]["figures"] if f["code"] == "drift"]
+    # Of the rows that judge, none changes; a row that reports may, and then a note says so.
+    change = drift[0]["change"]
+    assert change < 1e-4
+    assert ("(drift)" in said.err) == (change > 1e-12)
+
+
 def test_a_customer_is_added_and_nobody_twice(folder, capsys, tmp_path):
     roll = tmp_path / "secret.roll"
     roll.write_bytes((folder / "secret.roll").read_bytes())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.trees.oracle import naive_leaves, naive_margins
 from tests.trees.strategies import ensembles, ensembles_and_rows, rows_for
-from timbermark.editing import Router
+from timbermark.editing.routing import Router, _PlainNodes
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.trees import reference
@@ -197,13 +197,29 @@ def test_rows_of_any_layout_and_type_are_taken():
         assert Router(e).nodes[0][routes.leaf[0][0]].tolist() == expected[:, 0].tolist()
 
 
-@given(ensembles_and_rows())
-def test_rows_without_missing_values_take_the_same_way_faster(case):
+@given(ensembles_and_rows(), st.booleans())
+def test_masks_and_plain_nodes_send_rows_the_same_way_faster(case, missing):
     e, X = case
-    X = np.where(np.isnan(X), 0.25, X)
-    fast, slow = Router(e), Router(e)
-    slow._plain = None
-    assert route(fast, X).same(route(slow, X)).all()
+    X = X if missing else np.where(np.isnan(X), 0.25, X)
+    masked, plain, slow = Router(e), Router(e), Router(e)
+    if masked._masks is not None:
+        owner = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))
+        plain._plain = _PlainNodes.of(e, plain._records, owner)
+    plain._masks = slow._masks = slow._plain = None
+    expected = route(slow, X)
+    assert route(plain, X).same(expected).all()
+    assert route(masked, X).same(expected).all()
+
+
+@pytest.mark.parametrize(("n_leaves", "masked"), [(31, True), (32, False)])
+def test_trees_of_up_to_31_leaves_have_masks(n_leaves, masked):
+    e = chain(n_leaves)
+    router = Router(e)
+    assert (router._masks is not None) == masked
+    X = np.linspace(-1.0, 40.0, 997)[:, None]
+    np.testing.assert_array_equal(
+        route(router, X).leaf[0][0], np.clip(np.ceil(X[:, 0] - 0.5), 0, n_leaves - 1)
+    )
 
 
 def test_deep_trees_and_those_of_one_leaf_are_plain():

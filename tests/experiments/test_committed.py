@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from timbermark.experiments.cells_file import CellsFile
-from timbermark.experiments.grid import METRICS, make_plan
+from timbermark.experiments.measuring import METRICS, make_plan
 from timbermark.experiments.page import make_page, page_to_markdown
-from timbermark.experiments.results import collect, to_csv
+from timbermark.experiments.results import CellsFile, collect, to_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.skipif(

@@ -6,16 +6,19 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tests.experiments.making import made_cell, made_dataset
 from timbermark import TimberClassifier
-from timbermark.experiments import reporting, shared_errors
-from timbermark.experiments.figures import _point, draw_accuracy, draw_strategies
-from timbermark.experiments.grid import make_plan
-from timbermark.experiments.illustrating import STRATEGIES, illustrate
-from timbermark.experiments.measuring import NAN
-from timbermark.experiments.published import Place
-from timbermark.experiments.reporting import write_report
-from timbermark.experiments.results import collect
-from timbermark.experiments.shared_errors import SharedErrors, find_shared_errors
-from timbermark.experiments.splits import cut
+from timbermark.experiments import page, tables
+from timbermark.experiments.datasets import cut
+from timbermark.experiments.figures import (
+    STRATEGIES,
+    _point,
+    draw_accuracy,
+    draw_strategies,
+    illustrate,
+)
+from timbermark.experiments.measuring import NAN, make_plan
+from timbermark.experiments.page import write_report
+from timbermark.experiments.results import Place, collect
+from timbermark.experiments.tables import SharedErrors, find_shared_errors
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -76,7 +79,7 @@ def test_shared_errors_are_shares_of_ours(monkeypatch):
         "Ours": lambda seed: TimberClassifier(preset="paper", random_state=seed),
         "Absent": absent,
     }
-    monkeypatch.setattr(shared_errors, "_MAKERS", makers)
+    monkeypatch.setattr(tables, "_MAKERS", makers)
     split = cut(made_dataset(), "train", 0)
     found = find_shared_errors(split, seed=3)
     assert found.missing == ("Absent",)
@@ -99,18 +102,18 @@ def test_shared_errors_are_shares_of_ours(monkeypatch):
 )  # fmt: skip
 def test_models_of_the_libraries_learn(name, module, monkeypatch):
     pytest.importorskip(module)
-    monkeypatch.setattr(shared_errors, "_ITERATIONS", 5)
+    monkeypatch.setattr(tables, "_ITERATIONS", 5)
     data = made_dataset(n=90)
-    model = shared_errors._MAKERS[name](0).fit(data.X, data.y)
+    model = tables._MAKERS[name](0).fit(data.X, data.y)
     assert (np.asarray(model.predict(data.X)).reshape(-1) == data.y).mean() > 0.6
 
 
 @pytest.fixture
 def cheap(monkeypatch):
     """Figures whose making is tested above."""
-    monkeypatch.setattr(reporting, "find_shared_errors", lambda split: FOUND)
-    monkeypatch.setattr(reporting, "illustrate", lambda: None)
-    monkeypatch.setattr(reporting, "draw_strategies", lambda shown, path: path.write_bytes(b"x"))
+    monkeypatch.setattr(page, "find_shared_errors", lambda split: FOUND)
+    monkeypatch.setattr(page, "illustrate", lambda: None)
+    monkeypatch.setattr(page, "draw_strategies", lambda shown, path: path.write_bytes(b"x"))
 
 
 def test_a_report_is_all_files(cheap, shared, tmp_path):

@@ -5,10 +5,17 @@ import pytest
 
 from tests.experiments.making import made_dataset
 from timbermark.experiments import measuring
-from timbermark.experiments.datasets import load_dataset
-from timbermark.experiments.grid import METHODS, RATIOS, Cell, trigger_counts
-from timbermark.experiments.measuring import MEASURES, Base, measure, measure_cells
-from timbermark.experiments.splits import cut
+from timbermark.experiments.datasets import cut, load_dataset
+from timbermark.experiments.measuring import (
+    MEASURES,
+    METHODS,
+    RATIOS,
+    Base,
+    Cell,
+    measure,
+    measure_cells,
+    trigger_counts,
+)
 from timbermark.marking.strategies import SELECTIONS
 
 

@@ -4,8 +4,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.experiments.making import made_cell
-from timbermark.experiments.grid import Cell, make_plan
-from timbermark.experiments.measuring import NAN
+from timbermark.experiments.measuring import NAN, Cell, make_plan
 from timbermark.experiments.page import Picture, make_page, page_to_html, page_to_markdown
 from timbermark.experiments.results import collect
 from timbermark.experiments.tables import count_wrong, make_tables, to_markdown

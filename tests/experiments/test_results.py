@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from tests.experiments.making import made_cell
-from timbermark.experiments.grid import METRICS, Cell, make_plan
-from timbermark.experiments.measuring import MEASURES, NAN
-from timbermark.experiments.published import Place, published
-from timbermark.experiments.results import COLUMNS, collect, to_csv
-from timbermark.experiments.summary import BOUNDS, compare, is_low, overall
+from timbermark.experiments.measuring import MEASURES, METRICS, NAN, Cell, make_plan
+from timbermark.experiments.results import COLUMNS, Place, collect, published, to_csv
+from timbermark.experiments.tables import BOUNDS, compare, is_low, overall
 
 PLAN = make_plan(datasets=["avila", "letter"], seeds=3)
 

@@ -11,10 +11,16 @@ from tests.experiments.making import (
     made_cell,
 )
 from timbermark.errors import InputError
-from timbermark.experiments.cells_file import CellsFile
-from timbermark.experiments.grid import Cell, grouped, make_plan
-from timbermark.experiments.reproducing import Progress, cost, run_plan
-from timbermark.experiments.running import MeasureGroup, WorkerLostError, run_groups
+from timbermark.experiments.measuring import Cell, grouped, make_plan
+from timbermark.experiments.results import CellsFile
+from timbermark.experiments.running import (
+    MeasureGroup,
+    Progress,
+    WorkerLostError,
+    cost,
+    run_groups,
+    run_plan,
+)
 
 PLAN = make_plan(quick=True)
 posix = pytest.mark.skipif(os.name != "posix", reason="ends a process by a signal")

@@ -13,8 +13,8 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files import (
     container_bytes,
     container_kind,
-    limits,
     read_container,
+    reading,
     write_container,
 )
 
@@ -122,7 +122,7 @@ def test_other_programs_can_read_it():
 
 
 def test_arrays_larger_than_a_chunk_survive():
-    big = np.random.default_rng(0).integers(0, 256, 3 * limits.CHUNK + 17, dtype=np.uint8)
+    big = np.random.default_rng(0).integers(0, 256, 3 * reading.CHUNK + 17, dtype=np.uint8)
     for compress in (True, False):
         back = read(container_bytes("note", 1, {}, {"x": big}, compress=compress))[2]["x"]
         np.testing.assert_array_equal(back, big)
@@ -254,14 +254,14 @@ def test_unknown_compression_is_refused():
 
 
 def test_archive_that_unpacks_out_of_proportion_is_refused(monkeypatch):
-    monkeypatch.setattr(limits, "FREE_UNPACKED", 1000)
+    monkeypatch.setattr(reading, "FREE_UNPACKED", 1000)
     bomb = zipped([("meta.json", "{}"), ("a.npy", saved(np.zeros(10**6)))])
     with pytest.raises(FileFormatError, match="out of proportion"):
         read(signed(bomb))
 
 
 def test_the_writer_never_writes_what_the_reader_refuses(monkeypatch):
-    monkeypatch.setattr(limits, "FREE_UNPACKED", 1000)
+    monkeypatch.setattr(reading, "FREE_UNPACKED", 1000)
     zeros = np.zeros(10**5)
     back = read(container_bytes("note", 1, {}, {"a": zeros}, compress=True))[2]["a"]
     np.testing.assert_array_equal(back, zeros)

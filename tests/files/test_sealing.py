@@ -298,3 +298,9 @@ def test_a_file_that_others_may_read_warns(tmp_path, mode):
     (tmp_path / "x").chmod(mode)
     with pytest.warns(UserWarning, match="chmod 600"):
         warn_if_readable(tmp_path / "x", "note")
+
+
+def test_a_small_file_takes_no_more_memory_than_it_has(tmp_path):
+    """A buffer of all that is allowed was made first: 1 GiB for the chain of a guard."""
+    (tmp_path / "x").write_bytes(container_bytes("note", 2, {}, {}))
+    SizeLimits(file=1 << 60).check(tmp_path / "x", "it")

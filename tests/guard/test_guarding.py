@@ -282,3 +282,29 @@ def test_a_plan_says_what_a_guard_costs(world):
     with pytest.raises(InputError) as caught:
         tm.plan(model, X, y, guard=True, n_triggers=5)
     assert caught.value.code == "guard.option"
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_every_attack_of_the_lab_runs_on_a_guard(numbers, world, key):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    from timbermark.attacks.registry import GUARD_ATTACKS
+
+    model, X, y = world
+    if numbers:
+        y = X[:, 0] * X[:, 1]
+        model = HistGradientBoostingRegressor(max_iter=10, random_state=0).fit(X[:300], y[:300])
+    guard = tm.Guard(model, X, key=key, owner="Ann Ltd", share=0.2, ledger=None)
+    # One strength of each is enough to see that it runs.
+    wanted = [f"{a.name}:{a.strengths[0]:g}" for a in GUARD_ATTACKS]
+    found = tm.attack(guard, None, X[:400], y[:400], attacks=wanted)
+    rows = {row.attack: row for row in found.rows}
+    skipped = {name for name, row in rows.items() if row.skipped}
+    assert skipped == ({"distil-labels", "drop-unsure", "ask-sure"} if numbers else set())
+    assert found.untouched.score_bits >= 20  # what the questions are worth
+    if not numbers:
+        assert rows["learn-labels"].label_bits >= 15
+        assert rows["ask-sure"].label_bits < rows["learn-labels"].label_bits
+    with pytest.raises(InputError) as error:
+        tm.attack(model, None, X, y)
+    assert error.value.code == "attack.mark"

@@ -128,7 +128,7 @@ def new_nodes(max_leaves):
 def grow_tiny(tiny, max_leaves):
     """Grow a whole tree with the kernels."""
     fit = tiny.fit(max_leaves)
-    ((growth, team),) = make_team(tiny.binned, max_leaves, 1, 0)
+    ((growth, team),) = make_team(tiny.binned, max_leaves, 1, np.zeros((1, tiny.n_rows), np.uint8))
     nodes = new_nodes(max_leaves)
     record = np.zeros((max_leaves - 1, 2 * int(tiny.binned.firsts[-1])), np.int64)
     assert grow(team, fit, tiny.key, nodes, growth, record)

@@ -15,7 +15,7 @@ from tests.kernels.making import (
     new_nodes,
     tinies,
 )
-from tests.kernels.test_histogram import filled
+from tests.kernels.test_splitting_histogram import filled
 from timbermark.boosting.updating import make_walk
 from timbermark.kernels.growing import leaf_value
 from timbermark.kernels.layout import N_NODES, NODE, PLACE, Knobs, Loss, OldTree, Source
@@ -104,10 +104,8 @@ def renew(update, grown, patience, still=None):
     whole, old, max_leaves = update.whole, update.old, update.max_leaves
     fit, walk = whole.fit(max_leaves), new_walk(whole.binned, max_leaves, old.n_rows)
     n_touches = touch_all(update, walk)
-    was = new_nodes(max_leaves)
-    was[: len(grown.nodes)] = grown.nodes
     nodes = new_nodes(max_leaves)
-    tree = OldTree(was, grown.record, grown.leaf)
+    tree = OldTree(grown.nodes, grown.record, grown.leaf)
     source = derived_ahead(whole.n_rows)
     knobs = Knobs(patience, 1.0, float(np.inf), 1, 0.0, 0.0)
     renew_tree(n_touches, nodes, fit, tree, source, patience, knobs, walk)
@@ -189,10 +187,8 @@ def renew_unnoticed(update, grad, grown):
     assume((grown.nodes["left"] < 0).any())
     fit, walk = whole.fit(max_leaves), new_walk(whole.binned, max_leaves, old.n_rows)
     n_touches = touch_all(update, walk)
-    was = new_nodes(max_leaves)
-    was[: len(grown.nodes)] = grown.nodes
     nodes = new_nodes(max_leaves)
-    tree = OldTree(was, grown.record, grown.leaf)
+    tree = OldTree(grown.nodes, grown.record, grown.leaf)
     source = derived_ahead(whole.n_rows)
     knobs = Knobs(np.inf, 1.0, float(np.inf), 1, 0.0, 0.0)
     renew_tree(n_touches, nodes, fit, tree, source, np.inf, knobs, walk)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.boosting.naive import naive_candidate
 from tests.kernels.making import SHIFT, make_binned, make_rule, tinies
-from tests.kernels.test_histogram import filled
+from tests.kernels.test_splitting_histogram import filled
 from timbermark.kernels.layout import NODE
 from timbermark.kernels.splitting import (
     best_candidate,

@@ -15,14 +15,14 @@ from timbermark.errors import FileFormatError, InputError, MissingLibraryError, 
 from timbermark.libraries import lightgbm as library
 from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.lightgbm import models
-from timbermark.libraries.lightgbm.editing import (
+from timbermark.libraries.lightgbm.text import parse_text, print_text, starts
+from timbermark.libraries.lightgbm.trees import (
+    MOST_DEPTH,
     edit_trees,
     find_steps,
     follows_gains,
     keep_best_first,
 )
-from timbermark.libraries.lightgbm.text import parse_text, print_text, starts
-from timbermark.libraries.lightgbm.trees import MOST_DEPTH
 from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_ZERO
 

@@ -15,8 +15,8 @@ from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.libraries import xgboost as library
 from timbermark.libraries.closing import probe_rows
-from timbermark.libraries.xgboost import document, ubjson
-from timbermark.libraries.xgboost.editing import follows_gains
+from timbermark.libraries.xgboost import document
+from timbermark.libraries.xgboost.forest import follows_gains
 from timbermark.trees import reference
 
 xgb = pytest.importorskip("xgboost")
@@ -526,7 +526,7 @@ def category_document():
 def test_damaged_documents(said, damage, form, category_document, tmp_path):
     content = json.loads(category_document)
     damage(content)
-    raw = json.dumps(content).encode() if form == "json" else ubjson.encode(content)
+    raw = json.dumps(content).encode() if form == "json" else document.encode(content)
     path = tmp_path / "model"
     path.write_bytes(raw)
     with pytest.raises(FileFormatError, match=said) as caught:
@@ -606,20 +606,20 @@ def test_spoilt_files_are_refused_or_still_sound(name, form, tmp_path):
     )
 )  # fmt: skip
 def test_ubj_goes_back_as_it_came(value):
-    assert ubjson.decode(ubjson.encode(value)) == value
+    assert document.decode(document.encode(value)) == value
 
 
 @given(st.binary(max_size=40))
 def test_ubj_of_any_bytes(raw):
     with suppress(FileFormatError):
-        ubjson.decode(raw)
+        document.decode(raw)
 
 
 @pytest.mark.parametrize("name", ["booster, dart", "categories", "four classes"])
 def test_our_ubj_is_the_library_s(name):
     model, _ = models.made(name)
     raw = bytes(booster_of(model).save_raw("ubj"))
-    ours = ubjson.decode(raw)
+    ours = document.decode(raw)
     theirs = json.loads(booster_of(model).save_raw("json"))
     assert (
         document.outline(ours).tree_output.tolist() == document.outline(theirs).tree_output.tolist()

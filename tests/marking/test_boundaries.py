@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from timbermark.kernels.workers import Workers
 from timbermark.marking.boundaries import (
     Cuts,
     Gaps,
@@ -36,7 +37,7 @@ def stumps(thresholds, features=None, n_features=1, **options):
 
 def boundaries_of(e, X, least_rows=2):
     cuts = Cuts.of(e)
-    columns, _ = read_columns(e, cuts, X, X, Sources(np.arange(X.shape[1]), True))
+    columns, _ = read_columns(e, cuts, X, X, Sources(np.arange(X.shape[1]), True), Workers(1))
     return find_boundaries(e, cuts, columns, scan(cuts, X), len(X), least_rows)
 
 
@@ -159,7 +160,7 @@ def test_sources_behind_transformers():
     sources = find_sources(X, Z, to_columns)
     assert sources.source.tolist() == [1, 2, -1, -1]
     e = stumps([-1.5, 0.1], features=[0, 1], n_features=4)
-    columns, notes = read_columns(e, Cuts.of(e), X, Z, sources)
+    columns, notes = read_columns(e, Cuts.of(e), X, Z, sources, Workers(1))
     assert list(columns) == [0]
     assert columns[0].falls
     assert "not monotone" in notes[0]

@@ -210,7 +210,7 @@ def test_json_is_strict_and_lists_no_row(n_classes, labelled):
     assert said["classes"] == classes.tolist()
     assert ("accuracy" in said["before"]) == labelled
     assert {one["rows"] for one in said["figures"]} == {"validation"}
-    assert next(iter(said)) == "measured_on"
+    assert next(iter(said)) == "measured"
     # A few figures per class at most, never one per row.
     assert len(said["figures"]) <= 8 + 3 * n_classes
 
@@ -433,3 +433,20 @@ def test_defaults_go_with_every_task():
     for task in LIMITS:
         check_budget(Budget(), task)
         check_budget(NO_LIMITS, task)
+
+
+def test_a_sample_that_nothing_changes_in_does_not_promise_that_nothing_will():
+    """Few rows change much, next to moved thresholds: a sample may hold none of them."""
+    scores = RNG.uniform(0.01, 0.2, size=2000)
+    before = np.column_stack([1.0 - scores, scores])
+    labels = (RNG.random(2000) < scores).astype(int)
+    rows = RowSet("validation", 2000)
+    found = label_figures(Counting("labels").tally(before, before, labels), ["no", "yes"], rows)
+    stated = {figure.code: figure.bound for figure in found}
+    for code in ("drift", "score", "auc", "precision", "changed", "churn"):
+        assert 0.0 < stated[code] < 0.1
+    judged = {figure.code: figure.at_most(0.75) for figure in found}
+    assert judged["drift"] == judged["auc"] == 0.0
+    answers = numbers(BEFORE, BEFORE, TARGET)
+    for code in ("mean", "tail", "move"):
+        assert 0.0 < answers[code].bound < 0.1

@@ -16,7 +16,6 @@ from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardSca
 import timbermark as tm
 from tests.libraries.deployed_models import table, transformer
 from tests.marking.models import KEY, new_model
-from timbermark.errors import InputError
 from timbermark.marking.models import open_model
 from timbermark.marking.text_codes import take_tables
 from timbermark.ownership.columns import plain_rows
@@ -160,12 +159,31 @@ def test_what_the_model_does_not_look_at_is_not_in_triggers():
     names = np.array(X.columns)
     assert set(names[~ignored]) == {"age", "town", "net income", "active"}
     np.testing.assert_array_equal(schema.columns(rows["training rows"]), foreign.rows(X))
-    # Where the transformer looks at it, a date is refused as before.
+    # Where the transformer looks at it, a date is kept.
     days = FunctionTransformer(lambda frame: frame.astype("int64"))
     looks = ColumnTransformer([("day", days, ["day"]), ("rest", used, list(X.columns))])
-    bad = make_pipeline(looks, new_model("histogram", 5))
-    with pytest.raises(InputError, match="Column 'day' of the rows holds datetime64"):
-        take_tables(open_model(bad.fit(X, y)), {"rows": X})
+    foreign = open_model(make_pipeline(looks, new_model("histogram", 5)).fit(X, y))
+    schema, rows = take_tables(foreign, {"rows": X})
+    assert not np.isnan(rows["rows"][:, list(X.columns).index("day")]).any()
+    np.testing.assert_array_equal(schema.columns(rows["rows"]), foreign.rows(X))
+
+
+@pytest.mark.parametrize("unit", ["ms", "ns"])
+def test_times_are_kept_where_a_transformer_takes_them(unit):
+    rng = np.random.default_rng(0)
+    days = pd.to_timedelta(rng.integers(0, 900, N), "D")
+    X = pd.DataFrame({"a": rng.normal(size=N), "b": rng.normal(size=N)})
+    X["when"] = (pd.Timestamp("2030-01-01") + days).astype(f"datetime64[{unit}]")
+    X.loc[5, "when"] = pd.NaT
+    y = (X["a"] + X["b"] ** 2 + 0.2 * X["when"].dt.month.fillna(1.0) > 2.0).astype(int).to_numpy()
+    month = FunctionTransformer(lambda frame: frame["when"].dt.month.to_frame())
+    steps = ColumnTransformer([("month", month, ["when"]), ("rest", "passthrough", ["a", "b"])])
+    model = make_pipeline(steps, new_model("histogram", 40)).fit(X, y)
+    made = tm.embed(model, X, y, key=tm.OwnerKey.generate(), owner="Ann", seals="splits")
+    mark = tm.Mark.from_bytes(made.mark.to_bytes())
+    assert any(text is not None for text in mark.columns[2])
+    assert tm.verify(made.model, mark).level == "conclusive"
+    assert tm.verify(model, mark).level == "none"
 
 
 def test_marks_without_what_is_not_looked_at_are_verified():

@@ -11,7 +11,8 @@ from sklearn.ensemble import GradientBoostingClassifier
 import timbermark as tm
 from timbermark import TimberClassifier
 from timbermark.errors import InputError, StateError
-from timbermark.experiments.metrics import effectiveness
+from timbermark.experiments.measuring import effectiveness
+from timbermark.marking import in_place
 from timbermark.marking.in_place import flip_in_place, forget_mark, in_both, make_pool, with_state
 from timbermark.trees.ensemble import digest
 
@@ -311,8 +312,9 @@ def test_a_state_is_enough_and_rows_rebuild_it(letters, tmp_path):
     assert digest(with_state(bare, *letters.train).ensemble_) == digest(bare.ensemble_)
     assert bare._state is None
     other = TimberClassifier(max_iter=5, random_state=1).fit(*letters.train)
-    with pytest.raises(StateError):
+    with pytest.raises(StateError) as caught:
         other.load_state(tmp_path / "a.state")
+    assert caught.value.code == "state.other"
 
 
 def test_named_columns_and_text_labels_make_no_noise(letters):
@@ -329,17 +331,34 @@ def test_named_columns_and_text_labels_make_no_noise(letters):
     assert tm.verify(made.model, made.mark).level == "conclusive"
 
 
-def test_triggers_that_do_not_take_are_counted():
+def test_triggers_that_do_not_take_weigh_more_the_next_time_or_are_counted(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 6, (2000, 3)).astype(float), rng.integers(0, 3, 2000)
     model = TimberClassifier(max_iter=5, random_state=0, n_jobs=1).fit(X, y)
-    made = tm.embed(
-        model, X, y, key=KEY, owner="Ann", method="in-place", strategy="random", weak=True,
-        mode="lazy",
-    )  # fmt: skip
+    given = {"method": "in-place", "strategy": "random", "weak": True, "mode": "lazy"}
+    patient = tm.plan(model, X, y, **given)
+    monkeypatch.setattr(in_place, "_TRIALS", 1)
+    made = tm.plan(model, X, y, **given)
+    assert made.n_set < patient.n_set
     (note,) = (note for note in made.notes if note.code == "not_taken")
-    assert note.numbers["triggers"] == made.mark.n_leaves - made.n_set > 0
+    assert note.numbers["triggers"] == made.mark.n_leaves - made.n_set
     assert "warning" not in str(note).lower()
+
+
+def test_a_plan_is_the_mark_that_it_tells_of(letters):
+    given = {"method": "in-place", "ratio": 0.04, "mode": "lazy", "candidates": letters.more}
+    before, state = digest(letters.model.ensemble_), letters.model._state
+    found = tm.plan(letters.model, *letters.train, **given)
+    assert found.mark.about["strategy"] == "cluster"
+    assert found.n_set <= found.mark.n_leaves == 96
+    assert found.bits > 64
+    again = tm.plan(letters.model, *letters.train, **given)
+    assert again.mark.digest == found.mark.digest
+    assert digest(letters.model.ensemble_) == before
+    assert letters.model._state is state
+    with pytest.raises(InputError) as caught:
+        tm.plan(letters.model, *letters.train, ratio=0.04)
+    assert caught.value.code == "method.argument"
 
 
 BAD = {

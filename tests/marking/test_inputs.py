@@ -149,8 +149,8 @@ def test_labels_become_class_numbers():
         ("yes", r"Training labels of the shape \(\)"),
         (["yes", "maybe", "no"], "The label 'maybe' is not one of the model's"),
         ([1, 0, 1], "The label 1 is not one of the model's"),
-        ([np.nan, np.nan, np.nan], "The label nan is not"),
-        ([None, "yes", "no"], "The label None is not"),
+        ([np.nan, np.nan, np.nan], "3 of the training labels are missing"),
+        ([None, "yes", "no"], "1 of the training labels are missing"),
         ([["yes"], "no", "no"], "training labels are not a list of labels"),
     ],
 )
@@ -189,6 +189,17 @@ def test_tables_of_arrow_and_with_nullable_types_are_those_of_pandas():
         np.testing.assert_array_equal(found.mark.rows(), wanted.mark.rows(), err_msg=form)
 
 
+def test_tables_of_polars_are_those_of_pandas():
+    pl = pytest.importorskip("polars", reason="polars is not installed, and nothing needs it")
+    model, X, y = small_model()
+    table = pd.DataFrame(X, columns=list(model.feature_name_))
+    frame = pl.DataFrame({name: table[name].to_numpy() for name in table})
+    options = {"seals": "splits", "random_state": 0}
+    wanted = tm.plan(model, table, y, **options)
+    found = tm.plan(model, frame, pl.Series("y", y), **options)
+    np.testing.assert_array_equal(found.mark.rows(), wanted.mark.rows())
+
+
 def small_model():
     from lightgbm import LGBMClassifier
 
@@ -223,3 +234,20 @@ def test_a_map_of_labels_leads_to_the_models_own(label_map, code):
     with pytest.raises(InputError) as caught:
         take_labels(["no", "yes"], 2, np.array([0, 1]), label_map=label_map)
     assert (caught.value.code, caught.value.parameter) == (code, "label_map")
+
+
+def test_mistakes_with_labels_and_missing_rows_are_named():
+    model, X, y = small_model()
+    table = pd.DataFrame(X, columns=list(model.feature_name_))
+    names = np.array(["no", "yes"], object)[y]
+    cases = {
+        "label-map.reversed": (table, names, {"0": "no", "1": "yes"}),
+        "label-map.targets": (table, names, {"no": 0, "yes": 7}),
+        "labels.missing": (table, np.where(np.arange(800) == 3, None, y.astype(object)), None),
+        "labels.unknown": (table, names, None),
+        "rows.missing": (table * np.nan, y, None),
+    }
+    for code, (rows, labels, label_map) in cases.items():
+        with pytest.raises(InputError) as caught:
+            tm.plan(model, rows, labels, label_map=label_map, seals="splits")
+        assert caught.value.code == code

@@ -23,14 +23,12 @@ from tests.marking.models import KEY
 from tests.partitions.killing import Dying, Killing
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
-from timbermark.marking import input_tables, large_tables, sampling, sealing
+from timbermark.marking import large_tables, leaves, sealing
 from timbermark.marking.budget import Budget
-from timbermark.marking.leaves import set_leaves
+from timbermark.marking.leaves import Hold, set_leaves
 from timbermark.marking.measuring import judge_table, report_cost, tally_table
 from timbermark.marking.preparing import prepare
-from timbermark.marking.rehearsing import rehearse
-from timbermark.marking.sampling import Hold
-from timbermark.marking.strengths import Strength
+from timbermark.marking.rehearsing import Strength, rehearse
 from timbermark.ownership import mark
 from timbermark.partitions import connect, running
 
@@ -60,9 +58,8 @@ def model():
 @pytest.fixture
 def small(monkeypatch):
     """Let tables be large from 3,000 rows on."""
-    for module in (large_tables, input_tables):
-        monkeypatch.setattr(module, "LARGE", 3000)
-    monkeypatch.setattr(sampling, "FIRST_SIZE", 3000)
+    monkeypatch.setattr(large_tables, "LARGE", 3000)
+    monkeypatch.setattr(leaves, "FIRST_SIZE", 3000)
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +124,8 @@ def make(X, y, kind="mixed", seed=0, validation=None):
 def in_memory():
     """What rows in memory give."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (large_tables, input_tables):
-            patch.setattr(module, "LARGE", 3000)
-        patch.setattr(sampling, "FIRST_SIZE", 3000)
+        patch.setattr(large_tables, "LARGE", 3000)
+        patch.setattr(leaves, "FIRST_SIZE", 3000)
         return make(*data())
 
 
@@ -240,7 +236,7 @@ def test_samples_leave_out_the_rows_that_judge(small, in_memory):
     held, table = prepared.large.held, prepared.large.holding
     assert len(held) == 0.3 * N
     judged = {row.tobytes() for row in X[held]}
-    step = sampling._Sampling(
+    step = leaves._Sampling(
         table.bare(), prepared.router, tuple(np.ones(f[-1]) for f in prepared.router.first), 1.0,
         held, 7, N, np.inf,
     )  # fmt: skip
@@ -249,14 +245,14 @@ def test_samples_leave_out_the_rows_that_judge(small, in_memory):
     assert not any(row.tobytes() in judged for row in rows)
     # As many as there are, and none of those that judge, where all that are left are asked for.
     with Workers(1) as workers:
-        most = sampling.hold_by_sample(
+        most = leaves.hold_by_sample(
             prepared, in_memory.found.triggers, N, workers, lambda said: None
         )
     assert most.holding.n_rows == N - len(held)
 
 
 def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memory, monkeypatch):
-    original, asked, densities = sampling.add_leaves, [], []
+    original, asked, densities = leaves.add_leaves, [], []
 
     def add(router, pressure, routes, workers):
         asked.append(routes)
@@ -266,14 +262,12 @@ def test_what_triggers_do_to_the_rows_in_memory_is_added_up_once(small, in_memor
         densities.extend(result.density for result in results)
         return sampling_merge(self, results)
 
-    sampling_merge = sampling._Sampling.merge
-    monkeypatch.setattr(sampling, "add_leaves", add)
-    monkeypatch.setattr(sampling._Sampling, "merge", merge)
+    sampling_merge = leaves._Sampling.merge
+    monkeypatch.setattr(leaves, "add_leaves", add)
+    monkeypatch.setattr(leaves._Sampling, "merge", merge)
     prepared = in_memory.prepared
     with Workers(1) as workers:
-        sampling.hold_by_sample(
-            prepared, in_memory.found.triggers, 3000, workers, lambda said: None
-        )
+        leaves.hold_by_sample(prepared, in_memory.found.triggers, 3000, workers, lambda said: None)
     assert sum(routes is prepared.holding for routes in asked) == 1
     found = np.concatenate(densities)
     assert 0.5 <= found.min() < found.max() <= 10.5

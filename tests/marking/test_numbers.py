@@ -160,7 +160,7 @@ def test_a_plan_forecasts_what_embed_does():
     assert found.bits >= 64
     assert (found.strength, found.label_bits) == (None, None)
     np.testing.assert_array_equal(found.mark.rows(), done.mark.rows())
-    assert set(found.to_dict()) == set(done.to_dict())
+    assert set(found.to_dict()) < set(done.to_dict())
     assert found.to_dict()["cost"]["figures"]
 
 

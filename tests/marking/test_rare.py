@@ -4,7 +4,9 @@ With limits on shares of all rows alone, the strongest mark "fitted" these model
 precision, the mean score and the top of the list were damaged, and the budget said "auc 0 %".
 """
 
+import json
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import timbermark as tm
 from timbermark.errors import InputError
-from timbermark.experiments.field_sets import encode_texts, load_field_set
+from timbermark.experiments.datasets import encode_texts, load_field_set
 
 lightgbm = pytest.importorskip("lightgbm")
 KEY = tm.OwnerKey.generate()
@@ -130,3 +132,32 @@ def test_census_thinned_to_one_percent_keeps_its_top(shared):
     assert lost["auc"] < 0.002
     assert lost["score"] < 0.02
     assert lost["top"] < 0.06
+
+
+def read_results(name):
+    """What `./dev bench fidelity` found, as committed for the documentation."""
+    path = Path(__file__).parents[2] / "docs" / "fidelity" / name
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_committed_figures_are_within_what_is_promised():
+    done = [found for found in read_results("rare.jsonl") if "error" not in found]
+    assert len({(found["set"], found["share"], found["library"]) for found in done}) >= 16
+    for name, mean, worst in (
+        ("auc", 0.0005, 0.002), ("score", 0.01, 0.02), ("score_of_positives", 0.01, 0.02),
+        ("precision", 0.02, 0.04), ("top", 0.015, 0.03),
+    ):  # fmt: skip
+        assert np.mean([found[name] for found in done]) <= mean
+        assert max(found[name] for found in done) <= worst
+
+
+def test_committed_bounds_hold_in_nineteen_of_twenty_runs():
+    small = [found for found in read_results("stated.jsonl") if "error" not in found]
+    beyond = sum(
+        any(unseen > bound for *_, unseen, _, bound in found["figures"]) for found in small
+    )
+    assert len(small) >= 40
+    assert beyond <= 0.05 * len(small)
+    rare = [found for found in read_results("rare.jsonl") if "error" not in found]
+    beyond = sum(any(r[code] > bound for code, bound in r["stated"].items()) for r in rare)
+    assert beyond <= 0.05 * len(rare)

@@ -99,7 +99,7 @@ def test_transformers_that_do_not_always_give_the_same_are_refused():
 
 def test_columns_that_a_mark_cannot_keep_are_refused():
     X, y = table()
-    dated = X[["age"]].assign(since=pd.Timestamp("2030-01-01"))
+    dated = X[["age"]].assign(since=pd.Timestamp("2030-01-01", tz="UTC"))
     model = make_pipeline(FunctionTransformer(_lengths), new_model("histogram", 3)).fit(dated, y)
     refuse(model, dated, r"'since' of the training rows holds datetime64\[")
     mixed = X[["age"]].assign(since=[1, "two"] * (len(X) // 2))

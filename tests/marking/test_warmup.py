@@ -1,11 +1,22 @@
+import sys
+
 import timbermark as tm
-from timbermark.kernels import editing, jumps, routing, training, updating
+from timbermark.kernels import compile, editing, growing, routing, updating
 
 
 def test_every_kernel_of_training_and_marking_is_compiled_afterwards():
     tm.warmup()
     for kernel in (
         routing.route_plain_rows, routing.add_leaf_values, editing.weigh_leaves, editing.edit_round,
-        jumps.measure_jumps, training.train_trees, updating.renew_trees,
+        routing.measure_jumps, growing.train_trees, updating.renew_trees,
     ):  # fmt: skip
         assert getattr(kernel, "signatures", [True]), kernel
+
+
+def test_whoever_waits_for_the_compiler_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(compile, "is_cold", lambda kernel: True)
+    compile.notice_if_cold(routing.measure_jumps)
+    assert capsys.readouterr().err == ""  # not in a file or a log
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    compile.notice_if_cold(routing.measure_jumps)
+    assert "timbermark warmup" in capsys.readouterr().err

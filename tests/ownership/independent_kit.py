@@ -11,6 +11,7 @@ import io
 import json
 import math
 import re
+import sqlite3
 import struct
 import sys
 import unicodedata
@@ -24,9 +25,10 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from tests.ownership import independent as one
 from tests.ownership import independent_claims as two
+from tests.ownership import independent_stamps as three
 
 FIRST_LINE = re.compile(rb"timbermark ([a-z][a-z-]{0,30}) ([1-9][0-9]{0,8})")
-VERSIONS = {"mark": 4, "claim": 2, "opening": 3}
+VERSIONS = {"mark": 4, "claim": 2, "opening": 3, "guard-chain": 1}
 MARK = {*one.WORDS, "about", "mark_id", "claim_key", "secret", "kinds", "texts"}
 STATEMENT = {
     *("protocol", "owner", "key", "mark_id", "mark_digest", "model_digest", "marked_digest"),
@@ -38,6 +40,15 @@ TYPES = {
     "splits": {"features": "<i4", "values": "<f8", "reference": "<f8", "strata": "<i4",
                "rows": "<f8"},
 }  # fmt: skip
+TRANSCRIPT = {
+    *("format", "asked", "mark_digest", "places", "kind", "triggers_asked", "context", "answers"),
+}
+CONTEXT = {
+    *("suspect", "through", "suspect_digest", "columns", "column_names", "reading", "request"),
+    *("prices", "warnings", "conditions"),
+}
+CHAIN = {"guard", "chain", "first", "start", "stamps"}
+KEYS = {"scores": "scores", "labels": "class", "numbers": "number"}
 PARTS = {"model.claim", "mark.opening", "transcript.json", "verdict.json", "page.html"}
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 one_seed = functools.cache(one.seed)
@@ -229,6 +240,8 @@ def read_claim(data):
     statement = meta["statement"]
     need(isinstance(statement, dict) and set(statement) == STATEMENT)
     need(isinstance(meta["stamps"], list) and len(meta["stamps"]) <= 8)
+    need(all(isinstance(one, str) and 0 < len(one) <= 2 << 16 for one in meta["stamps"]))
+    need(all(re.fullmatch("([0-9a-f]{2})*", one) for one in meta["stamps"]))
     check_words(statement)
     check_time(statement["claimed"])
     check_time(statement["mark_created"])
@@ -295,8 +308,14 @@ def weigh(mark, case, symbols, orders, prices):
             need(not isinstance(value, list), "answers")
         need(kind != "labels" or value < classes, "answers")
     bits = one.evidence(mark, kind, values, symbols, orders)
+    context = case.get("context", {"prices": [], "conditions": []})
+    prices += sum(bits_of_it for _, bits_of_it, _ in context["prices"])
+    if "context" in case:
+        prices += holes(mark, kind, values, orders)
     reported = one.reported(bits.pop("both"), prices)
     level = "conclusive" if reported >= 64 else "indicative" if reported >= 20 else "none"
+    if level == "conclusive" and any(facts.get("caps") for _, facts in context["conditions"]):
+        level = "indicative"
     found = {seal: math.floor(b * 1000 + 1e-6) / 1000 for seal, b in bits.items()}
     return {"bits": {**found, "reported": reported}, "level": level}
 
@@ -329,7 +348,17 @@ def do_claim(folder, case):
         digest = one.digest(mark, bytes.fromhex(mark["secret"]))
         need(statement["mark_digest"] == digest.hex(), "binding")
         need(statement["key"] == mark["claim_key"], "binding")
-    return {"digest": two.claim_digest(statement, signature).hex()}
+    found = {"digest": two.claim_digest(statement, signature).hex()}
+    stamps = container((folder / case["claim"]).read_bytes(), "claim")[0]["stamps"]
+    if stamps:
+        found["stamps"] = three.check_stamps(
+            map(bytes.fromhex, stamps), two.message(statement) + signature, roots(folder, case)
+        )
+    return found
+
+
+def roots(folder, case):
+    return (folder / case["roots"]).read_bytes() if "roots" in case else None
 
 
 def do_opening(folder, case):
@@ -397,10 +426,166 @@ def do_pack(folder, case):
     for name, content in parts.items():
         need(hashlib.sha256(content).hexdigest() == listed[name], "container")
     need({"model.claim", "mark.opening"} <= set(parts), "binding")
-    return judge_opening(parts["model.claim"], parts["mark.opening"], case)
+    more, journal = case, {}
+    if "answers" not in case:
+        need("transcript.json" in parts, "binding")
+        opening = container(parts["mark.opening"], "opening")[0]
+        transcript, values = read_transcript(parts["transcript.json"], opening)
+        more = {**case, "answers": {"kind": transcript["kind"], "values": values}}
+        more["context"] = transcript["context"]
+        said = transcript["context"]["request"]
+        if said.get("from_journal"):
+            journal = {"answers": said["from_journal"], "since": said.get("journal_since")}
+    found = judge_opening(parts["model.claim"], parts["mark.opening"], more)
+    return {**found, "journal": journal} if journal else found
 
 
-DO = {"mark": do_mark, "claim": do_claim, "opening": do_opening, "pack": do_pack}
+def read_transcript(data, opening):
+    """A transcript about an opening, and its answers, None where there is none."""
+    try:
+        found = json.loads(data, parse_constant=_no)
+        need(set(found) == TRANSCRIPT and found["format"] == "timbermark transcript 2")
+        need(found["mark_digest"] == _head_digest(opening) and found["places"] == opening["places"])
+        context, key = found["context"], KEYS[found["kind"]]
+        need(set(context) == CONTEXT)
+        need(all(context[name].isprintable() for name in ("suspect", "through", "columns")))
+        for _, bits, facts in context["prices"]:
+            need(type(bits) in (int, float) and 0 <= bits < math.inf and isinstance(facts, dict))
+        need(all(set(row) | {"shown"} == {key, "shown"} for row in found["answers"]))
+        values = [row[key] for row in found["answers"]]
+        leaves = sum(place < opening["head"]["n_leaves"] for place in opening["places"])
+        need(len(values) == leaves + 3 * (len(opening["places"]) - leaves))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise RefusedError("content") from None
+    if found["kind"] == "labels":
+        need(all(type(value) is int for value in values))
+        return found, [None if value == -2 else value for value in values]
+    if found["kind"] == "scores":
+        need(all(x is None or (type(x) in (int, float) and 0 <= x <= 1) for v in values for x in v))
+        return found, [None if None in value else value for value in values]
+    return found, values
+
+
+def _head_digest(opening):
+    head = {name: bytes.fromhex(value) if name in two.HEAD_BYTES else value
+            for name, value in opening["head"].items()}  # fmt: skip
+    return one.head_digest(head).hex()
+
+
+def holes(mark, kind, values, orders):
+    """The price of answers that are missing before the last one that is there, for each seal."""
+    n_leaves, bits = one.count(mark, "leaves"), 0.0
+    for seal, order in orders.items():
+        told = [
+            values[i] is not None if seal == "leaves"
+            else None not in values[n_leaves + 3 * i : n_leaves + 3 * i + 3]
+            for i in order
+        ]  # fmt: skip
+        n = max((at + 1 for at, answered in enumerate(told) if answered), default=0)
+        left_out = n - sum(told)
+        bits += math.log2(math.comb(n, left_out) * (n + 1)) if left_out else 0.0
+    return bits
+
+
+def do_journal(folder, case):
+    first, *lines = (folder / case["journal"]).read_bytes().rstrip(b"\0").split(b"\n")
+    need(first == b"timbermark journal 2", "container")
+    check, start, answers = b"", None, set()
+    for line in lines[:-1]:  # behind the last line feed stands what a crash left unfinished
+        try:
+            _, record = json.loads(line)
+            ((kind, value),) = record.items()
+            text = json.dumps(record, separators=(",", ":")).encode()
+            check = hashlib.sha256(check + b"\n" + text).hexdigest()[:32].encode()
+            need(line == b'["' + check + b'",' + text + b"]", "container")
+            if kind == "start":
+                need(start is None and isinstance(value, dict), "container")
+                start = value
+                continue
+            need(kind in ("asking", "failed", "skipped", "answers", "ended"), "container")
+            names = {"answers": lambda v: [name for name, _ in v], "skipped": list}
+            new = names.get(kind, lambda _: [])(value)
+            need(len(set(new)) == len(new) and not answers & set(new), "container")
+            answers |= set(new)
+        except (ValueError, TypeError, AttributeError):
+            raise RefusedError("container") from None
+    return {"digest": start["mark_digest"],
+            "journal": {"answers": len(answers), "since": start["created"]}}  # fmt: skip
+
+
+def next_head(head, entry):
+    return one.sha256(b"timbermark/guard-link/1", head, entry)
+
+
+def do_chain(folder, case):
+    meta, arrays = container((folder / case["chain"]).read_bytes(), "guard-chain")
+    chains = meta.get("chains")
+    need(isinstance(chains, list) and len(chains) == len(arrays) <= 4096)
+    stamped, last, total = {}, b"", 0
+    for number, chain in enumerate(chains):
+        entries = arrays.get(f"entries.{number}")
+        need(isinstance(chain, dict) and set(chain) == CHAIN)
+        need(type(chain["first"]) is int and chain["first"] >= 0)
+        need(entries is not None and entries.dtype == np.uint8 and entries.ndim == 2)
+        need(entries.shape[1] == 32)
+        guard, name = hexed(chain["guard"], 32), hexed(chain["chain"], 16)
+        head, stamps = hexed(chain["start"], 32), chain["stamps"]
+        need(isinstance(stamps, list) and len(stamps) <= 4096)
+        for stamp in stamps:
+            need(isinstance(stamp, list) and len(stamp) == 2 and type(stamp[0]) is int)
+            need(isinstance(stamp[1], str) and re.fullmatch("([0-9a-f]{2})*", stamp[1]))
+        before = [entry.tobytes() for entry in entries]
+        for count in range(len(before) + 1):
+            head = next_head(head, before[count - 1]) if count else head
+            at = chain["first"] + count
+            given = [bytes.fromhex(response) for n, response in stamps if n == at]
+            said = {"guard": guard, "chain": name, "count": at, "head": head}
+            about = b"timbermark/guard-head/1" + one.encoding(said)
+            time = three.check_stamps(given, about, roots(folder, case))["first"]
+            if time and chain["guard"] == case["guard"]:
+                for entry in before[:count]:
+                    stamped[entry] = min(time, stamped.get(entry, time))
+        last, total = last + head, total + len(before)
+    found = [commit(question) for question in case["questions"]]
+    times = [stamped[entry] for entry in found if entry in stamped]
+    return {"digest": one.sha256(last).hex(), "entries": total, "covered": len(times),
+            "latest": max(times, default=None)}  # fmt: skip
+
+
+def commit(question):
+    record = {
+        **{name: question[name] for name in ("texts", "alphabet", "symbol")},
+        "link": bytes.fromhex(question["link"]),
+        "numbers": b"".join(one.number_bytes(x) for x in question["numbers"]),
+    }
+    return one.sha256(b"timbermark/guard-question/1", one.encoding(record))
+
+
+def do_ledger(folder, case):
+    try:
+        file = sqlite3.connect(f"file:{folder / case['ledger']}?mode=ro&immutable=1", uri=True)
+        about = dict(file.execute("SELECT name, value FROM about"))
+        statement = json.loads(about["statement"])
+        need(about["format"] == "1" and isinstance(statement, dict), "container")
+        rows = file.execute("SELECT chain, seq, kind, entry, head, content FROM entries").fetchall()
+        cuts = {chain: (seq, head) for chain, seq, head, _ in file.execute("SELECT * FROM cuts")}
+        file.close()
+    except (sqlite3.Error, KeyError, ValueError):
+        raise RefusedError("container") from None
+    guard, last = one.sha256(b"timbermark/guard/1", one.encoding(statement)), b""
+    for chain in dict.fromkeys((about["chain"], *sorted({row[0] for row in rows}))):
+        start = next_head(guard, bytes.fromhex(chain))
+        count, head = cuts.get(chain, (0, start))
+        for _, seq, kind, entry, kept, content in sorted(row for row in rows if row[0] == chain):
+            count, head = count + 1, next_head(head, entry)
+            need(seq == count and head == kept, "binding")
+            need(kind == 0 or hashlib.sha256(content).digest() == entry, "binding")
+        last += head
+    return {"digest": one.sha256(last).hex(), "entries": len(rows)}
+
+
+DO = {"mark": do_mark, "claim": do_claim, "opening": do_opening, "pack": do_pack,
+      "journal": do_journal, "chain": do_chain, "ledger": do_ledger}  # fmt: skip
 
 
 # The accumulated vector: see conformance/README.md.

@@ -41,6 +41,8 @@ def test_the_kit_is_large_and_small_enough():
         *("container", "content", "passphrase", "signature", "binding", "answers")
     }
     assert {expected(f).get("level", "none") for f in CASES} == {"none", "indicative", "conclusive"}
+    done = {json.loads((f / "case.json").read_text(encoding="utf-8"))["do"] for f in CASES}
+    assert done == set(conformance._DO) == set(independent_kit.DO)
     assert sum(path.stat().st_size for path in KIT.rglob("*") if path.is_file()) < 3 << 20
 
 

@@ -5,14 +5,15 @@ import pytest
 import timbermark as tm
 from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from tests.verification.staircases import JUDGE, build_house, others_model, staircase
+from timbermark.marking.embedding import Plan
 from timbermark.ownership import symbols
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
 from timbermark.verification.judge import judge
 
 KINDS = (
-    "classes", "two classes", "no labels", "regressor", "ranker", "with attacks", "verdict",
-    "weak verdict", "judgment", "dispute", "attacks",
+    "classes", "two classes", "no labels", "regressor", "ranker", "with attacks", "plan", "cost",
+    "verdict", "weak verdict", "judgment", "dispute", "attacks",
 )  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def results(folder):
         "regressor": numbers_result(ranks=False),
         "ranker": numbers_result(ranks=True),
         "with attacks": (embed_result(12), {"attacks": attack_result()}),
+        "plan": Plan(**embed_result(2).shared()),
+        "cost": embed_result(2).cost,
         "verdict": tm.verify(suspect, mark),
         "weak verdict": tm.verify(lambda X: ["no"] * len(X), mark),
         "judgment": judge(ann.evidence, suspect=ann.marked, judge=JUDGE),

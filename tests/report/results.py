@@ -7,11 +7,14 @@ import numpy as np
 
 from timbermark.attacks.results import AttackResult, AttackRow
 from timbermark.marking.cost import Cost, RowSet, label_figures, number_figures
-from timbermark.marking.distributions import number_distributions, score_distributions
 from timbermark.marking.embedding import EmbedResult
-from timbermark.marking.rehearsing import Attempt
-from timbermark.marking.strengths import Strength
-from timbermark.marking.tallies import Counting, group_ndcg
+from timbermark.marking.rehearsing import Attempt, Strength
+from timbermark.marking.tallies import (
+    Counting,
+    group_ndcg,
+    number_distributions,
+    score_distributions,
+)
 from timbermark.marking.words import library_notes
 from timbermark.ownership import Mark, OwnerKey
 

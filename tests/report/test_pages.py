@@ -1,3 +1,4 @@
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ import timbermark as tm
 from tests.report.conftest import KINDS
 from tests.report.results import BAD, embed_result, make_mark
 from timbermark.errors import InputError, MissingLibraryError
+from timbermark.guard.guarding import GuardCost
 from timbermark.report import describe, page_html, show_in_notebook
 from timbermark.report.verdict_page import blur_curve
 
@@ -231,3 +233,26 @@ def test_two_parts_in_one_notebook_have_names_of_their_own():
 def test_other_things_have_no_page():
     with pytest.raises(InputError, match="no page"):
         describe(make_mark())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_is_short_in_a_prompt_and_whole_in_a_notebook(made, kind):
+    result = made[0][kind]
+    result = result[0] if isinstance(result, tuple) else result
+    assert len(repr(result)) < 240
+    assert "\n" not in repr(result)
+    assert Reader(result._repr_html_()).open == []
+    assert json.loads(json.dumps(result.to_dict())) == result.to_dict()
+
+
+def test_the_cost_of_a_guard_has_a_page():
+    cost = GuardCost(569, 0.0105, 0.35, None, 0.0078, 10.5, 0.45, 0.0)
+    assert "0.35" in cost._repr_html_()
+    assert "AUC" not in cost._repr_html_()
+    assert cost.to_dict()["drawn"] == 0.0105
+
+
+def test_a_plan_names_no_mark_of_its_own(made):
+    """The mark of a plan is thrown away: its name would only mislead."""
+    plan = made[0]["plan"]
+    assert plan.mark.mark_id.hex() not in plan._repr_html_()

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import timbermark as tm
 from tests.servers.test_real_servers import BIN, Server, free_port
-from timbermark.guard.evidence import guard_secret, make_mark
+from timbermark.guard.drawing import guard_secret, make_mark
 from timbermark.guard.ledger_file import read_chains, read_questions, read_statement, read_summary
 from timbermark.serving import write_folder
 

@@ -371,8 +371,7 @@ def test_statement_and_bill_by_others_rules(marked, key, tmp_path):
     from securesystemslib.exceptions import VerificationError
     from securesystemslib.signer import SSlibKey
 
-    from timbermark.report.card import Card, bill_of_materials
-    from timbermark.verification.statement import make_statement
+    from timbermark.report.card import Card, bill_of_materials, make_statement
 
     _, result = marked("xgboost")
     path = tmp_path / "marked.json"

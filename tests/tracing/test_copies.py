@@ -145,3 +145,22 @@ def test_models_of_other_libraries_have_copies(tmp_path):
         # What comes out of a file is still a copy from which others are made.
         more = tm.copies(path, customers=["Late"], roll=made.roll, weak=True)
         assert tm.trace(more.copies["Late"], more.roll).customers[0].names == ("Late",)
+
+
+def test_whole_numbers_carry_copies_between_their_values():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 12, size=(1500, 8)).astype(float)
+    y = (X[:, 0] + X[:, 1] * (X[:, 2] > 5) + rng.normal(size=1500) > 9).astype(int)
+    model = tm.TimberClassifier(max_iter=80, random_state=0).fit(X, y)
+    made = tm.copies(model, X, y, customers=["Bob", "Eve"], owner="Ann", seals="splits",
+                     key=tm.OwnerKey(bytes(32)), weak=True)  # fmt: skip
+    assert made.traces < 2
+    assert "off_grid" in {note.code for note in made.outcome.notes}
+    values = made.roll.grid.splits.values
+    between = values[:, 1] % 1 != 0
+    assert between.sum() > 40
+    # No whole number tells that these thresholds moved: answers differ by wide boundaries alone.
+    assert (values[between][:, [0, 2]] % 1 == 0).all()
+    found = tm.trace(made.copies["Eve"], made.roll)
+    assert found.customers[0].names == ("Eve",)
+    assert found.bits >= 20

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import timbermark as tm
+from tests.ownership.authority import Authority, needs_openssl
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.tracing.showing import RollClaim, RollOpening, open_roll
+from timbermark.verification.stamps import add_stamp, make_query
 
 JUDGE = "Judge Judy"
 
@@ -107,3 +109,23 @@ def test_an_opening_needs_its_claim_and_a_customer_of_it(made, claim, opening):
     with pytest.raises(InputError) as error:
         RollClaim.make(made.roll, tm.OwnerKey(bytes(32)))
     assert error.value.code == "claim.other-key"
+
+
+@needs_openssl
+def test_a_stamp_tells_the_judge_when_the_copies_were_claimed(made, claim, opening, tmp_path):
+    authority = Authority(tmp_path / "tsa")
+    stamped = add_stamp(claim, authority.stamp(make_query(claim)))
+    assert RollClaim.load(stamped.to_bytes()) == stamped
+    assert stamped.digest == claim.digest  # openings stay what they are
+    leaked, given = made.copies["Eve Inc"], {"claim": stamped, "judge": JUDGE}
+    found = tm.trace(leaked, opening, **given, roots=[authority.root])
+    (stamp,) = found.stamps
+    assert stamp.counts
+    assert found.to_dict()["claimed_before"] == stamp.time
+    stranger = Authority(tmp_path / "stranger", "Stranger")
+    for roots in ([], [stranger.root]):
+        assert tm.trace(leaked, opening, **given, roots=roots).to_dict()["claimed_before"] is None
+    other = RollClaim.make(made.roll.with_customers(["New Plc"]), made.key)
+    with pytest.raises(EvidenceError) as error:
+        add_stamp(other, stamped.stamps[0])
+    assert error.value.code == "stamp.other"

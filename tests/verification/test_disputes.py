@@ -27,12 +27,12 @@ from timbermark.ownership import Claim, Opening, OwnerKey, open_mark
 from timbermark.ownership.claim import MAX_STAMPS
 from timbermark.ownership.opening import draw_places
 from timbermark.ownership.seals import take_triggers
-from timbermark.ownership.stamps import add_stamp, make_query
 from timbermark.trees.ensemble import digest
 from timbermark.trees.model_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute, share_of_thresholds
 from timbermark.verification.judge import judge
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
+from timbermark.verification.stamps import add_stamp, make_query
 
 
 def codes(found):

@@ -299,6 +299,9 @@ STRANGE_CONTEXTS = {
     "facts that are lists of lists": rewritten(request=lambda _: {"a": [[1]]}),
     "a negative price": rewritten(prices=lambda _: [["kind", -5.0, {}]]),
     "a price without end": rewritten(prices=lambda _: [["kind", 1e999, {}]]),
+    "a digest that is none": rewritten(suspect_digest=lambda _: "\ud800"),
+    "a code that is no text": rewritten(warnings=lambda _: [["\ud800", {}]]),
+    "a fact without a sound name": rewritten(request=lambda _: {"\ud800": 1}),
     "another part": lambda text: text.replace(b'"through"', b'"trough"'),
 }
 

@@ -241,8 +241,9 @@ def outcome(road, *case):
         verdict = road(*case)
     except TimbermarkError as error:
         return error.code
-    # How many letters of an address are not the protocol's own differs between protocols.
-    free = sum(price.bits for price in verdict.prices if price.code in ("address", "template"))
+    # What it costs to write a request down differs between protocols.
+    of_request = ("address", "template", "batch", "decoys")
+    free = sum(price.bits for price in verdict.prices if price.code in of_request)
     found = [(s.seal, s.bits, s.answered, s.matched) for s in verdict.seals]
     return round(verdict.net_bits + free, 9), verdict.kind, found
 

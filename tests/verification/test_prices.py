@@ -196,6 +196,75 @@ def test_an_innocent_forest_cannot_exceed_the_price(choice):
     assert all(r - n >= 2 * np.log2(26) for r, n in zip(raw, net, strict=True))
 
 
+class Neighbours(ModelServer):
+    """An innocent server whose answer to a row depends on the other rows of the request."""
+
+    def handle(self, request):
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        rows = body["dataframe_split"]["data"]
+        beside = sum(sum(map(float, row)) for row in rows) if len(rows) > 1 else 0.0
+        said = [draw([beside, *map(float, row)], 2) for row in rows]
+        reply(request, 200, json.dumps({"predictions": said}).encode())
+
+
+def ask_neighbours(batch, mark, **options):
+    with Neighbours(None) as server:
+        endpoint = Endpoint(server.url(), batch=batch)
+        return tm.verify(endpoint, mark, stop_at="off", **options)
+
+
+def test_an_innocent_server_of_batches_cannot_exceed_the_price():
+    """Rows in a request, and decoys among them, were chosen after the symbols without a price."""
+    mark = make_mark(k=24, q=2, n_classes=2)
+    found = {(batch, decoys): ask_neighbours(batch, mark, decoys=decoys)
+             for batch in range(2, 12) for decoys in range(4)}  # fmt: skip
+    raw = [verdict.raw_bits for verdict in found.values()]
+    assert max(raw) > np.median(raw) + 1.0  # so much is found by choosing the best of 40
+    assert max(verdict.net_bits for verdict in found.values()) <= 0.0
+    paid = {}
+    for chosen, verdict in found.items():
+        bits = {price.code: price.bits for price in verdict.prices}
+        paid[chosen] = bits["batch"] + bits.get("decoys", 0.0)
+    assert sum(2.0**-bits for bits in paid.values()) <= 1.0
+    # One row in a request has no neighbours, whatever the decoys, and no price.
+    alone = [ask_neighbours(1, mark, decoys=decoys) for decoys in (0, 1, 3)]
+    assert len({verdict.raw_bits for verdict in alone}) == 1
+    assert [verdict.prices for verdict in alone] == [()] * 3
+
+
+def test_all_batches_and_decoys_together_cost_what_they_are_worth():
+    """Over all that can be chosen, the chances that the prices stand for sum to one at most."""
+    counts = np.array([sum(price.bits for price in price_request(Endpoint("http://host/invocations",
+                       batch=batch))) for batch in range(2, 10_001)])  # fmt: skip
+    assert (2.0**-counts).sum() <= 1.0
+    assert sum(counts == 5.0) == 24
+
+
+def test_a_table_for_decoys_has_no_price_beside_other_rows():
+    mark = make_mark(k=64)
+    table = np.random.default_rng(0).normal(size=(50, mark.n_features))
+    with ModelServer(learnt(mark)) as server:
+        levels = {}
+        for batch in (1, 8):
+            endpoint = Endpoint(server.url(), batch=batch)
+            verdict = tm.verify(endpoint, mark, decoys_from=table, stop_at="off")
+            levels[batch] = verdict.level
+            assert verdict.bits > 64
+            assert judge_again(mark, verdict.transcript).level == verdict.level
+    assert levels == {1: "conclusive", 8: "indicative"}
+
+
+def test_a_journal_goes_on_with_the_same_rows_in_a_request(tmp_path):
+    """Another number of them in the middle of a run would be a choice without a price."""
+    mark = make_mark(k=64)
+    with ModelServer(learnt(mark)) as server:
+        tm.verify(Endpoint(server.url(), batch=8), mark, journal=tmp_path / "run", stop_at=20)
+        with pytest.raises(InputError) as caught:
+            tm.verify(Endpoint(server.url(), batch=4), mark, journal=tmp_path / "run")
+        assert caught.value.code == "journal.other-run"
+        tm.verify(Endpoint(server.url(), batch=8), mark, journal=tmp_path / "run")
+
+
 def test_headers_have_no_price_and_cap_the_level():
     mark = make_mark(k=64)
     with ModelServer(learnt(mark)) as server:
@@ -305,7 +374,8 @@ def test_choices_stand_in_the_verdict_and_bind_the_journal(tmp_path):
         endpoint = Endpoint(server.url("/many"), answer="results.*.label", **common)
         verdict = tm.verify(endpoint, mark, journal=tmp_path / "run")
         assert verdict.level == "conclusive"
-        assert {price.code for price in verdict.prices} == {"path", "template", "address"}
+        codes = {price.code for price in verdict.prices}
+        assert codes == {"path", "template", "address", "batch"}
         assert str(verdict).count("  provided: ") == 2
         assert [note.code for note in verdict.context.conditions] == ["template", "path"]
         other = Endpoint(server.url("/many"), answer="results.*.score", **common)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import timbermark
-from timbermark.attacks.own_models import other_model, own_model
-from timbermark.attacks.registry import Attack, find_attacks
+from timbermark.attacks.own_models import Service, other_model, own_model
+from timbermark.attacks.registry import GUARD_ATTACKS, Attack, find_attacks
 from timbermark.attacks.results import AttackResult, AttackRow, draw_chart, read_rows, write_rows
 from timbermark.attacks.stolen import (
     MEASURES,
@@ -34,6 +35,7 @@ from timbermark.attacks.stolen import (
 from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError, require_library
 from timbermark.files import atomic_write
+from timbermark.guard.guarding import Guard
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.embedding import embed
 from timbermark.marking.inputs import as_frame, take_parts, take_rows
@@ -62,7 +64,7 @@ _CLEAR_ERROR = 0.01
 
 def attack(
     model: Any,
-    mark: Mark,
+    mark: Mark | None,
     X: Any,
     y: Any,
     *,
@@ -76,13 +78,15 @@ def attack(
 ) -> AttackResult:
     """Attack a marked model as a thief with the rows ``X`` and true answers ``y`` could.
 
-    ``model``: the marked model or its file; ``mark``: its secret mark. Rows may also be a table of
-    Dask or Parquet files, where ``y`` names the label column: of those at most 100,000 are taken,
-    the ones with the lowest hashes of their numbers. ``groups``: the group (qid) of each row, for
-    rankers. ``label_map``: from the labels of rows to the model's own, where they differ.
-    ``attacks``: "fast", "all", "chains", or a list of names; see
-    `timbermark.attacks.registry.find_attacks`. ``evaluation``: (rows, labels), or (rows, grades,
-    groups), that qualities are measured on; without it 40 % of the rows are kept apart for that.
+    ``model``: the marked model or its file; ``mark``: its secret mark. A guard may stand for both,
+    with None as the mark: thieves then ask a rehearsal of it, with a throwaway key and ledger, and
+    are held to the mark of their own questions. Rows may also be a table of Dask or Parquet files,
+    where ``y`` names the label column: of those at most 100,000 are taken, the ones with the lowest
+    hashes of their numbers. ``groups``: the group (qid) of each row, for rankers. ``label_map``:
+    from the labels of rows to the model's own, where they differ. ``attacks``: "fast", "all",
+    "chains", or a list of names; see `timbermark.attacks.registry.find_attacks`; guards have a list
+    of their own. ``evaluation``: (rows, labels), or (rows, grades, groups), that qualities are
+    measured on; without it 40 % of the rows are kept apart for that.
     ``out``: a folder for results.csv and the chart; what is there already is not run again.
 
     Raises InputError before any attack runs where the mark is not in the model, the rows or labels
@@ -97,14 +101,20 @@ def attack(
     >>> found.rows[0].level
     'conclusive'
     """
-    wanted = find_attacks(attacks)
+    guard = model if isinstance(model, Guard) else None
+    wanted = find_attacks(attacks, None if guard is None else GUARD_ATTACKS)
     if out is not None:
         require_library("matplotlib", "report", "to draw the chart of an attack")
-    if not isinstance(mark, Mark):
-        raise InputError("That is not a mark.", hint="load one with timbermark.Mark.load(path).")
-    stolen = steal(model)
+    if not isinstance(mark, Mark) and (guard is None or mark is not None):
+        raise InputError(
+            "That is not a mark.",
+            hint="load one with timbermark.Mark.load(path); a guard goes with None.",
+            code="attack.mark",
+            parameter="mark",
+        )
+    stolen = steal(model if guard is None else guard.model)
     foreign = stolen.trees()
-    known = replace(foreign, classes=known_labels(foreign, mark))
+    known = replace(foreign, classes=getattr(guard, "classes_", known_labels(foreign, mark)))
     with step_bar(progress) as say:
         rows = take_labelled(known, (X, y, groups), "thief's rows", random_state, say, label_map)
         tested = None
@@ -118,6 +128,10 @@ def attack(
             )
         if tested is None:
             tested, rows = divide_rows(rows, _EVALUATION_SHARE, random_state)
+        thief = Thief(rows.X, rows.target, random_state, groups=rows.groups)
+        if guard is not None:
+            return _attack_guard(guard, stolen, thief, tested, wanted, out, say)
+        assert mark is not None
         say("asking the marked model")
         bits = _measure(stolen, mark, tested, known.classes).scores
         if bits < _INDICATIVE:
@@ -125,9 +139,59 @@ def attack(
                 f"The mark is not in the model: it leaves {bits:.0f} bits of evidence there.",
                 hint="give the marked model, not the unmarked one, and its own mark.",
             )
-        thief = Thief(rows.X, rows.target, random_state, groups=rows.groups)
-        folder = None if out is None else _Folder.open(Path(out), stolen, mark, thief, tested)
+        same = mark.digest.hex()
+        folder = None if out is None else _Folder.open(Path(out), stolen, same, thief, tested)
         return run_attacks(stolen, mark, thief, tested, wanted, folder, say)
+
+
+def _attack_guard(
+    guard: Guard, stolen: Stolen, thief: Thief, tested: Labelled,
+    wanted: Sequence[tuple[Attack, float]], out: str | Path | None, say: Say,
+) -> AttackResult:  # fmt: skip
+    """Run attacks through a rehearsal of a guard: another key, and a ledger that is thrown away."""
+    foreign, settings = stolen.trees(), guard.settings
+    if foreign.text_columns:
+        raise InputError(
+            "The lab asks guards of models of numbers only, and this one takes texts.",
+            hint="encode the texts before the model.",
+            code="attack.texts",
+            parameter="model",
+        )
+    key = OwnerKey(hashlib.sha256(f"timbermark/lab/{thief.seed}".encode()).digest())
+    folder = None
+    if out is not None:
+        same = json.dumps(settings.facts())
+        folder = _Folder.open(Path(out), stolen, same, thief, tested)
+    mine = tested.X if guard.X is None else guard.X
+    chosen = {"move": settings.move} if settings.move else {"lead": settings.lead}
+    with tempfile.TemporaryDirectory() as place:
+        twin = Guard(
+            guard.model, mine, key=key, owner="rehearsal", share=settings.share,
+            ledger=Path(place) / "guard.db", **chosen,
+        )  # fmt: skip
+
+        def ask(X: np.ndarray, client: str) -> np.ndarray:
+            classes = stolen.task == "classification"
+            found = (twin.predict_proba if classes else twin.predict)(X, client=client)
+            return np.asarray(found, np.float64).reshape(len(X), -1)
+
+        def begin(client: str) -> tuple[Stolen, Callable[[], Mark | None]]:
+            service = Service(ask, client)
+
+            def marked() -> Mark | None:
+                try:
+                    return twin.mark(list(dict.fromkeys(service.clients)))
+                except InputError as error:
+                    if error.code != "ledger.no-question":
+                        raise
+                    return None  # nothing that was asked is narrow
+
+            return stolen.served(service), marked
+
+        try:
+            return run_attacks(stolen, None, thief, tested, wanted, folder, say, begin)
+        finally:
+            twin.close()
 
 
 def forecast(
@@ -201,19 +265,30 @@ def take_validation(
     return rows
 
 
+Begin = Callable[[str], tuple[Stolen, Callable[[], Mark | None]]]
+
+
 def run_attacks(
     stolen: Stolen,
-    mark: Mark,
+    mark: Mark | None,
     thief: Thief,
     tested: Labelled,
     wanted: Sequence[tuple[Attack, float]],
     folder: _Folder | None = None,
     say: Say = lambda said: None,
+    begin: Begin | None = None,
 ) -> AttackResult:
-    """Run attacks on a stolen model, marked or not, and measure each on ``tested``."""
+    """Run attacks on a stolen model, marked or not, and measure each on ``tested``.
+
+    ``begin``: the name of an attack → what it asks, and its mark once that was asked; by default
+    the model and its mark.
+    """
     thief.once("kind", stolen.trees)
     labels = known_labels(stolen.trees(), mark)
-    base = _measure(stolen, mark, tested, labels)
+    start_with: Begin = (lambda name: (stolen, lambda: mark)) if begin is None else begin
+    asked, marked = start_with("untouched")
+    asked.answer(thief.X)
+    base = _measure(asked, marked(), tested, labels)
     say("training the thief's own models")
     made = [
         measure_worth(m, tested) for m in (own_model(stolen, thief), other_model(stolen, thief))
@@ -234,7 +309,9 @@ def run_attacks(
             say(f"attack {number} of {len(wanted)}: {one.name} {strength:g}")
             start = time.perf_counter()
             try:
-                left = _measure(one.run(stolen, thief, strength), mark, tested, labels)
+                asked, marked = start_with(f"{one.name}:{strength:g}")
+                attacked = one.run(asked, thief, strength)
+                left = _measure(attacked, marked(), tested, labels)
                 seconds = round(time.perf_counter() - start, 2)
                 row = left.row(one.name, one.family, strength, kept(left.quality), seconds)
             except NotOfferedError as reason:
@@ -250,9 +327,9 @@ def run_attacks(
     return result
 
 
-def known_labels(foreign: ForeignModel, mark: Mark) -> np.ndarray:
+def known_labels(foreign: ForeignModel, mark: Mark | None) -> np.ndarray:
     """Return a model's labels by class number; a bare booster's are those of the mark."""
-    if foreign.kind == "Booster" and len(mark.classes) == len(foreign.classes):
+    if mark is not None and foreign.kind == "Booster" and len(mark.classes) == len(foreign.classes):
         return np.array(mark.classes)
     return foreign.classes
 
@@ -289,15 +366,19 @@ class _Suspect:
             self.predict = lambda X: model.answer(X)[:, 0]
 
 
-def _measure(model: Stolen, mark: Mark, tested: Labelled, classes: np.ndarray) -> _Left:
+def _measure(model: Stolen, mark: Mark | None, tested: Labelled, classes: np.ndarray) -> _Left:
     """Return the evidence by scores and by labels alone, or by numbers, and the quality.
 
     ``classes``: the labels by class number, which a booster's file does not hold.
     """
+    numbers = model.task != "classification"
+    if mark is None:
+        none = None if numbers else 0.0
+        return _Left(0.0, none, "none", measure_worth(model, tested), (None, None))
     suspect = _Suspect(model, tested.X.shape[1], classes)
     verdict = timbermark.verify(suspect, mark)
     labels = None
-    if model.task == "classification":
+    if not numbers:
         labels = timbermark.verify(lambda X: suspect.predict(X), mark).bits
     seals = (_bits_of_seal(verdict, "splits"), _bits_of_seal(verdict, "leaves"))
     return _Left(verdict.bits, labels, verdict.level, measure_worth(model, tested), seals)
@@ -383,9 +464,7 @@ class _Folder:
         self.path, self.rows = path, rows
 
     @classmethod
-    def open(
-        cls, path: Path, stolen: Stolen, mark: Mark, thief: Thief, tested: Labelled
-    ) -> _Folder:
+    def open(cls, path: Path, stolen: Stolen, mark: str, thief: Thief, tested: Labelled) -> _Folder:
         """Take up what is there. Raises InputError if it is of another model, mark or rows."""
         seen = hashlib.sha256()
         for array in (thief.X, thief.target, thief.groups, *tested):
@@ -393,7 +472,7 @@ class _Folder:
                 seen.update(np.ascontiguousarray(array).tobytes())
         facts = {
             "model": digest(stolen.trees().ensemble),
-            "mark": mark.digest.hex(),
+            "mark": mark,
             "rows": seen.hexdigest(),
             "seed": thief.seed,
         }

@@ -21,13 +21,17 @@ from timbermark.marking.leaves import fill_missing, reroute, set_leaves
 from timbermark.marking.mixing import mix_rows
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import Prepared, columns, prepare
-from timbermark.marking.rehearsing import rehearse
+from timbermark.marking.rehearsing import list_strengths, rehearse
 from timbermark.marking.sealing import Choices, Draft, draft_mark, move_thresholds
-from timbermark.marking.strengths import list_strengths
 from timbermark.marking.tasks import leads, rank_labels
-from timbermark.trees.branches import find_parents, node_means, replace_oddest
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.statistics import find_children, inner_levels
+from timbermark.trees.statistics import (
+    find_children,
+    find_parents,
+    inner_levels,
+    node_means,
+    replace_oddest,
+)
 
 _WIDE = {
     "changed": 0.03, "drift": 0.03, "move": 0.02, "rmse": 0.003, "order": 0.002, "ndcg": 0.002,

@@ -6,12 +6,14 @@ mixed with those of the thief's own models.
 
 A student learns of the mark only from questions whose answer the mark changed. There are few of
 these, which is why no mark in a file survives a student that saw labels alone; see
-docs/robustness.md.
+docs/robustness.md. Students of a guarded model are trained through `Service`.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,126 @@ def distil_with_labels(stolen: Stolen, thief: Thief, share: float) -> Stolen:
     elif stolen.task == "ranking":
         truth = _rescale(truth, truth, found)
     return _train_on_answers(stolen, thief, thief.X, (1.0 - share) * found + share * truth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Service:
+    """A guarded model as thieves ask it; it remembers the names under which it was asked."""
+
+    ask: Callable[[np.ndarray, str], np.ndarray]
+    client: str
+    clients: list[str] = field(default_factory=list)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """Return answers to rows, as `Stolen.answer` does."""
+        self.clients.append(self.client)
+        return self.ask(X, self.client)
+
+
+def learn(kind: str) -> Callable[[Stolen, Thief, float], Stolen]:
+    """Return the attack that trains a student on labels of the thief's rows, or on numbers.
+
+    Needs: answers (labels), rows. ``kind``: "forest", whose strength is the rows a leaf; "small",
+    rounds of trees with eight leaves; "early", the share that is held out to stop by.
+    """
+    return lambda stolen, thief, how: _learn(
+        stolen, thief, thief.X, stolen.answer(thief.X), kind, how
+    )
+
+
+def learn_scores(stolen: Stolen, thief: Thief, leaf: float) -> Stolen:
+    """Train a forest on scores of the thief's rows, with ``leaf`` rows a leaf at least.
+
+    Needs: answers (scores), rows.
+    """
+    from sklearn.ensemble import RandomForestRegressor
+
+    forest = RandomForestRegressor(min_samples_leaf=int(leaf), random_state=thief.seed)
+    found = stolen.answer(thief.X)
+    forest.fit(fill_missing(thief.X), found if found.shape[1] > 1 else found[:, 0])
+    return stolen.served(
+        lambda X: forest.predict(fill_missing(X)).reshape(len(X), -1).astype(np.float64)
+    )
+
+
+def drop_unsure(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Train on labels without the ``share`` of answers whose two best scores are nearest.
+
+    Needs: answers (scores), rows.
+    """
+    found = stolen.answer(thief.X)
+    return _learn_sure(stolen, thief, found, found, share)
+
+
+def ask_sure(stolen: Stolen, thief: Thief, share: float) -> Stolen:
+    """Ask for labels without the ``share`` of rows of which the thief's own model is least sure.
+
+    Needs: answers (labels), rows, labels.
+    """
+    sureness = own_model(stolen, thief).answer(thief.X)
+    return _learn_sure(stolen, thief, None, sureness, share)
+
+
+def average_noise(stolen: Stolen, thief: Thief, size: float) -> Stolen:
+    """Ask each row nine times with noise of ``size`` deviations and train on the mean answer.
+
+    Needs: answers (scores), rows.
+    """
+    rng, scale = thief.rng("noise"), size * np.nanstd(thief.X, axis=0)
+    asked = [stolen.answer(thief.X + scale * rng.normal(size=thief.X.shape)) for _ in range(9)]
+    return _learn(stolen, thief, thief.X, np.mean(asked, axis=0), "like", 0)
+
+
+def pool_clients(stolen: Stolen, thief: Thief, count: float) -> Stolen:
+    """Ask under ``count`` names, each a part of the rows, and train on all labels, or numbers."""
+    service = stolen.answer
+    assert isinstance(service, Service)
+    parts = np.array_split(np.arange(len(thief.X)), int(count))
+    asked = [
+        replace(service, client=f"{service.client} ({number})")(thief.X[part])
+        for number, part in enumerate(parts)
+    ]
+    return _learn(stolen, thief, thief.X, np.concatenate(asked), "like", 0)
+
+
+def _learn_sure(
+    stolen: Stolen, thief: Thief, found: np.ndarray | None, sureness: np.ndarray, share: float
+) -> Stolen:
+    """Train on the labels of the rows that are surest; asks for answers that are not ``found``."""
+    if stolen.task != "classification":
+        raise NotOfferedError("no-sureness")
+    best = np.sort(sureness, axis=1)
+    gap = best[:, -1] - best[:, -2]
+    sure = gap >= np.quantile(gap, share)
+    answers = stolen.answer(thief.X[sure]) if found is None else found[sure]
+    return _learn(stolen, thief, thief.X[sure], answers, "like", 0)
+
+
+def _learn(
+    stolen: Stolen, thief: Thief, X: np.ndarray, answers: np.ndarray, kind: str, how: float
+) -> Stolen:
+    """Return a student of labels, or of numbers, of a ``kind``.
+
+    "like": that of the stolen model; others are those of `learn`.
+    """
+    from sklearn import ensemble
+
+    classes = stolen.task == "classification"
+    target = answers.argmax(axis=1) if classes else answers[:, 0]
+    if kind == "like":
+        return train_like(_kind(stolen, thief), X, target, thief.seed)
+    name = "RandomForest" if kind == "forest" else "HistGradientBoosting"
+    known: dict[str, dict[str, Any]] = {
+        "forest": {"min_samples_leaf": int(how)},
+        "small": {"max_iter": int(how), "max_leaf_nodes": 8, "early_stopping": False},
+        "early": {"early_stopping": True, "validation_fraction": how},
+    }
+    model = getattr(ensemble, f"{name}{'Classifier' if classes else 'Regressor'}")(
+        random_state=thief.seed, **known[kind]
+    )
+    if classes:
+        return _fit(model, fill_missing(X), target, None, stolen.classes, fill_missing)
+    return _fit_numbers(model, fill_missing(X), target, None, stolen.task, fill_missing)
 
 
 def own_model(stolen: Stolen, thief: Thief) -> Stolen:

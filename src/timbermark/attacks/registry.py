@@ -6,15 +6,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from timbermark.attacks import (
-    cutting,
-    leaves,
-    overwriting,
-    own_models,
-    service,
-    thresholds,
-    tuning,
-)
+from timbermark.attacks import overwriting, own_models, service, trees, tuning
 from timbermark.attacks.stolen import Stolen, Thief
 from timbermark.errors import InputError
 
@@ -46,25 +38,25 @@ _ASKED = (ANSWERS, ROWS, LABELS)
 
 ATTACKS: tuple[Attack, ...] = (
     Attack("refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2, 0.0),
-           leaves.refit, (0.2,)),
+           trees.refit, (0.2,)),
     Attack("library-refit", "tune", _ALL, "of the old leaves kept", (0.9, 0.5, 0.2, 0.0),
-           leaves.refit_by_library),
+           trees.refit_by_library),
     Attack("update-leaves", "tune", _ALL, "times the rows are added", (1.0, 5.0),
            tuning.update_leaves, (1.0,)),
     Attack("update-regrown", "tune", _ALL, "of the rows", (1.0,), tuning.update_regrown),
     Attack("add-trees", "tune", _ALL, "more rounds", (5.0, 20.0, 50.0), tuning.add_trees, (5.0,)),
     Attack("boost-answers", "tune", _ASKED, "of 50 rounds", (0.2, 1.0), tuning.boost_answers),
     Attack("keep-first", "cut", (FILE,), "of the rounds", (0.75, 0.5, 0.25),
-           cutting.keep_first, (0.5,)),
+           trees.keep_first, (0.5,)),
     Attack("drop-first", "cut", (FILE, ROWS), "of the rounds kept", (0.9, 0.75),
-           cutting.drop_first),
+           trees.drop_first),
     Attack("drop-weakest", "cut", (FILE, ROWS), "of the rounds kept", (0.75, 0.5, 0.25),
-           cutting.drop_weakest),
-    Attack("prune", "cut", (FILE,), "of the splits", (0.25, 0.5, 0.75), cutting.prune, (0.5,)),
+           trees.drop_weakest),
+    Attack("prune", "cut", (FILE,), "of the splits", (0.25, 0.5, 0.75), trees.prune, (0.5,)),
     Attack("leaf-noise", "blur", (FILE,), "of the leaves' deviation", (0.1, 0.25, 0.5, 1.0),
-           leaves.add_leaf_noise, (0.5,)),
+           trees.add_leaf_noise, (0.5,)),
     Attack("round-leaves", "blur", (FILE,), "bits", (16.0, 8.0, 6.0, 4.0),
-           leaves.round_leaves),
+           trees.round_leaves),
     Attack("round-input", "blur", (ANSWERS, ROWS), "levels; 0: the columns' own grids",
            (1024.0, 64.0, 16.0, 8.0, 0.0), service.round_input, (64.0,)),
     Attack("input-noise", "blur", (ANSWERS, ROWS), "of a deviation", (0.03, 0.1),
@@ -74,13 +66,13 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("round-answers", "blur", (ANSWERS,), "digits", (2.0, 1.0, 0.0),
            service.round_answers, (1.0,)),
     Attack("snap-thresholds", "splits", (FILE, ROWS), "of the way to the middle", (1.0,),
-           thresholds.snap_thresholds, (1.0,)),
+           trees.snap_thresholds, (1.0,)),
     Attack("jitter-thresholds", "splits", (FILE, ROWS), "more gaps", (0.0, 1.0, 3.0),
-           thresholds.jitter_thresholds),
+           trees.jitter_thresholds),
     Attack("merge-thresholds", "splits", (FILE, ROWS), "of the rows in between",
-           (0.0, 0.005, 0.02), thresholds.merge_thresholds),
+           (0.0, 0.005, 0.02), trees.merge_thresholds),
     Attack("move-thresholds", "splits", (FILE, ROWS), "of a deviation", (0.01, 0.03, 0.1),
-           thresholds.move_thresholds),
+           trees.move_thresholds),
     Attack("average-own", "mix", _ASKED, "of the thief's model", (0.3, 0.5, 0.7, 0.9),
            own_models.average_with_own, (0.5, 0.9)),
     Attack("average-other", "mix", _ASKED, "of the thief's forest", (0.3, 0.5, 0.7, 0.9),
@@ -98,9 +90,9 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("relabel-outliers", "mark", _ALL, "guesses", (300.0, 1000.0),
            overwriting.relabel_outliers),
     Attack("flatten-file", "flatten", (FILE,), "of the leaves", (0.05, 0.1, 0.25, 0.5),
-           leaves.flatten_by_file),
+           trees.flatten_by_file),
     Attack("flatten-rows", "flatten", _ALL, "of the leaves", (0.02, 0.05, 0.1, 0.25, 0.5),
-           leaves.flatten_by_rows, (0.25,)),
+           trees.flatten_by_rows, (0.25,)),
     Attack("flatten-learnt", "flatten", _ALL, "of the leaves", (0.1, 0.5, 1.0),
            overwriting.flatten_by_learning),
     Attack("dodge-mixtures", "dodge", _ASKED, "of real rows", (0.01, 0.05, 0.2),
@@ -112,11 +104,39 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("dodge-repeats", "dodge", _ASKED, "questions that differ in one value", (1.0,),
            service.dodge_repeats),
 )  # fmt: skip
-"""Every attack, in the order in which it is tried."""
+"""Every attack on a model in a thief's hands, in the order in which it is tried."""
+_COPY = (ANSWERS, ROWS)
+GUARD_ATTACKS: tuple[Attack, ...] = (
+    Attack("distil-labels", "copy", _COPY, "questions per row", (1.0,),
+           own_models.distil_labels, (1.0,)),
+    Attack("distil-scores", "copy", _COPY, "questions per row", (1.0,),
+           own_models.distil_scores, (1.0,)),
+    Attack("distil-with-labels", "copy", _ASKED, "weight of the true labels", (0.5,),
+           own_models.distil_with_labels),
+    Attack("learn-labels", "copy", _COPY, "rows a leaf of a forest", (1.0, 3.0, 10.0),
+           own_models.learn("forest"), (3.0,)),
+    Attack("learn-scores", "copy", _COPY, "rows a leaf of a forest", (1.0, 3.0),
+           own_models.learn_scores),
+    Attack("learn-little", "copy", _COPY, "rounds of eight leaves", (60.0,),
+           own_models.learn("small")),
+    Attack("stop-early", "copy", _COPY, "of the answers held out", (0.1,),
+           own_models.learn("early")),
+    Attack("drop-unsure", "dodge", _COPY, "of the answers", (0.05, 0.2),
+           own_models.drop_unsure, (0.05,)),
+    Attack("ask-sure", "dodge", _ASKED, "of the rows left out", (0.1, 0.3), own_models.ask_sure),
+    Attack("average-noise", "blur", _COPY, "of a deviation", (1e-6, 1e-3),
+           own_models.average_noise),
+    Attack("pool-clients", "mix", _COPY, "clients", (2.0,), own_models.pool_clients),
+)  # fmt: skip
+"""Every attack on a guarded model behind a service, in the order in which it is tried."""
 
 
-def find_attacks(wanted: str | Sequence[str]) -> list[tuple[Attack, float]]:
+def find_attacks(
+    wanted: str | Sequence[str], table: Sequence[Attack] | None = None
+) -> list[tuple[Attack, float]]:
     """Return attacks with their strengths, in the order in which they are tried.
+
+    ``table``: what names are of, such as `GUARD_ATTACKS`; by default `ATTACKS` and their chains.
 
     ``wanted``: "all", "fast", "chains", or names of attacks. A name may end in a strength, as in
     "refit:0.5", and names joined by "+" are a chain, as in "keep-first:0.5+average-own:0.5"; within
@@ -127,23 +147,24 @@ def find_attacks(wanted: str | Sequence[str]) -> list[tuple[Attack, float]]:
     >>> [(attack.name, strength) for attack, strength in find_attacks(["majority", "refit:0.5"])]
     [('majority', 1.0), ('refit', 0.5)]
     """
+    attacks, chains = (ATTACKS, CHAINS) if table is None else (tuple(table), ())
     if isinstance(wanted, str):
         if wanted == "all":
-            return [(a, s) for a in (*ATTACKS, *CHAINS) for s in a.strengths]
+            return [(a, s) for a in (*attacks, *chains) for s in a.strengths]
         if wanted == "fast":
-            return [(a, s) for a in ATTACKS for s in a.fast]
+            return [(a, s) for a in attacks for s in a.fast]
         if wanted == "chains":
-            return [(a, s) for a in CHAINS for s in a.strengths]
+            return [(a, s) for a in chains for s in a.strengths]
         wanted = [wanted]
     found: list[tuple[Attack, float]] = []
     for word in wanted:
         if word in _SETS:
-            found += find_attacks(word)
-        elif "+" in word:
+            found += find_attacks(word, table)
+        elif "+" in word and table is None:
             chain = make_chain(word)
             found.append((chain, chain.strengths[0]))
         else:
-            attack, strength = _find_one(word)
+            attack, strength = _find_one(word, attacks)
             found += [(attack, s) for s in (attack.strengths if strength is None else (strength,))]
     return list(dict.fromkeys(found))
 
@@ -156,7 +177,7 @@ def make_chain(words: str) -> Attack:
     """
     links: list[tuple[Attack, float]] = []
     for word in words.split("+"):
-        attack, strength = _find_one(word.strip())
+        attack, strength = _find_one(word.strip(), ATTACKS)
         usual = attack.strengths[min(1, len(attack.strengths) - 1)]
         links.append((attack, usual if strength is None else strength))
 
@@ -171,9 +192,9 @@ def make_chain(words: str) -> Attack:
     return Attack(name, "chain", needs, "as named", (1.0,), run)
 
 
-def _find_one(word: str) -> tuple[Attack, float | None]:
+def _find_one(word: str, table: Sequence[Attack]) -> tuple[Attack, float | None]:
     name, _, how = word.partition(":")
-    known = {attack.name: attack for attack in ATTACKS}
+    known = {attack.name: attack for attack in table}
     if name not in known:
         near = difflib.get_close_matches(name, [*known, *_SETS], n=1)
         meant = f"did you mean '{near[0]}'? " if near else ""

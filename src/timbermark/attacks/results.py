@@ -126,6 +126,11 @@ class AttackResult(Reportable):
         )
         return "\n".join(shown)
 
+    def __repr__(self) -> str:
+        least = self.worst if self.stealable else self.weakest
+        said = "" if least is None else f", {least.name} leaves {least.score_bits or 0.0:.0f} bits"
+        return f"AttackResult({len(self.run)} attacks{said})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.leaves import xgboost_inputs, xgboost_params
 from timbermark.attacks.own_models import fit_quietly, n_rounds, new_like
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of, steal
+from timbermark.attacks.trees import xgboost_inputs, xgboost_params
+from timbermark.boosting.data import TrainParams
 from timbermark.boosting.objective import factor
-from timbermark.boosting.params import TrainParams
 from timbermark.estimator_base import TimberEstimator
 from timbermark.estimator_checks import check_params, check_rows
 from timbermark.libraries.contract import ForeignModel

@@ -1,4 +1,10 @@
-"""Training rows as the engine holds them: bin codes, answers and weights."""
+"""Training parameters, and rows as the engine holds them: quantile bins, codes, answers, weights.
+
+Bins say which thresholds a feature may be split at. A value's code is the number of thresholds
+below it. Missing values have a code of their own, behind all others, whether or not the training
+data has any: rows that come later may. Bins are frozen once found: a value beyond the outermost
+threshold shares the outermost bin.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +12,195 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.binning import Bins, encode
-from timbermark.boosting.params import TrainParams
 from timbermark.kernels.hashing import count_steps
 from timbermark.kernels.layout import Binned, Draws
+from timbermark.kernels.routing import assign_codes
 from timbermark.kernels.workers import Workers
+
+_SAMPLE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Thresholds of every feature.
+
+    ``values`` float64[t] holds them one feature after the other, ``starts`` int64[d + 1] says
+    where each begins.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of features."""
+        return len(self.starts) - 1
+
+    @property
+    def n_thresholds(self) -> np.ndarray:
+        """Return int64[d]: the number of thresholds of each feature."""
+        return np.diff(self.starts)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Return uint64[d + 1]: first slot of each feature (thresholds + 1 bins + missing)."""
+        slots = self.n_thresholds + 2
+        return np.concatenate([[0], np.cumsum(slots)]).astype(np.uint64)
+
+    @property
+    def code_dtype(self) -> type[np.unsignedinteger]:
+        """Return uint8 where every code fits, else uint16."""
+        return np.uint8 if self.n_thresholds.max(initial=0) + 1 <= 255 else np.uint16
+
+    def thresholds(self, feature: int) -> np.ndarray:
+        """Return the thresholds of one feature, ascending."""
+        return self.values[self.starts[feature] : self.starts[feature + 1]]
+
+
+def thresholds_of(
+    values: np.ndarray, weight: np.ndarray | None, max_bins: int, heavy_apart: bool = False
+) -> np.ndarray:
+    """Return at most ``max_bins - 1`` thresholds that cut ``values`` (no NaN) into like weights.
+
+    Every threshold lies between two neighbouring distinct values. ``heavy_apart``: a value that
+    weighs more than a bin gets one of its own, and the others share what is left; without it, bins
+    that a heavy value fills are lost.
+    """
+    if weight is None:
+        distinct, mass = np.unique(values, return_counts=True)
+    else:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        mass = np.bincount(inverse, weights=weight, minlength=len(distinct))
+    if len(distinct) > max_bins:
+        heavy = find_heavy(mass, max_bins) if heavy_apart else np.zeros(0, np.bool_)
+        cut = cut_around(heavy, mass, max_bins) if heavy.any() else cut_evenly(mass, max_bins)
+    else:
+        cut = np.arange(len(distinct) - 1)
+    low, high = distinct[cut], distinct[cut + 1]
+    with np.errstate(invalid="ignore"):
+        middle = low / 2 + high / 2
+    thresholds: np.ndarray = np.where((middle >= low) & (middle < high), middle, low)
+    return thresholds
+
+
+def cut_evenly(mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """Return after which of the distinct values to cut, so that bins weigh about the same."""
+    below = np.cumsum(mass)
+    wanted = below[-1] * np.arange(1, max_bins) / max_bins
+    cut = np.unique(np.searchsorted(below, wanted, side="left"))
+    return np.asarray(cut[cut < len(mass) - 1])
+
+
+def find_heavy(mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """Return which of over ``max_bins`` values weigh as much as a bin of those that do not.
+
+    >>> find_heavy(np.array([1, 90, 1, 1, 5]), 3).tolist()
+    [False, True, False, False, True]
+    """
+    heavy = np.zeros(len(mass), np.bool_)
+    while True:
+        # Bins are left for as long as not all values are heavy, and they are more than the bins.
+        size = mass[~heavy].sum() / (max_bins - heavy.sum())
+        fresh = ~heavy & (mass >= size)
+        if not fresh.any():
+            return heavy
+        heavy |= fresh
+
+
+def cut_around(heavy: np.ndarray, mass: np.ndarray, max_bins: int) -> np.ndarray:
+    """Return after which of the distinct values to cut, so that heavy ones have their own bins.
+
+    The light values between two heavy ones are cut evenly; few of them join the heavy one above.
+    """
+    light = np.where(heavy, 0, mass).astype(np.float64)
+    # The mass of the light values in a row up to the middle of each, and of all of them.
+    run = np.cumsum(heavy)
+    total = np.bincount(run, weights=light)
+    middle = np.cumsum(light) - light / 2 - (np.cumsum(total) - total)[run]
+    n_parts = max_bins - int(heavy.sum())
+    while True:
+        size = light.sum() / n_parts if n_parts > 0 else np.inf
+        part = np.floor(middle / size)
+        new_part = ~heavy[1:] & (part[1:] != part[:-1])
+        apart = heavy[1:] & ~heavy[:-1] & (total[run[:-1]] >= size / 2)
+        cut = np.flatnonzero(heavy[:-1] | new_part | apart)
+        if len(cut) < max_bins:
+            return cut
+        n_parts -= 1 + n_parts // 16
+
+
+def find_bins(
+    X: np.ndarray,
+    weight: np.ndarray | None,
+    max_bins: int,
+    seed: int,
+    workers: Workers,
+    heavy_apart: bool = False,
+) -> Bins:
+    """Return bins for the float64 matrix ``X``; rows of weight zero do not exist.
+
+    Beyond 200,000 rows a seeded sample of that size decides. ``heavy_apart`` as in
+    :func:`thresholds_of`.
+    """
+    if weight is not None and not weight.all():
+        X, weight = X[weight > 0], weight[weight > 0]
+    if len(X) > _SAMPLE:
+        chosen = np.random.default_rng(seed).choice(len(X), _SAMPLE, replace=False, shuffle=False)
+        chosen.sort()
+        X = X[chosen]
+        weight = weight[chosen] if weight is not None else None
+
+    def one(feature: int) -> np.ndarray:
+        column = X[:, feature]
+        known = ~np.isnan(column)
+        if not known.any():
+            return np.empty(0)
+        if known.all():
+            return thresholds_of(column, weight, max_bins, heavy_apart)
+        mass = weight[known] if weight is not None else None
+        return thresholds_of(column[known], mass, max_bins, heavy_apart)
+
+    found = workers.map(one, range(X.shape[1]))
+    starts = np.concatenate([[0], np.cumsum([len(t) for t in found])]).astype(np.int64)
+    return Bins(np.concatenate(found) if found else np.empty(0), starts)
+
+
+def encode(bins: Bins, X: np.ndarray, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes of the float64 matrix ``X``: by row [n, d] and by column [d, n]."""
+    columns = np.empty((X.shape[1], X.shape[0]), dtype=bins.code_dtype)
+
+    def one(feature: int) -> None:
+        thresholds = bins.thresholds(feature)
+        values = np.ascontiguousarray(X[:, feature])
+        assign_codes(values, thresholds, len(thresholds) + 1, columns[feature])
+
+    workers.map(one, range(X.shape[1]))
+    return np.ascontiguousarray(columns.T), columns
+
+
+@dataclass(frozen=True, slots=True)
+class TrainParams:
+    """Everything but the data that decides which trees come out.
+
+    ``min_hessian`` is the least Σh of a child and ``leaf_limit`` the largest |Σg / Σh| of a leaf
+    before the learning rate; both keep a leaf of confident rows from exploding.
+    """
+
+    max_iter: int = 200
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 20
+    min_samples_leaf: int = 10
+    l2_regularization: float = 0.0
+    max_bins: int = 255
+    split_sampling: float = 0.1
+    min_hessian: float = 1e-3
+    leaf_limit: float = 50.0
+    seed: int = 0
+
+
+PAPER = TrainParams(min_hessian=0.0)
+"""The engine of the paper: robust LogitBoost, 200 iterations, shrinkage 0.1, 20 leaves of at
+least 10 rows, a tenth of the thresholds as split candidates in each node and feature."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.data import TrainingData
+from timbermark.boosting.data import TrainingData, TrainParams
 from timbermark.boosting.forest import Forest, empty_forest
-from timbermark.boosting.objective import make_objective
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import Scale, shares_word
+from timbermark.boosting.objective import Scale, make_objective, shares_word
+from timbermark.kernels.growing import train_trees
 from timbermark.kernels.hashing import mix_all
 from timbermark.kernels.layout import (
     CONTROL_SIZE,
@@ -28,7 +27,6 @@ from timbermark.kernels.layout import (
     Trees,
     Turn,
 )
-from timbermark.kernels.training import train_trees
 from timbermark.kernels.workers import Workers
 
 Progress = Callable[[int], None]
@@ -97,11 +95,11 @@ def make_growth(binned: Binned, max_leaves: int) -> Growth:
 
 
 def make_team(
-    binned: Binned, max_leaves: int, n_threads: int, n_leaf: int
+    binned: Binned, max_leaves: int, n_threads: int, leaf: np.ndarray
 ) -> list[tuple[Growth, Team]]:
     """Return for each thread of those that grow a tree together its scratch space and its place.
 
-    ``n_leaf`` is the number of rows whose leaves nobody else notes.
+    ``leaf`` uint8|uint16[trees or 1, n]: where the leaves of all trees, or of the last, are noted.
     """
     n, n_nodes = len(binned.count), 2 * max_leaves - 1
     growths = [make_growth(binned, max_leaves) for _ in range(n_threads)]
@@ -124,7 +122,7 @@ def make_team(
         parts=np.zeros((n_threads if n_threads > 1 else 0, width), np.int64),
         found=np.zeros((n_threads, 2, 2)),
         nodes=np.zeros(n_nodes, NODE),
-        leaf=np.zeros(n_leaf, leaf_dtype(max_leaves)),
+        leaf=leaf,
         value=np.zeros(n_nodes),
     )
     return [
@@ -177,13 +175,16 @@ def train(
         grad=np.empty((outputs, n), np.int32),
         hess=np.empty((outputs, 0 if one_word else n), np.int32),
     )
-    n_leaf = 0 if record else n
+
+    def notes() -> np.ndarray:
+        return trained.leaf if record else np.zeros((1, n), leaf_dtype(leaves))
+
     if outputs == 1:
         n_threads = min(workers.n_threads, max(1, data.codes.size // _ALONE))
-        team = make_team(binned, leaves, n_threads, n_leaf)
+        team = make_team(binned, leaves, n_threads, notes())
     else:
         n_threads = min(workers.n_threads, outputs)
-        team = [make_team(binned, leaves, 1, n_leaf)[0] for _ in range(n_threads)]
+        team = [make_team(binned, leaves, 1, notes())[0] for _ in range(n_threads)]
 
     def work(turn: Turn) -> None:
         growth, place = team[turn.thread]

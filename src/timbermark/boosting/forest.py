@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timbermark.boosting.binning import Bins
-from timbermark.boosting.objective import measure_gains, name_objective
-from timbermark.boosting.scale import Scale
+from timbermark.boosting.data import Bins
+from timbermark.boosting.objective import Scale, measure_gains, name_objective
 from timbermark.errors import StateError
-from timbermark.kernels.layout import NODE
-from timbermark.kernels.packing import Flat, flatten_trees
+from timbermark.kernels.layout import NODE, Flat, flatten_trees
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 
 

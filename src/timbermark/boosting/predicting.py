@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.kernels.predicting import (
+from timbermark.kernels.routing import (
     LEFT,
     MOST_LEAVES,
     RIGHT,
@@ -104,7 +104,7 @@ class Masks:
     code: np.ndarray  # int32[s]: the threshold's number within its feature
     mask: np.ndarray  # int32[s]
     leaf_start: np.ndarray  # int64[T + 1]
-    value: np.ndarray  # float64[leaves], from left to right, weighted
+    value: np.ndarray  # of the leaves, from left to right; to predict, float64 and weighted
 
     def encode(self, X: np.ndarray, room: int, missing: bool, workers: Workers) -> np.ndarray:
         """Return the codes of all rows by column, ``room`` in each, and zeros where rows end.
@@ -159,15 +159,20 @@ def make_predictor(ensemble: Ensemble) -> Predictor | None:
     steps["left"] = np.where(inner, e.left + np.repeat(e.tree_start[:-1], sizes), -1)
     masks = None
     if (sizes <= 2 * MOST_LEAVES - 1).all():
-        masks = _make_masks(e, threshold, value, missing)
+        masks = make_masks(e, threshold, value, missing)
     output = e.tree_output.astype(np.int64)
     return Predictor(e, e.tree_start[:-1].astype(np.int64), steps, missing, output, masks)
 
 
-def _make_masks(
+def make_masks(
     e: Ensemble, threshold: np.ndarray, value: np.ndarray, missing: np.ndarray
 ) -> Masks | None:
-    """Return the masks of all splits; None where a feature has too many thresholds."""
+    """Return the masks of all splits; None where a feature has too many thresholds.
+
+    ``threshold`` float64 [nodes]: rows up to it go left; ``value`` [nodes]: of leaves, what
+    ``Masks.value`` holds; ``missing`` int8 [nodes]: LEFT, RIGHT or ZERO. No tree may have more than
+    `MOST_LEAVES` leaves or splits by category.
+    """
     split, leaf = np.flatnonzero(e.left >= 0), np.flatnonzero(e.left < 0)
     feature = e.feature[split]
     order = np.lexsort((threshold[split], feature))

@@ -18,8 +18,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timbermark.boosting.binning import Bins, find_bins
-from timbermark.boosting.data import TrainingData, empty_data, join_data, make_data, take_rows
+from timbermark.boosting.data import (
+    Bins,
+    TrainingData,
+    TrainParams,
+    empty_data,
+    find_bins,
+    join_data,
+    make_data,
+    take_rows,
+)
 from timbermark.boosting.fitting import (
     Progress,
     Trained,
@@ -30,13 +38,11 @@ from timbermark.boosting.fitting import (
     tree_key,
 )
 from timbermark.boosting.forest import Forest, from_ensemble, joined_bins, to_ensemble
-from timbermark.boosting.objective import make_objective
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import Scale, choose_scale
+from timbermark.boosting.objective import Scale, choose_scale, make_objective
 from timbermark.errors import InputError, StateError
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import Fit
-from timbermark.kernels.tracing import add_leaves, trace_tree
+from timbermark.kernels.updating import add_leaves, trace_tree
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, Ensemble, digest
 

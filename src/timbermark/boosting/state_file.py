@@ -32,17 +32,21 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.boosting.binning import Bins
-from timbermark.boosting.data import TrainingData, label_dtype
+from timbermark.boosting.data import Bins, TrainingData, TrainParams, label_dtype
 from timbermark.boosting.fitting import Trained, leaf_dtype
 from timbermark.boosting.forest import Forest, empty_forest
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import Residuals, Scale, check_scale, fits_scale
+from timbermark.boosting.objective import Residuals, Scale, check_scale, fits_scale
 from timbermark.boosting.state import History, State, fits_in_memory
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import read_container, write_container
-from timbermark.kernels.layout import NODE, UNKNOWN
-from timbermark.kernels.packing import count_leaves, find_counted, pack_sums, unpack_sums
+from timbermark.kernels.layout import (
+    NODE,
+    UNKNOWN,
+    count_leaves,
+    find_counted,
+    pack_sums,
+    unpack_sums,
+)
 
 KIND = "state"
 FORMAT_VERSION = 3

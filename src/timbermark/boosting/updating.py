@@ -18,12 +18,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from timbermark.boosting.data import TrainingData, join_data, make_data, take_rows
+from timbermark.boosting.data import TrainingData, TrainParams, join_data, make_data, take_rows
 from timbermark.boosting.fitting import Progress, Trained, make_growth, no_progress, take_turns
 from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
-from timbermark.boosting.objective import make_objective
-from timbermark.boosting.params import TrainParams
-from timbermark.boosting.scale import Scale, check_scale, choose_scale, fits_scale
+from timbermark.boosting.objective import (
+    Scale,
+    check_scale,
+    choose_scale,
+    fits_scale,
+    make_objective,
+)
 from timbermark.boosting.state import History, State, fit_data, number_rows
 from timbermark.errors import InputError
 from timbermark.kernels.layout import TOUCH, Binned, Block, Knobs, Renewal, Turn, Walk

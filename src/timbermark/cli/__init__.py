@@ -8,30 +8,61 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from timbermark.cli.printing import BAD_INPUT, DONE, UNEXPECTED, say_error
+from timbermark.cli.outputs import BAD_INPUT, DONE, UNEXPECTED, say_error
 from timbermark.errors import TimbermarkError, explain_missing
+from timbermark.files import watch_writes
 
 __all__ = ["main"]
 
 DEBUG = "TIMBERMARK_DEBUG"
+INTERRUPTED, ENDED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, interrupted: Callable[[], bool] = lambda: False
+) -> int:
     """Run the command line on ``argv`` (default: the process's own) and return the exit code.
 
     This is the only place where an error becomes a message. A `TimbermarkError` prints its
     sentence and its hint, in the words of the command line, on stderr and gives exit code 2; so
     does a file that the system refuses, and one that needs more memory than there is. Anything else
     is a bug and gives exit code 4. Its traceback is printed only if the environment variable
-    TIMBERMARK_DEBUG is 1.
+    TIMBERMARK_DEBUG is 1. Whoever interrupts it (Ctrl-C, exit code 130) or ends it (SIGTERM, 143)
+    is told which files are left behind; ``interrupted`` tells that an error comes from Ctrl-C.
     """
-    from timbermark.cli.app import app
+    with watch_writes() as written:
+        try:
+            code = _run(argv, interrupted)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        if code in (INTERRUPTED, ENDED):
+            _tell_end("Interrupted" if code == INTERRUPTED else "Ended", written())
+    return code
 
+
+def _tell_end(said: str, left: Sequence[Path]) -> None:
+    """Print which files a command leaves behind that did not come to its end."""
+    names = ", ".join(os.path.relpath(path) for path in left)
+    hint = ""
+    if any(path.is_file() and _begins(path, b"timbermark journal ") for path in left):
+        hint = "the same command goes on from the journal, and asks nothing twice."
+    _refuse(0, f"{said}. {f'Left behind: {names}.' if names else 'Nothing was written.'}", hint)
+
+
+def _begins(path: Path, words: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(words)) == words
+
+
+def _run(argv: Sequence[str] | None, interrupted: Callable[[], bool]) -> int:
     try:
-        with _tidy_end():
+        with _tidy_end(), _interruptions(interrupted):
+            from timbermark.cli.app import app
+
             app(args=argv, prog_name="timbermark")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
@@ -71,6 +102,17 @@ def _tidy_end() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _interruptions(interrupted: Callable[[], bool]) -> Iterator[None]:
+    """Raise KeyboardInterrupt in place of whatever an interruption has become on its way."""
+    try:
+        yield
+    except Exception as error:
+        if interrupted():
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _refuse(code: int, message: str, hint: str) -> int:

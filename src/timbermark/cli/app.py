@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import timbermark
-from timbermark.cli.printing import EXIT_CODES
+from timbermark.cli.outputs import EXIT_CODES
 
 app = typer.Typer(
     help="Mark gradient-boosted models, prove they are yours, see what it costs.\n\n" + EXIT_CODES,
@@ -37,15 +37,12 @@ def _root(
 from timbermark.cli import (  # noqa: E402, F401
     attack,
     card,
-    check,
     claims,
     demo,
     guard,
     inspect,
     judge,
     marking,
-    questions,
-    reproduce,
     tracing,
     update,
     verify,

@@ -1,32 +1,120 @@
-"""`timbermark attack`: what a mark survives, on the owner's own model."""
+"""`timbermark attack`: what a mark survives, on the owner's own model.
+
+The option --attacks of other commands shares its words and its table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.attack_results import show_found, take_attacks
-from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
-from timbermark.cli.marking_options import Group, Scheduler
-from timbermark.cli.options import LabelMap, read_label_map
-from timbermark.cli.outputs import check_report
-from timbermark.cli.printing import show
-from timbermark.cli.secrets import unlock
+from timbermark.cli.marking_choices import Group, Scheduler
+from timbermark.cli.options import LabelMap, read_label_map, unlock
+from timbermark.cli.outputs import check_report, show, show_json, tell
+from timbermark.cli.tables import FileTable, on_scheduler, open_files
 from timbermark.errors import InputError
+
+if TYPE_CHECKING:
+    from timbermark.attacks.results import AttackResult
+    from timbermark.libraries.contract import ForeignModel
+    from timbermark.marking.embedding import EmbedResult
+
+
+def take_attacks(given: list[str] | None) -> str | list[str]:
+    """Return what the lab takes for the words after --attacks, which commas may separate.
+
+    >>> take_attacks(["refit:0.5,majority"]), take_attacks(None)
+    (['refit:0.5', 'majority'], 'fast')
+    """
+    words = [word.strip() for text in given or ["fast"] for word in text.split(",")]
+    words = [word for word in words if word]
+    return words[0] if len(words) == 1 and words[0] in ("all", "fast", "chains") else words
+
+
+def show_found(found: AttackResult, as_json: bool) -> None:
+    """Print what the lab found, and its notes."""
+    from timbermark.attacks.results import explain, summarize
+
+    tell(explain(found))
+    if as_json:
+        show_json(found.to_dict())
+        return
+    show(str(found))
+    summary = summarize(found)
+    if summary:
+        show(summary)
+
+
+def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
+    """Return the attacks to try, None for none. Raises InputError for unknown ones."""
+    if not given:
+        return None
+    from timbermark.attacks.registry import find_attacks
+
+    wanted = take_attacks(given)
+    find_attacks(wanted)
+    if validation is None:
+        raise InputError(
+            "--attacks needs rows that the model was not trained on.",
+            hint="give them with --validation, and their labels with --label.",
+        )
+    return wanted
+
+
+def check_forecast(
+    model: ForeignModel, rows: dict[str, Any], label_map: Mapping[str, str] | None = None
+) -> None:
+    """Raise InputError if the validation rows are too few for attacks or have no labels."""
+    from timbermark.attacks.lab import take_validation
+    from timbermark.boosting.progress import step_bar
+
+    with step_bar(True) as say:
+        take_validation(model, rows["validation"], say, label_map)
+
+
+def try_attacks(
+    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], chosen: dict[str, Any]
+) -> AttackResult:
+    """Return what a mark survives that was just made, by a thief who has the validation rows."""
+    from timbermark.attacks.lab import attack
+
+    X, y, groups = (*rows["validation"], None)[:3]
+    return attack(
+        result.model,
+        result.mark,
+        X,
+        y,
+        groups=groups,
+        label_map=chosen["label_map"],
+        attacks=wanted,
+        random_state=chosen["random_state"],
+        progress=True,
+    )
+
+
+def forecast(
+    model: ForeignModel, rows: dict[str, Any], choices: dict[str, Any], wanted: str | list[str]
+) -> AttackResult:
+    """Return what a rehearsed mark survives."""
+    from timbermark.attacks import lab
+
+    return lab.forecast(model, **rows, **choices, attacks=wanted, progress=True)
 
 
 @app.command()
 def attack(
-    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
-    mark: Annotated[Path, typer.Option(help="Its secret mark.")],
+    model: Annotated[
+        Path, typer.Argument(help="The marked model's file, or a folder of timbermark guard.")
+    ],
     rows: Annotated[
         Path, typer.Option(help="The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")
     ],
     label: Annotated[str, typer.Option(help="The column of labels, numbers or grades.")],
+    mark: Annotated[Path | None, typer.Option(help="Its secret mark; guards have none.")] = None,
     group: Group = None,
     label_map: LabelMap = None,
     attacks: Annotated[
@@ -52,26 +140,41 @@ def attack(
     scheduler: Scheduler = "local",
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Attack your own marked model as a thief would, and show what evidence is left.
+    """Attack your own marked or guarded model as a thief would, and show what evidence is left.
 
     The table states bits of evidence by scores and by labels, the accuracy (RMSE of regressors,
     NDCG of rankers), and how much of the theft's worth the thief keeps: 1 as good as your model, 0
-    no better than what the thief's rows alone would give.
+    no better than what the thief's rows alone would give. Guards have attacks of their own, such as
+    distil-scores, learn-labels:3 or drop-unsure; nothing is written to the ledger.
     """
     from timbermark.attacks.lab import attack as run
     from timbermark.attacks.lab import known_labels
-    from timbermark.attacks.registry import find_attacks
-    from timbermark.cli.groups import list_features, read_groups
-    from timbermark.cli.tables import check_width, read_labels, read_table
+    from timbermark.attacks.registry import GUARD_ATTACKS, find_attacks
+    from timbermark.cli.tables import (
+        check_width,
+        list_features,
+        read_groups,
+        read_labels,
+        read_table,
+    )
     from timbermark.marking.models import open_model
     from timbermark.ownership.mark import Mark
+    from timbermark.serving import load_folder
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
     check_report(report, files, force)
     wanted, mapped = take_attacks(attacks), read_label_map(label_map)
-    find_attacks(wanted)
-    opened = open_model(model)
-    secret = unlock(lambda passphrase: Mark.load(mark, passphrase))
+    guard = load_folder(model, keep=False).guard if model.is_dir() else None
+    find_attacks(wanted, None if guard is None else GUARD_ATTACKS)
+    if (mark is None) != (guard is not None):
+        raise InputError(
+            "A marked model goes with --mark, and a folder of a guard without.",
+            hint="give --mark secret.mark." if mark is None else "leave --mark out.",
+            code="attack.mark",
+            parameter="mark",
+        )
+    opened = open_model(model if guard is None else guard.model)
+    secret = None if mark is None else unlock(lambda passphrase: Mark.load(mark, passphrase))
     if (group is not None) != (opened.task == "ranking"):
         raise InputError(
             f"--group is for rankers and needed by them, and the model is one of {opened.task}.",
@@ -99,7 +202,7 @@ def attack(
             return table.X, table.labels, None
         if names is None:
             check_width(opened, table)
-        known = known_labels(opened, secret)
+        known = getattr(guard, "classes_", known_labels(opened, secret))
         labels = table.labels if mapped is not None else read_labels(table.labels, known)
         return table.X, labels, None if group is None else read_groups(path, group)
 
@@ -107,9 +210,9 @@ def attack(
     tested = None if evaluation is None else read("--evaluation", evaluation)
     with on_scheduler(scheduler, [X] if tested is None else [X, tested[0]]):
         found = run(
-            opened, secret, X, y, groups=groups, label_map=mapped, attacks=wanted,
+            opened if guard is None else guard, secret, X, y, groups=groups, label_map=mapped,
             evaluation=tested if tested is None or group is not None else tested[:2], out=out,
-            random_state=seed, progress=True,
+            attacks=wanted, random_state=seed, progress=True,
         )  # fmt: skip
     if report is not None:
         found.report(report, force=force)

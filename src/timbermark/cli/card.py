@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.outputs import check_outputs
-from timbermark.cli.printing import show
-from timbermark.cli.secrets import unlock
+from timbermark.cli.options import unlock
+from timbermark.cli.outputs import check_outputs, show, show_json
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -50,6 +49,7 @@ def card(
     name: Annotated[str | None, typer.Option(help="The model's name.  [its file's]")] = None,
     purpose: Annotated[str, typer.Option(help="Why the model is marked, in your words.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
 
@@ -97,7 +97,7 @@ def card(
         if path.suffix == ".md":
             contents[path] = to_markdown(page).encode()
         else:
-            from timbermark.report.rendering import render_page
+            from timbermark.report.pages import render_page
 
             contents[path] = render_page(page, show_now()).encode()
     if append is not None:
@@ -106,13 +106,17 @@ def card(
         contents[bom] = json.dumps(bill_of_materials(made), indent=1).encode() + b"\n"
     if statement is not None:
         from timbermark.ownership.keys import OwnerKey
-        from timbermark.verification.statement import make_statement
+        from timbermark.report.card import make_statement
 
         assert made.claim is not None
         owner_key = unlock(lambda passphrase: OwnerKey.load(str(key), passphrase))
         contents[statement] = make_statement(made.claim, owner_key, model.name)
     for path, content in contents.items():
         atomic_write(path, content)
+    if as_json:
+        show_json({"written": [str(path) for path in contents]})
+        return
+    for path in contents:
         show(f"{path}: written")
 
 
@@ -131,7 +135,7 @@ def _make_card(
     from timbermark.verification.suspects import open_named, read_model
     from timbermark.verification.verifying import verify
 
-    opened = read_model(model)
+    opened = read_model(model, whole=True)
     foreign = opened.foreign
     verdict = verify(open_named(opened, f"file {model}"), mark)
     if verdict.level == "none":

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.outputs import check_outputs
-from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.secrets import new_passphrase, unlock
+from timbermark.cli.options import new_passphrase, unlock
+from timbermark.cli.outputs import check_outputs, show, show_json, tell
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
     from timbermark.ownership.claim import Claim
-    from timbermark.ownership.stamps import StampCheck
     from timbermark.verification.records import Remainder
+    from timbermark.verification.stamps import StampCheck
 
 
 @app.command()
@@ -25,12 +24,16 @@ def keygen(
     path: Annotated[Path, typer.Argument(help="Where the key goes; keep it and back it up.")],
     passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
 
     key = OwnerKey.generate()
     key.save(path, new_passphrase(passphrase), force=force)
+    if as_json:
+        show_json({"key": str(path), "fingerprint": key.fingerprint})
+        return
     show(f"{path}: owner key {key.fingerprint}")
 
 
@@ -80,8 +83,8 @@ def claim(
     response = None if stamp is None else stamp.read_bytes()
     secret_mark = unlock(lambda secret: Mark.load(mark, secret))
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
-    from timbermark.ownership import stamps
     from timbermark.ownership.claim import Claim
+    from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
     from timbermark.verification.records import fetch_stamp
 
@@ -124,8 +127,8 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
 
 
 def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
-    from timbermark.ownership.stamps import check_stamps
     from timbermark.verification.judge import describe_claim, describe_stamp
+    from timbermark.verification.stamps import check_stamps
 
     checks = check_stamps(made)
     if as_json:
@@ -193,9 +196,7 @@ def open_command(
         show_json(
             {
                 "evidence": str(out),
-                "for": opening.judge,
-                "opened": opening.n_opened,
-                "bits": round(opening.full_bits, 3),
+                **opening.to_dict(),
                 "opened_so_far": left.opened,
                 "unopened": left.left,
                 "bits_left": round(left.bits, 3),

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.outputs import check_outputs
-from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.secrets import unlock
+from timbermark.cli.options import unlock
+from timbermark.cli.outputs import check_outputs, show, show_json, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, 
     """Show what a guard would cost: the command `timbermark plan --guard`."""
     if rows is None:
         raise InputError("--guard needs rows such as the model is asked.", hint="--validation FILE")
-    from timbermark.guard.planning import plan
+    from timbermark.guard.guarding import plan
 
     opened, X, y = _read(model, rows, label)
     cost: Any = plan(opened, X, y, guard=True, share=share)
@@ -83,6 +82,14 @@ def ledger(
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the secret mark goes.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The unguarded model: with --rows, scores of a suspect show more."),
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Rows such as it is asked, for --model: CSV or Parquet.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="The label column of --rows, if any.")] = None,
     claim: Annotated[Path | None, typer.Option(help="Where its claim goes, for a judge.")] = None,
     chain: Annotated[
         Path | None, typer.Option(help="Write the chain and its stamps, for a judge.")
@@ -112,7 +119,10 @@ def ledger(
     check_outputs({n: p for n, p in outputs.items() if p is not None}, given, force)
     if out is not None and key is None:
         raise InputError("A mark takes your owner key.", hint="--key owner.key")
-    for flag, value in (("--client", client), ("--claim", claim), ("--key", key)):
+    if (model is None) != (rows is None):
+        raise InputError("--model and --rows go together.", hint="give both, or neither.")
+    mine = ("--client", client), ("--claim", claim), ("--key", key), ("--model", model)
+    for flag, value in mine:
         if value and out is None:
             raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
     if stamp != bool(tsa or query):
@@ -128,7 +138,8 @@ def ledger(
     chains = ledgers.read_chains(path)
     made = None
     if out is not None and key is not None:
-        made = _make_mark(path, client, key, out, claim, only_stamped, force)
+        table = None if model is None or rows is None else (model, rows, label)
+        made = _make_mark(path, client, key, out, claim, only_stamped, force, table)
     if chain is not None:
         from timbermark.verification.chain import save_chains
 
@@ -146,8 +157,8 @@ def ledger(
 def _stamp(path: Path, tsa: str, query: Path | None) -> None:
     from timbermark.files import atomic_write
     from timbermark.guard import ledger_file as ledgers
-    from timbermark.ownership.stamps import make_query
     from timbermark.verification.records import fetch_stamp
+    from timbermark.verification.stamps import make_query
 
     heads = ledgers.request_stamps(path)
     if query is not None:
@@ -171,9 +182,10 @@ def _make_mark(
     claim: Path | None,
     only_stamped: bool,
     force: bool,
+    table: tuple[Path, Path, str | None] | None,
 ) -> dict[str, Any]:
     from timbermark.guard import ledger_file as ledgers
-    from timbermark.guard.evidence import claim_guard, guard_secret, make_mark
+    from timbermark.guard.drawing import claim_guard, guard_secret, learn_answers, make_mark
     from timbermark.ownership.keys import OwnerKey
 
     owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
@@ -181,7 +193,12 @@ def _make_mark(
     secret = guard_secret(statement, owner_key)
     names = ledgers.list_clients(clients or None)
     questions = ledgers.read_questions(path, secret, clients=names, stamped=only_stamped)
-    mark = make_mark(questions, statement, owner_key, clients=names)
+    others = None
+    if table is not None:
+        opened, X, _ = _read(*table)
+        if opened.task == "classification":
+            others = learn_answers(X, lambda rows: opened.confidence(opened.margins(rows)))
+    mark = make_mark(questions, statement, owner_key, clients=names, others=others)
     mark.save(out, force=force)
     if claim is not None:
         claim_guard(mark, owner_key).save(claim, force=force)

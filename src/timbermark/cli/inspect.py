@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.printing import show, show_facts, show_json, tell
-from timbermark.cli.secrets import VARIABLE, try_to_unlock, unlock
+from timbermark.cli.options import VARIABLE, try_to_unlock, unlock
+from timbermark.cli.outputs import show, show_facts, show_json, tell
 from timbermark.errors import InputError
 from timbermark.files import container_kind
 
@@ -84,8 +84,8 @@ def _describe_openings(path: Path, mark: Mark) -> dict[str, Any]:
 
 def _describe_claim(path: Path) -> dict[str, Any]:
     from timbermark.ownership.claim import Claim
-    from timbermark.ownership.stamps import check_stamps
     from timbermark.verification.judge import describe_claim
+    from timbermark.verification.stamps import check_stamps
 
     claim = Claim.load(path)
     return {
@@ -201,7 +201,7 @@ def _describe_model(path: Path) -> dict[str, Any]:
     from timbermark.marking.models import is_ours, open_model
     from timbermark.trees.ensemble import digest
 
-    model = open_model(path) if is_ours(path) else libraries.open_suspect_file(path)
+    model = open_model(path) if is_ours(path) else libraries.open_suspect_file(path, whole=True)
     trees = model.ensemble
     per_iteration = 1 if (trees.tree_output < 0).any() else trees.n_outputs
     return {

@@ -10,11 +10,11 @@ import typer
 
 from timbermark.cli.app import app
 from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
-from timbermark.cli.outputs import check_report
-from timbermark.cli.printing import (
+from timbermark.cli.outputs import (
     DONE,
     INDICATIVE,
     NONE,
+    check_report,
     exit_code,
     show,
     show_json,

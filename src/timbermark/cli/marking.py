@@ -9,35 +9,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.attack_results import (
+from timbermark.cli.attack import (
     check_attacks,
     check_forecast,
     forecast,
     show_found,
     try_attacks,
 )
-from timbermark.cli.large_tables import FileTable, on_scheduler, open_files
-from timbermark.cli.marking_choices import Choices, Method, Paper, takes_choices, takes_paper
-from timbermark.cli.marking_facts import embed_facts, not_judged, plan_facts, strength_line
-from timbermark.cli.marking_options import (
+from timbermark.cli.marking_choices import (
     Attacks,
+    Choices,
     Force,
     Group,
     Json,
     Key,
     Label,
+    Method,
     Model,
     Out,
+    Paper,
     Passphrase,
     Report,
     Scheduler,
     Separate,
     Train,
     Validation,
+    not_judged,
+    strength_line,
+    takes_choices,
+    takes_paper,
 )
-from timbermark.cli.outputs import check_ending, check_outputs, check_report, write_both
-from timbermark.cli.printing import show, show_json, tell
-from timbermark.cli.secrets import new_passphrase, unlock
+from timbermark.cli.options import new_passphrase, unlock
+from timbermark.cli.outputs import (
+    check_ending,
+    check_outputs,
+    check_report,
+    show,
+    show_json,
+    tell,
+    write_both,
+)
+from timbermark.cli.tables import FileTable, on_scheduler, open_files
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,12 +58,18 @@ if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
     from timbermark.marking.embedding import EmbedResult
 
+How = Annotated[
+    Method, typer.Option(help="edit: seals; in-place: as in the paper, our own models.")
+]
+
 
 @app.command()
 @takes_choices
+@takes_paper
 def plan(
     model: Model,
     choices: Choices,
+    paper: Paper,
     train: Train = None,
     label: Label = None,
     group: Group = None,
@@ -59,6 +77,7 @@ def plan(
     validation: Validation = None,
     attacks: Attacks = None,
     scheduler: Scheduler = "local",
+    method: How = Method.edit,
     guard: Annotated[
         bool, typer.Option("--guard", help="Show what a guard costs on the rows of --validation.")
     ] = False,
@@ -79,8 +98,12 @@ def plan(
         raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
     _check_rows(train, candidates)
     wanted = check_attacks(attacks, validation)
+    in_place = method is Method.in_place
+    paper.check_unused(("state_out",) if in_place else ("state", "state_out"))
     chosen = choices.read()
+    asked = _only_set_limits({"method": method.value, **paper.read(), **chosen}, in_place)
     opened = _open(model, chosen)
+    _load_state(opened, paper.state)
     rows = read_rows(
         opened, train, candidates, validation, label, group, scheduler, chosen["label_map"]
     )
@@ -89,11 +112,11 @@ def plan(
     with on_scheduler(scheduler, _tables(rows)):
         if wanted is not None:
             check_forecast(opened, rows, chosen["label_map"])
-        found = embedding.plan(opened, **rows, **chosen, progress=True)
+        found = embedding.plan(opened, **rows, **asked, progress=True)
         tell(map(str, found.notes))
-        survived = None if wanted is None else forecast(opened, rows, chosen, wanted)
+        survived = None if wanted is None else forecast(opened, rows, asked, wanted)
     if as_json:
-        facts = {**plan_facts(found), "not_judged": not_judged(found, chosen["budget"])}
+        facts = {**found.to_dict(), "not_judged": not_judged(found, chosen["budget"])}
         show_json(facts if survived is None else {**facts, "attacks": survived.to_dict()})
         return
     show(str(found))
@@ -121,9 +144,7 @@ def embed(
     validation: Validation = None,
     attacks: Attacks = None,
     scheduler: Scheduler = "local",
-    method: Annotated[
-        Method, typer.Option(help="edit: seals; in-place: as in the paper, our own models.")
-    ] = Method.edit,
+    method: How = Method.edit,
     report: Report = None,
     passphrase: Passphrase = False,
     force: Force = False,
@@ -276,7 +297,7 @@ def _show_made(
     if as_json:
         show_json(
             {
-                **embed_facts(result),
+                **result.to_dict(),
                 "not_judged": not_judged(result, chosen["budget"]),
                 "out": str(out),
                 "mark": str(mark),
@@ -314,8 +335,8 @@ def _check_owner(owner: str) -> None:
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:
     """Return the opened model. Raises InputError for choices that it does not allow."""
     from timbermark.marking.models import open_model
+    from timbermark.marking.rehearsing import list_strengths
     from timbermark.marking.sealing import Choices as Asked
-    from timbermark.marking.strengths import list_strengths
 
     opened = open_model(path)
     asked = {name: value for name, value in choices.items() if name != "random_state"}
@@ -342,8 +363,13 @@ def read_rows(
 
     ``label_map``: labels are left as they are written, for `timbermark.embed` to map.
     """
-    from timbermark.cli.groups import list_features, read_groups
-    from timbermark.cli.tables import check_width, read_labels, read_table
+    from timbermark.cli.tables import (
+        check_width,
+        list_features,
+        read_groups,
+        read_labels,
+        read_table,
+    )
 
     _check_group(model, label, group)
     names: Sequence[str] | None = model.feature_names

@@ -1,4 +1,7 @@
-"""What a mark may cost and how strong it is, as `timbermark embed` and `plan` are told."""
+"""What `timbermark embed`, `plan` and `rotate` are told, and what they tell.
+
+They share options, limits and strengths, and the words for what a mark came to.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from timbermark.cli.options import LabelMap, read_label_map, share_options
 from timbermark.errors import InputError
-from timbermark.marking.budget import Budget
+from timbermark.marking.budget import NEED_TARGETS, Budget
+
+if TYPE_CHECKING:
+    from timbermark.marking.budget import Budget
+    from timbermark.marking.embedding import EmbedResult, Plan
+
+
+_ROWS = "Rows (CSV, .csv.gz, Parquet or 'many/*.parquet')"
+
+Model = Annotated[Path, typer.Argument(help="The model file, of any library.")]
+Train = Annotated[
+    Path | None, typer.Option(help="Training rows; they hold the model.", rich_help_panel=_ROWS)
+]
+Label = Annotated[
+    str | None,
+    typer.Option(help="The label column; only the cost needs it.", rich_help_panel=_ROWS),
+]
+Separate = Annotated[
+    Path | None,
+    typer.Option("--candidates", help="Rows to make triggers from.", rich_help_panel=_ROWS),
+]
+Validation = Annotated[
+    Path | None,
+    typer.Option(help="Held-out rows to measure the cost on.", rich_help_panel=_ROWS),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(help="The column of groups (qid), for rankers.", rich_help_panel=_ROWS),
+]
+Attacks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Attack the mark, or its rehearsal: fast, all or names as in timbermark attack. Needs "
+        "labelled --validation rows, half of which are the thief's."
+    ),
+]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        help="Where passes over Parquet files run: local, or a Dask scheduler's address.",
+        rich_help_panel=_ROWS,
+    ),
+]
+Key = Annotated[Path, typer.Option(help="Your owner key.")]
+Out = Annotated[Path, typer.Option(help="Where the marked model goes.")]
+Report = Annotated[
+    Path | None, typer.Option(help="Write a page to file, HTML; nothing in it is secret.")
+]
+Passphrase = Annotated[bool, typer.Option("--passphrase", help="Encrypt the mark.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+
 
 DEFAULT_LIMITS = {
     field.name: "off" if field.default is None else str(field.default) for field in fields(Budget)
@@ -73,7 +127,7 @@ def _strength(*names: str, **about: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Strength", **about)
 
 
-def _declare(
+def _declare_limits(
     max_changed: Annotated[str, _limit(help="Share of changed labels, or off.")] = DEFAULT_LIMITS[
         "changed"
     ],
@@ -129,6 +183,11 @@ def _declare(
     max_ndcg_loss: Annotated[
         str, _number_limit(help="Rankers: NDCG lost, or off.")
     ] = DEFAULT_LIMITS["ndcg"],
+) -> None:
+    """Declare the options in a signature, which is read and never called."""
+
+
+def _declare_strength(
     seals: Annotated[
         SealKind, _strength("--seals", help="Where the mark goes: both, splits or leaves.")
     ] = SealKind.both,
@@ -158,13 +217,9 @@ class Choices:
         Raises InputError for limits and kinds that are none.
         """
         given = self.given
-        limits = {
-            limit: None if given[option] == "off" else _number(given[option], float)
-            for option, limit in _OPTIONS.items()
-        }
         return {
             "seals": given["seals"].value,
-            "budget": Budget(**limits),
+            "budget": read_budget(given),
             "triggers": given["triggers"].value,
             "n_triggers": _number(given["n_triggers"], int),
             "alphabet": _number(given["alphabet"], int),
@@ -173,6 +228,18 @@ class Choices:
             "label_map": read_label_map(given["label_map"]),
             "random_state": given["seed"],
         }
+
+
+def read_budget(given: Mapping[str, Any]) -> Budget:
+    """Return the budget that options of the command line ask for, by the options' names.
+
+    Raises InputError for limits that are none.
+    """
+    limits = {
+        limit: None if given[option] == "off" else _number(given[option], float)
+        for option, limit in _OPTIONS.items()
+    }
+    return Budget(**limits)
 
 
 class Method(StrEnum):
@@ -238,13 +305,13 @@ class Paper:
             InPlace(**said)
         return said
 
-    def check_unused(self) -> None:
-        """Raise InputError for files of a state where no mark is made in place."""
-        for name in ("state", "state_out"):
+    def check_unused(self, names: tuple[str, ...] = ("state", "state_out")) -> None:
+        """Raise InputError for files of a state where none is read or written."""
+        for name in names:
             if self.given[name] is not None:
                 raise InputError(
                     f"--{name.replace('_', '-')} goes with marks that are learnt in place.",
-                    hint="leave it out, or use --method in-place.",
+                    hint="leave it out, or use embed --method in-place.",
                     code="method.argument",
                     parameter=name,
                 )
@@ -252,7 +319,9 @@ class Paper:
 
 takes_paper = share_options(_declare_paper, "paper", Paper)
 """Gives a command the options of marks in place, which it gets as `Paper` in ``paper``."""
-takes_choices = share_options(_declare, "choices", Choices)
+takes_limits = share_options(_declare_limits, "limits", dict)
+"""Gives a command the limits on the cost by name in ``limits``; see `read_budget`."""
+takes_choices = share_options(_declare_limits, "choices", Choices, _declare_strength)
 """Gives a command the options of cost and strength, which it gets as `Choices` in ``choices``."""
 
 
@@ -262,3 +331,30 @@ def _number(text: str, kind: type[int] | type[float]) -> Any:
         return kind(text)
     except ValueError:
         return text
+
+
+def strength_line(made: EmbedResult | Plan, budget: Budget) -> str:
+    """Return how strong a mark is, how much of the limits it uses, and what was not judged."""
+    parts = [f"{name} {bits:.0f} bits" for name, bits in made.seals.items()]
+    strength = made.strength
+    if strength is not None:
+        parts.append(f"{strength.q} labels each in leaves, lead {strength.lead:.2g}")
+    used = sorted(made.use.items(), key=lambda item: -item[1])
+    lines = [f"strength: {', '.join(parts)}"]
+    if used:
+        said = ", ".join(f"{name} {share:.0%}" for name, share in used)
+        lines.append(f"used of the limits: {said}")
+    skipped = not_judged(made, budget)
+    if skipped:
+        lines.append(f"not judged: {', '.join(skipped)} (needs labelled rows: --label)")
+    return "\n".join(lines)
+
+
+def not_judged(made: EmbedResult | Plan, budget: Budget) -> list[str]:
+    """Return the limits that are set but had no labels to be judged by."""
+    used = made.use
+    return [
+        name
+        for name in NEED_TARGETS[made.cost.task]
+        if getattr(budget, name) is not None and name not in used
+    ]

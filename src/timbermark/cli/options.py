@@ -1,34 +1,44 @@
-"""Options that several commands have, declared once, and what flags say about a server."""
+"""Options that several commands have, declared once, and what they name: servers, rows, rolls.
+
+Passphrases come from a prompt or the environment, never from the command line.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from timbermark.cli.large_tables import LOCAL, is_pattern, on_scheduler
+from timbermark.cli.tables import LOCAL, is_pattern, on_scheduler
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from timbermark.tracing.roll import Roll
+
+
 _ASKING_NAMES = ("journal", "decoys", "decoys_from", "scheduler", "stop_at", "in_doubt")
 
 
 def share_options(
-    declare: Callable[..., None], name: str, gather: Callable[[Mapping[str, Any]], object]
+    declare: Callable[..., None],
+    name: str,
+    gather: Callable[[Mapping[str, Any]], object],
+    *more: Callable[..., None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command the options in the signature of ``declare``.
 
     The command gets them together in its parameter ``name``, as ``gather`` makes it of their values
-    by name; ``declare`` is never called.
+    by name; ``declare`` and ``more`` of its kind are never called.
 
     >>> def declare(loud: bool = False) -> None: ...
     >>> @share_options(declare, "flags", dict)
@@ -40,7 +50,9 @@ def share_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True)
-        options = inspect.signature(declare, eval_str=True).parameters
+        options: dict[str, inspect.Parameter] = {}
+        for part in (declare, *more):
+            options.update(inspect.signature(part, eval_str=True).parameters)
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
@@ -375,3 +387,69 @@ def _is_sampled(path: Path, scheduler: str) -> bool:
     from timbermark.files.tables import is_parquet
 
     return is_pattern(path) or (scheduler != LOCAL and is_parquet(path))
+
+
+Loaded = TypeVar("Loaded")
+
+VARIABLE = "TIMBERMARK_PASSPHRASE"
+
+
+def new_passphrase(wanted: bool) -> str | None:
+    """Return a passphrase to protect a new file with, asked for twice; None if none is wanted."""
+    if not wanted:
+        return None
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        given = _ask(twice=True)
+    if not given.strip():
+        raise InputError("The passphrase is empty.", hint="leave --passphrase out for none.")
+    return given
+
+
+def unlock(load: Callable[[str | None], Loaded]) -> Loaded:
+    """Return the result of ``load(passphrase)``; ask for a passphrase only if it is needed."""
+    loaded, encrypted = try_to_unlock(load)
+    if loaded is None and encrypted:
+        return load(None)  # which says that a passphrase is needed
+    assert loaded is not None
+    return loaded
+
+
+def try_to_unlock(load: Callable[[str | None], Loaded]) -> tuple[Loaded | None, bool]:
+    """Return what ``load(passphrase)`` gives, and whether a passphrase was needed.
+
+    The first is None if it was needed and there is neither one in the environment nor a terminal
+    to ask on.
+    """
+    from timbermark.errors import PassphraseNeededError
+
+    try:
+        return load(None), False
+    except PassphraseNeededError:
+        given = os.environ.get(VARIABLE)
+        if given is None and not sys.stdin.isatty():
+            return None, True
+        return load(_ask(twice=False) if given is None else given), True
+
+
+def is_roll(path: Path) -> bool:
+    """Return whether a file says that it is a roll."""
+    from timbermark.files import container_kind
+
+    return container_kind(path) == "roll"
+
+
+def load_roll(path: Path, secret: str | None) -> Roll:
+    """Return the roll in a file."""
+    from timbermark.tracing.roll import Roll
+
+    return Roll.load(path, secret)
+
+
+def _ask(twice: bool) -> str:
+    try:
+        return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
+    except typer.Abort as end:
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise InputError("No passphrase was given.", hint=f"type one, or set {VARIABLE}.") from None

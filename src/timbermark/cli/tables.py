@@ -1,8 +1,14 @@
-"""Rows from CSV (also compressed) or Parquet files, in the columns that a model takes."""
+"""Rows from CSV (also compressed) or Parquet files, in the columns that a model takes.
+
+Tables in many Parquet files, or in one with very many rows, are passed over, not read. One column
+may say which rows a ranker ranks together.
+"""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +29,7 @@ from timbermark.files.tables import (
 
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
+
 
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
 _ROWS_AT_ONCE = 10_000
@@ -293,3 +300,120 @@ def _checked_labels(path: Path, choice: _Choice, cells: list[Any]) -> list[Any] 
             hint="label these rows, or leave them out.",
         )
     return cells
+
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class FileTable:
+    """Parquet files: a pattern, a folder or one file. ``labels``: the label column, or None."""
+
+    path: Path
+    labels: str | None
+
+    @property
+    def X(self) -> str:  # noqa: N802 - as the rows of other tables
+        """Return the rows as `timbermark.embed` takes them."""
+        return str(self.path)
+
+
+def open_files(
+    model: ForeignModel, path: Path, label: str | None, scheduler: str
+) -> FileTable | None:
+    """Return a table that is passed over, None for one that is read into memory.
+
+    Passed over are patterns, folders, every Parquet file where there is a cluster, and one with
+    very many rows if the model takes numbers.
+    """
+    from timbermark.partitions.parquet import has_column
+
+    if not _is_passed_over(model, path, scheduler):
+        return None
+    has_label = label is not None and has_column(str(path), label)
+    return FileTable(path, label if has_label else None)
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether a path stands for several files.
+
+    >>> is_pattern(Path("rows/*.parquet")), is_pattern(Path("rows.parquet"))
+    (True, False)
+    """
+    return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
+
+
+@contextmanager
+def on_scheduler(scheduler: str, tables: Iterable[object]) -> Iterator[None]:
+    """Run passes on --scheduler. Raises InputError if it is not there, or there is no table."""
+    if scheduler == LOCAL:
+        yield
+        return
+    if not any(isinstance(table, str) for table in tables):
+        raise InputError(
+            "--scheduler is for Parquet files, and there are none.",
+            hint="leave it out, or give the rows as Parquet.",
+        )
+    from timbermark.partitions.running import connect
+
+    with connect(scheduler):
+        yield
+
+
+def _is_passed_over(model: ForeignModel, path: Path, scheduler: str) -> bool:
+    if is_pattern(path):
+        return True
+    from timbermark.files.tables import open_parquet
+
+    if not is_parquet(path):
+        return False
+    if scheduler != LOCAL:
+        return True
+    if model.inside or model.takes_frames or model.text_columns != frozenset():
+        return False
+    from timbermark.marking.large_tables import LARGE
+
+    with open_parquet(path) as (file, _):
+        return bool(file.metadata.num_rows > LARGE)
+
+
+def read_groups(path: Path, column: str) -> list[Any]:
+    """Return the cells of one column of a CSV or Parquet file.
+
+    Raises InputError if there is no such column, or if a cell of it is empty.
+    """
+    if is_parquet(path):
+        from pyarrow import parquet
+
+        names = parquet.ParquetFile(path).schema_arrow.names
+        _check_group(path, column, names)
+        table = parquet.read_table(path, columns=[column])
+        cells: list[Any] = table.column(column).to_pylist()
+    else:
+        with open_csv(path) as lines:
+            names = [name.strip() for name in next(lines, [])]
+            _check_group(path, column, names)
+            place = names.index(column)
+            cells = [line[place].strip() for line in lines if len(line) == len(names)]
+    if any(cell is None or cell == "" for cell in cells):
+        raise InputError(
+            f"The column '{column}' of {path} has empty cells.", hint="every row needs a group."
+        )
+    return cells
+
+
+def list_features(path: Path, left_out: tuple[str | None, ...]) -> list[str]:
+    """Return the names of a table's columns in their order, without those that are left out."""
+    if is_parquet(path):
+        from pyarrow import parquet
+
+        names = list(parquet.ParquetFile(path).schema_arrow.names)
+    else:
+        with open_csv(path) as lines:
+            names = [name.strip() for name in next(lines, [])]
+    return [name for name in names if name not in left_out]
+
+
+def _check_group(path: Path, column: str, names: list[str]) -> None:
+    if column not in names:
+        raise InputError(f"{path} has no column '{column}'.", hint="check the name after --group.")

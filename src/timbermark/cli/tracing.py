@@ -16,12 +16,36 @@ import typer
 from timbermark.cli.app import app
 from timbermark.cli.claims import show_stamps
 from timbermark.cli.marking import read_rows
-from timbermark.cli.marking_options import Group, Json, Label, Model, Train, Validation
-from timbermark.cli.options import Answers, EndpointFlags, read_label_map, takes_endpoints
-from timbermark.cli.outputs import check_ending, check_outputs, check_report
-from timbermark.cli.printing import exit_code, show, show_json, tell
-from timbermark.cli.secrets import load_roll, new_passphrase, unlock
+from timbermark.cli.marking_choices import (
+    Group,
+    Json,
+    Label,
+    Model,
+    Train,
+    Validation,
+    read_budget,
+    takes_limits,
+)
+from timbermark.cli.options import (
+    Answers,
+    EndpointFlags,
+    load_roll,
+    new_passphrase,
+    read_label_map,
+    takes_endpoints,
+    unlock,
+)
+from timbermark.cli.outputs import (
+    check_ending,
+    check_outputs,
+    check_report,
+    exit_code,
+    show,
+    show_json,
+    tell,
+)
 from timbermark.errors import InputError
+from timbermark.files import will_write
 
 if TYPE_CHECKING:
     from timbermark.tracing.making import Copies
@@ -46,10 +70,12 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 @app.command()
+@takes_limits
 def copies(
     model: Model,
     roll: Annotated[Path, typer.Option(help="The secret roll: written, or added to with --add.")],
     out: Annotated[Path, typer.Option(help="The folder where the copies go.")],
+    limits: dict[str, str],
     customers: Annotated[
         Path | None, typer.Option(help="A text file with one customer's name on each line.")
     ] = None,
@@ -112,8 +138,9 @@ def copies(
         made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
     else:
         made, protection = _make(
-            model, names, train, label, group, validation, key, owner, colluders, seals.value,
-            weak, seed, passphrase,
+            model, names, (train, label, group, validation), key, owner, passphrase,
+            colluders=colluders, seals=seals.value, weak=weak, random_state=seed,
+            budget=read_budget(limits),
         )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=out) as folder:
         written = _write(made, Path(folder), model)
@@ -122,6 +149,7 @@ def copies(
         if mark is not None:
             made.mark.save(mark, protection, force=force)
         for name, path in _targets(out, model, list(made.copies)).items():
+            will_write(path)
             os.replace(written[name]["file"], path)
             written[name]["file"] = str(path)
     if made.outcome is not None:
@@ -136,11 +164,12 @@ def copies(
 
 
 def _make(
-    model: Path, names: list[str], train: Path | None, label: str | None, group: str | None,
-    validation: Path | None, key: Path | None, owner: str, colluders: int, seals: str, weak: bool,
-    seed: int, passphrase: bool,
+    model: Path, names: list[str],
+    table: tuple[Path | None, str | None, str | None, Path | None],
+    key: Path | None, owner: str, passphrase: bool, **choices: Any,
 ) -> tuple[Copies, str | None]:  # fmt: skip
     """Return new copies and the passphrase for their roll."""
+    train, label, group, validation = table
     if key is None or train is None:
         raise InputError(
             "New copies need your owner key and the training rows.",
@@ -160,8 +189,7 @@ def _make(
     rows = read_rows(opened, train, None, validation, label, group, "local")
     rows.pop("candidates")
     made = making.copies(
-        opened, **rows, customers=names, key=owner_key, owner=owner, colluders=colluders,
-        seals=seals, weak=weak, random_state=seed, progress=True,
+        opened, **rows, customers=names, key=owner_key, owner=owner, progress=True, **choices
     )  # fmt: skip
     return made, protection
 
@@ -282,12 +310,13 @@ def claim_command(
         str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
     ] = "",
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Claim all copies of a roll in public, before they leave; reveals no customer."""
     check_outputs({"--out": out}, {"ROLL": roll, "--key": key}, force)
-    from timbermark.ownership import stamps
     from timbermark.ownership.keys import OwnerKey
     from timbermark.tracing.showing import RollClaim
+    from timbermark.verification import stamps
 
     opened = unlock(lambda secret: load_roll(roll, secret))
     made = RollClaim.make(opened, unlock(lambda secret: OwnerKey.load(key, secret)))
@@ -298,6 +327,10 @@ def claim_command(
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
         made = stamps.add_stamp(made, fetch_stamp(stamps.make_query(made), tsa))
         made.save(out, force=True)
+    if as_json:
+        facts = {"claim": str(out), "claim_digest": made.digest.hex(), "owner": made.claim.owner}
+        show_json({**facts, "customers": made.n_customers, "stamps": len(made.stamps)})
+        return
     show(
         f"{out}: the claim of {made.claim.owner} about {made.n_customers} copies, SHA-256 "
         f"{made.digest.hex()}; publish it"
@@ -317,6 +350,7 @@ def open_command(
         typer.Option(help="Share of the boundaries to show.  [the smallest that suffices]"),
     ] = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Show one customer's part to a judge; the symbols of all others stay secret."""
     check_outputs({"--out": out}, {"ROLL": roll, "--claim": claim}, force)
@@ -326,6 +360,10 @@ def open_command(
     opened = unlock(lambda secret: load_roll(roll, secret))
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
     made.save(out, force=force)
+    if as_json:
+        shown = made.boundaries.to_dict()
+        show_json({"evidence": str(out), "customer": made.customer, **shown})
+        return
     show(
         f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
         f"{opened.n_boundaries} boundaries"

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.outputs import check_outputs
-from timbermark.cli.printing import show, show_json
+from timbermark.cli.outputs import check_outputs, show, show_json
 from timbermark.errors import InputError
+from timbermark.files import will_write
 
 _MODES = ("lazy", "exact")
 
@@ -108,8 +108,7 @@ def _read_added(estimator: Any, add: Path | None, label: str | None, weight: str
     """Return the rows to learn, their answers and their weights; None where there are none."""
     if add is None:
         return None, None, None
-    from timbermark.cli.groups import list_features
-    from timbermark.cli.tables import read_table
+    from timbermark.cli.tables import list_features, read_table
 
     for flag, column in (("--label", label), ("--weight", weight)):
         if column is not None and column not in list_features(add, ()):
@@ -138,7 +137,7 @@ def _read_forgotten(estimator: Any, path: Path, label: str | None) -> Any:
 
 
 def _features(estimator: Any, path: Path, *left_out: str | None) -> list[str]:
-    from timbermark.cli.groups import list_features
+    from timbermark.cli.tables import list_features
 
     names = getattr(estimator, "feature_names_in_", None)
     return list_features(path, left_out) if names is None else [str(name) for name in names]
@@ -167,6 +166,8 @@ def _write_both(estimator: Any, out: Path, state: Path) -> None:
         kept = Path(state_folder) / "kept"
         estimator.save(model_draft)
         estimator.save_state(state_draft)
+        will_write(model_target)
+        will_write(state_target)
         if state_target.exists():
             state_target.replace(kept)
         try:

@@ -12,16 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from timbermark.boosting.predicting import Masks, make_masks
 from timbermark.errors import InputError
 from timbermark.kernels.routing import (
+    LEFT,
     MISSING_LEFT,
+    MOST_LEAVES,
+    RIGHT,
     ROUTE,
+    ZERO,
     add_leaf_values,
+    route_masked_rows,
     route_plain_rows,
     route_rows,
 )
 from timbermark.kernels.workers import Workers
-from timbermark.trees.ensemble import MISSING_ZERO, ZERO_RANGE, Ensemble
+from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, ZERO_RANGE, Ensemble
 from timbermark.trees.statistics import inner_levels
 
 
@@ -92,11 +98,18 @@ class Router:
         self._records["missing"] = MISSING_LEFT * e.missing_left + 2 * e.missing_kind
         inner = ~is_leaf
         self._plain: _PlainNodes | None = None
+        self._masks: Masks | None = None
         if (
             e.n_features
             and not ((e.category_set[inner] >= 0) | (e.missing_kind[inner] == MISSING_ZERO)).any()
         ):
-            self._plain = _PlainNodes.of(e, self._records, owner)
+            if (sizes < 2 * MOST_LEAVES).all() and not np.isnan(threshold[inner]).any():
+                missing = np.where(e.missing_left, LEFT, RIGHT).astype(np.int8)
+                missing[e.missing_kind == MISSING_NONE] = ZERO
+                # -0.0 and 0.0 are equal and must stay one threshold.
+                self._masks = make_masks(e, threshold + 0.0, self._records["leaf"], missing)
+            if self._masks is None:
+                self._plain = _PlainNodes.of(e, self._records, owner)
         self._category_values = e.category_values.astype(np.float64)
         n_leaves = before[e.tree_start[1:]] - before[e.tree_start[:-1]]
         most = int(n_leaves.max(initial=1))
@@ -137,9 +150,20 @@ class Router:
             for trees in (self.trees[:1] if shared else self.trees)
         ]
         parts = [(c, part) for c in range(len(leaf)) for part in _parts(len(rows))]
+        m = self._masks
+        if m is not None:
+            missing = bool(np.isnan(rows).any())
+            codes = m.encode(rows, len(rows), missing, workers)
+            column = m.column if missing else m.feature
 
         def route_part(thread: int, item: int) -> None:
             c, (start, stop) = parts[item]
+            if m is not None:
+                route_masked_rows(
+                    codes, start, stop, self.trees[c], m.split_start, column, m.code, m.mask,
+                    m.leaf_start, m.value, leaf[c],
+                )  # fmt: skip
+                return
             roots = e.tree_start[:-1][self.trees[c]]
             if self._plain is not None and not np.isnan(rows[start:stop]).any():
                 nodes = self._plain

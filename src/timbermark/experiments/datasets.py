@@ -1,15 +1,280 @@
-"""The six data sets of the paper as rows and class numbers."""
+"""The data sets: the paper's six as rows and class numbers, its splits, and field sets.
+
+Field sets are as users have them (texts, missing values, prices). Files are in a folder, in the
+user's cache or in the UCI archive. Whatever the place, a file is used only if its sha256 is the one
+noted here, so that everybody's tables are made from the same bytes. The six sets of the paper can
+be fetched; the field sets, which only benchmarks use, must be in the folder.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+import io
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from timbermark.errors import FileFormatError
-from timbermark.experiments.sources import SOURCES, Fetch, find_files
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import atomic_write
+
+VARIABLE = "TIMBERMARK_DATA"
+"""The environment variable that names the folder of the data sets."""
+_ARCHIVE = "https://archive.ics.uci.edu/static/public"
+_TIMEOUT = 60.0
+_MOST_BYTES = 64 * 2**20
+"""No archive of the six comes near; more is not what was asked for."""
+
+Fetch = Callable[[str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files of one data set.
+
+    ``sums`` gives the sha256 of each file that the paper uses, ``unused`` that of published ones
+    which it leaves out; the order matters. ``archive`` is empty where the set cannot be fetched.
+    """
+
+    folder: str
+    archive: str
+    sums: dict[str, str]
+    unused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Return the address of the archive that holds the files."""
+        return f"{_ARCHIVE}/{self.archive}"
+
+
+SOURCES: dict[str, Source] = {
+    "avila": Source(
+        "avila",
+        "459/avila.zip",
+        {
+            "avila-tr.txt": "493332af20f750a6b0f7b0c581dd2236bb68a8ace52b412aea1c9c82b2076357",
+            "avila-ts.txt": "0ec227d595dd8d8dc6804a7139c8b6d6e00e21aaea0d9052085057aa98c3e589",
+        },
+    ),
+    "image_segmentation": Source(
+        "segmentation",
+        "50/image+segmentation.zip",
+        {"segmentation.data": "ed5b5aee8081bbe875357149f73f50d7085e22cc0897f5b52eb7b52fea969a5b"},
+        {"segmentation.test": "2e9e966479d54c6aaec309059376dd9c89c1b46bf3a23aceeefb36d20d93a189"},
+    ),
+    "letter": Source(
+        "letter",
+        "59/letter+recognition.zip",
+        {
+            "letter-recognition.data": (
+                "2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2"
+            )
+        },
+    ),
+    "optdigits": Source(
+        "optdigits",
+        "80/optical+recognition+of+handwritten+digits.zip",
+        {
+            "optdigits.tra": "e1b683cc211604fe8fd8c4417e6a69f31380e0c61d4af22e93cc21e9257ffedd",
+            "optdigits.tes": "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8",
+        },
+    ),
+    "pendigits": Source(
+        "pendigits",
+        "81/pen+based+recognition+of+handwritten+digits.zip",
+        {
+            "pendigits.tra": "e2b9eb9f0d0467e2b64a4816a3420edf2b8043447576f4b84337aba44a9f97d3",
+            "pendigits.tes": "8bd03229c5c5291fefe43e45465dd948d2645bf23328b9d993e0b777666b2015",
+        },
+    ),
+    "wine_quality": Source(
+        "wine_quality",
+        "186/wine+quality.zip",
+        {
+            "winequality-red.csv": (
+                "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e"
+            ),
+            "winequality-white.csv": (
+                "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836"
+            ),
+        },
+    ),
+}
+"""The paper's data sets, in the order of its tables."""
+
+FIELD_SOURCES: dict[str, Source] = {
+    "census_income": Source(
+        "field/census_income",
+        "",
+        {
+            "census-income.data.gz": (
+                "5af0244397fa52b5ac93ef5fd8293426b6bc04a30adb6c15f5e527e4dcbef33a"
+            )
+        },
+    ),
+    "churn": Source(
+        "field/churn",
+        "",
+        {"churn.csv": "ed041d67e5576ae3956550f5e0c47b78138044b32e6930258b1f539e20629c17"},
+    ),
+    "diamonds": Source(
+        "field/diamonds",
+        "",
+        {"diamonds.csv": "9574730b03aba241d899c4a97511c5061b19358fab89510774fb6c24168345c4"},
+    ),
+    "spambase": Source(
+        "field/spambase",
+        "",
+        {"spambase.csv": "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12"},
+    ),
+}
+"""Data sets of the kind that users have: texts, missing values, two classes, prices."""
+
+
+def find_files(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    cache: Path | None = None,
+    fetch: Fetch | None = None,
+    published: bool = False,
+) -> dict[str, bytes]:
+    """Return the content of the files of the data set ``name``, each checked, by file name.
+
+    Looked for in ``folder`` (or the one that TIMBERMARK_DATA names), then in ``cache`` (the
+    user's), then fetched from the UCI archive and kept in the cache. ``published`` also asks for
+    the files that the paper leaves out.
+
+    Raises InputError for a name that is not known, a folder that does not exist and a download
+    that fails, FileFormatError for a file whose content is not what it should be.
+    """
+    known = {**SOURCES, **FIELD_SOURCES}
+    if name not in known:
+        raise InputError(
+            f"There is no data set '{name}' in the paper.", hint=f"use one of {', '.join(SOURCES)}."
+        )
+    source = known[name]
+    sums = {**source.sums, **source.unused} if published else source.sums
+    cache = cache_folder() if cache is None else cache
+    for place in (_given_folder(folder), cache):
+        paths = None if place is None else _paths_in(place, name, source.folder, sums)
+        if paths is not None:
+            return {path.name: _read_checked(path, sums[path.name]) for path in paths}
+    if not source.archive:
+        raise InputError(
+            f"The files of the data set {name} are not here.",
+            hint=f"{VARIABLE} names a folder that holds them in {source.folder}.",
+        )
+    found = _unpack(name, source.url, sums, _download(name, source.url, fetch or fetch_url))
+    for file, content in found.items():
+        place = cache / source.folder
+        place.mkdir(parents=True, exist_ok=True)
+        atomic_write(place / file, content)
+    return found
+
+
+def cache_folder() -> Path:
+    """Return the folder of the user's cache in which downloaded data sets are kept."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    if given:
+        base = Path(given)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path.home() / ".cache"
+    return base / "timbermark" / "datasets"
+
+
+def fetch_url(url: str) -> bytes:
+    """Return the content of an address, at most 64 MB of it. Raises OSError where that fails."""
+    from urllib.request import urlopen
+
+    with urlopen(url, timeout=_TIMEOUT) as answer:
+        return bytes(answer.read(_MOST_BYTES + 1))
+
+
+def _given_folder(folder: str | os.PathLike[str] | None) -> Path | None:
+    said = folder if folder is not None else os.environ.get(VARIABLE) or None
+    if said is None:
+        return None
+    place = Path(said)
+    if not place.is_dir():
+        raise InputError(
+            f"The folder of the data sets, {place}, does not exist.",
+            hint=f"--data or {VARIABLE} names a folder that holds the files of the UCI archive.",
+        )
+    return place
+
+
+def _paths_in(place: Path, name: str, folder: str, files: Iterable[str]) -> list[Path] | None:
+    """Return the paths of all files, or None where one is absent."""
+    for within in (place / folder, place / name, place):
+        paths = [within / file for file in files]
+        if all(path.is_file() for path in paths):
+            return paths
+    return None
+
+
+def _read_checked(path: Path, expected: str) -> bytes:
+    content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise FileFormatError(
+            f"{path} is not the file that the UCI archive publishes: its sha256 is {found[:12]}…, "
+            f"expected {expected[:12]}….",
+            hint="delete it, or put the original in its place.",
+        )
+    return content
+
+
+def _download(name: str, url: str, fetch: Fetch) -> bytes:
+    hint = f"fetch it yourself, and name its folder with --data or {VARIABLE}."
+    try:
+        content = fetch(url)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"The data set {name} could not be fetched from {url} ({error}).", hint=hint
+        ) from error
+    if len(content) > _MOST_BYTES:
+        raise InputError(f"{url} is larger than a data set of the paper can be.", hint=hint)
+    return content
+
+
+def _unpack(name: str, url: str, sums: dict[str, str], content: bytes) -> dict[str, bytes]:
+    """Return the members with the right sums, wherever in the archive they are."""
+    found: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.infolist():
+                file = Path(member.filename).name
+                if file in sums and file not in found and member.file_size <= _MOST_BYTES:
+                    data = archive.read(member)
+                    if hashlib.sha256(data).hexdigest() == sums[file]:
+                        found[file] = data
+    # The last one is what zipfile raises for encrypted members and for a compression it lacks.
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
+        raise FileFormatError(
+            f"What {url} holds is no zip archive ({error}).",
+            hint="try again later, or fetch the files yourself and name their folder with --data.",
+        ) from error
+    missing = [file for file in sums if file not in found]
+    if missing:
+        raise FileFormatError(
+            f"{url} does not hold {missing[0]} of the data set {name} with the sha256 that "
+            "it should have.",
+            hint="the archive has changed; fetch the original file, and name its folder with "
+            "--data.",
+        )
+    return {file: found[file] for file in sums}
+
 
 NAMES: tuple[str, ...] = tuple(SOURCES)
 TITLES = {
@@ -36,7 +301,7 @@ class Dataset:
     """``X`` float64[n, d]; ``y`` int64[n], numbers of ``classes``, which are sorted.
 
     ``n_train``: the first rows, which the data set itself says are for training; None where it
-    has no split of its own. :func:`timbermark.experiments.splits.cut` makes the paper's splits.
+    has no split of its own. :func:`timbermark.experiments.datasets.cut` makes the paper's splits.
     """
 
     name: str
@@ -61,7 +326,7 @@ def load_dataset(
 
     The rows are those of the paper, or with ``published`` all that the archive has.
 
-    Raises as :func:`timbermark.experiments.sources.find_files` does.
+    Raises as :func:`timbermark.experiments.datasets.find_files` does.
     """
     files = find_files(name, folder, fetch=fetch, published=published)
     data = _READERS[name](name, *[content.decode("latin1") for content in files.values()])
@@ -127,3 +392,154 @@ def _cut_label(table: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
 def _made(name: str, X: np.ndarray, labels: np.ndarray, n_train: int | None) -> Dataset:
     classes, y = np.unique(labels, return_inverse=True)
     return Dataset(name, X, y.astype(np.int64), tuple(classes.tolist()), n_train)
+
+
+FIELD_NAMES: tuple[str, ...] = tuple(FIELD_SOURCES)
+
+_TARGET = {"census_income": 41, "churn": 20, "diamonds": 6, "spambase": 57}
+"""The column of the answers."""
+_NO_FEATURES = {"census_income": (24,), "churn": (3,)}
+"""A weight of the sampling and a phone number."""
+_HEADERS = ("churn", "diamonds")
+_MISSING = ("", "?")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSet:
+    """Cells as texts, as they stand in the file.
+
+    ``names`` of the features, ``column N`` where the file has none; ``rows`` and ``target``, the
+    answers, in the order of the file.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    target: list[str]
+
+
+def load_field_set(name: str, folder: str | os.PathLike[str] | None = None) -> FieldSet:
+    """Return the field set ``name`` from ``folder`` or the one that TIMBERMARK_DATA names.
+
+    Raises as :func:`timbermark.experiments.datasets.find_files` does.
+    """
+    if name not in FIELD_SOURCES:
+        raise InputError(
+            f"There is no field set '{name}'.", hint=f"use one of {', '.join(FIELD_NAMES)}."
+        )
+    ((file, content),) = find_files(name, folder).items()
+    text = (gzip.decompress(content) if file.endswith(".gz") else content).decode("latin1")
+    table = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if row]
+    header = table.pop(0) if name in _HEADERS else [f"column {i}" for i in range(len(table[0]))]
+    target = _TARGET[name]
+    kept = [i for i in range(len(header)) if i != target and i not in _NO_FEATURES.get(name, ())]
+    whole = [row for row in table if len(row) == len(header)]
+    return FieldSet(
+        name,
+        tuple(header[i] for i in kept),
+        [tuple(row[i] for i in kept) for row in whole],
+        [row[target] for row in whole],
+    )
+
+
+def encode_texts(rows: Iterable[Sequence[str]]) -> np.ndarray:
+    """Return the rows as float64[n, d]; a column of texts becomes their numbers in sorted order.
+
+    Empty cells and question marks among numbers are missing.
+
+    >>> encode_texts([("1.5", "no"), ("?", "yes")]).tolist()
+    [[1.5, 0.0], [nan, 1.0]]
+    """
+    columns = []
+    for column in zip(*rows, strict=True):
+        try:
+            columns.append([np.nan if cell in _MISSING else float(cell) for cell in column])
+        except ValueError:
+            numbers = {cell: float(i) for i, cell in enumerate(sorted(set(column)))}
+            columns.append([numbers[cell] for cell in column])
+    return np.array(columns).T
+
+
+Scenario = Literal["train", "holdout"]
+SCENARIOS: tuple[Scenario, ...] = ("train", "holdout")
+_TEST, _FINE, _CANDIDATES = 4, 5, 5
+"""One row in so many goes to the part."""
+_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """``X`` float64[n, d] and ``y`` int64[n], class numbers."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """``candidates`` is None where triggers come from the training rows."""
+
+    train: Rows
+    candidates: Rows | None
+    test: Rows
+    fine: Rows
+
+    @property
+    def pool(self) -> Rows:
+        """Return D_cand: the rows that triggers are taken from."""
+        return self.train if self.candidates is None else self.candidates
+
+
+def cut(data: Dataset, scenario: Scenario, seed: int) -> Split:
+    """Return the split of one scenario, shuffled by ``seed``.
+
+    A data set with training and test files of its own keeps them; others are cut 75 : 25. In the
+    scenario ``holdout`` the training part is cut 80 : 20 into D_train and D_cand, and in both the
+    test part is cut 80 : 20 into D_test and D_fine. The smaller part of a cut is rounded up, which
+    gives the paper's row counts.
+
+    A cut whose D_train lacks a class is drawn again: such a model could not be asked for it.
+    Raises InputError where no cut has them all.
+    """
+    if scenario not in SCENARIOS:
+        raise InputError(
+            f"scenario={scenario!r} is not known.", hint=f"use one of {', '.join(SCENARIOS)}."
+        )
+    for attempt in range(_TRIES):
+        rng = np.random.default_rng([seed, attempt])
+        if data.n_train is None:
+            train, test = _two_parts(rng, np.arange(len(data.y)), _TEST)
+        else:
+            train, test = np.arange(data.n_train), np.arange(data.n_train, len(data.y))
+        test, fine = _two_parts(rng, test, _FINE)
+        candidates = None
+        if scenario == "holdout":
+            train, candidates = _two_parts(rng, train, _CANDIDATES)
+        if len(np.unique(data.y[train])) == data.n_classes:
+            return Split(
+                _rows(data, train),
+                None if candidates is None else _rows(data, candidates),
+                _rows(data, test),
+                _rows(data, fine),
+            )
+    raise InputError(
+        f"No cut of {data.name} has all {data.n_classes} classes among its training rows.",
+        hint="a class with so few rows cannot be learned; leave it out.",
+    )
+
+
+def _two_parts(
+    rng: np.random.Generator, rows: np.ndarray, one_in: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return most rows and one in so many, rounded up; both in the order of the data set."""
+    n_second = -(-len(rows) // one_in)
+    second = np.zeros(len(rows), np.bool_)
+    second[rng.permutation(len(rows))[:n_second]] = True
+    return rows[~second], rows[second]
+
+
+def _rows(data: Dataset, rows: np.ndarray) -> Rows:
+    return Rows(data.X[rows], data.y[rows])

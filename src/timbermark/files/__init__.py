@@ -11,15 +11,23 @@ everything before it builds anything, and each way of being wrong has its own me
 docs/model-format.md says the same for those who write their own reader.
 """
 
-from timbermark.files.atomic import atomic_write, write_public
 from timbermark.files.reading import container_kind, read_container
-from timbermark.files.writing import container_bytes, write_container
+from timbermark.files.writing import (
+    atomic_write,
+    container_bytes,
+    watch_writes,
+    will_write,
+    write_container,
+    write_public,
+)
 
 __all__ = [
     "atomic_write",
     "container_bytes",
     "container_kind",
     "read_container",
+    "watch_writes",
+    "will_write",
     "write_container",
     "write_public",
 ]

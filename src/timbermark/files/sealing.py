@@ -29,10 +29,8 @@ from timbermark.errors import (
     PassphraseError,
     PassphraseNeededError,
 )
-from timbermark.files.atomic import atomic_write
-from timbermark.files.limits import META_NAME, Arrays, Meta
-from timbermark.files.reading import read_container
-from timbermark.files.writing import container_bytes
+from timbermark.files.reading import META_NAME, Arrays, Meta, read_container
+from timbermark.files.writing import atomic_write, container_bytes, will_write
 
 CIPHER = "scrypt+aes-256-gcm"
 _DOMAIN = b"timbermark/seal/2"
@@ -120,7 +118,7 @@ it was not written by timbermark, do not trust it.
             )
         if not isinstance(source, bytes):
             with open(source, "rb") as file:
-                source = file.read(self.file)
+                source = file.read(size)
         payload = source.split(b"\n", 2)[-1]
         try:
             with zipfile.ZipFile(io.BytesIO(payload)) as archive:
@@ -273,6 +271,7 @@ def _write_new(target: str, content: bytes) -> None:
     folder, name = os.path.split(target)
     draft = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.new")
     atomic_write(draft, content, mode=_OWNER_ONLY)
+    will_write(target)
     try:
         # Unlike a rename, a link refuses to replace what is there.
         os.link(draft, target)

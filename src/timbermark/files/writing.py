@@ -1,11 +1,20 @@
-"""Writing a container in one pass: hashed on the way, without a second copy of any array."""
+"""Writing files in one step, and containers in one pass.
+
+Files are replaced at once: a killed process leaves the old one whole. Containers are hashed on the
+way, without a second copy of any array.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import io
 import json
 import os
+import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -13,8 +22,7 @@ from numpy.lib import format as npy
 
 from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
-from timbermark.files.atomic import atomic_write
-from timbermark.files.limits import (
+from timbermark.files.reading import (
     ARRAY_NAME,
     CHUNK,
     KIND,
@@ -25,6 +33,126 @@ from timbermark.files.limits import (
     array_problem,
     most_unpacked,
 )
+
+_State = tuple[int, int, int] | None
+_watched: dict[Path, _State] | None = None
+
+
+@contextmanager
+def watch_writes() -> Iterator[Callable[[], list[Path]]]:
+    """Yield a function that lists the files which were written since and are there now.
+
+    A file that was written and taken back, or that is as it was before, is not listed. It is for
+    the command line, which says after an interruption what is left behind; one at a time.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, watch_writes() as written:
+    ...     atomic_write(Path(folder) / "note", b"whole")
+    ...     [path.name for path in written()]
+    ['note']
+    """
+    global _watched
+    before: dict[Path, _State] = {}
+    outer, _watched = _watched, before
+    try:
+        yield lambda: [path for path in before if _state(path) not in (None, before[path])]
+    finally:
+        _watched = outer
+
+
+def will_write(path: str | os.PathLike[str]) -> None:
+    """Tell `watch_writes` that a file is about to be written, other than by `atomic_write`."""
+    if _watched is not None:
+        target = Path(os.path.realpath(path))
+        _watched.setdefault(target, _state(target))
+
+
+def _state(path: Path) -> _State:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def atomic_write(
+    path: str | os.PathLike[str],
+    content: bytes | Callable[[IO[bytes]], None],
+    *,
+    mode: int | None = None,
+) -> None:
+    """Write a file so that at any moment ``path`` holds the old content or the new, both whole.
+
+    ``content`` is the bytes, or a function that writes them to the binary file (which can seek)
+    that it is given. The new file gets the permissions ``mode``; by default those of the file that
+    it replaces, or else the process's usual ones. A symbolic link is followed, not replaced.
+
+    Raises InputError if ``path`` is a folder or its folder does not exist, OSError if the system
+    refuses, and whatever ``content`` raises; in each case the old file is untouched.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     atomic_write(Path(folder) / "note", b"whole")
+    ...     (Path(folder) / "note").read_bytes()
+    b'whole'
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError(f"{target} is a folder.", hint="give the name of a file.")
+    if not target.parent.is_dir():
+        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
+    if mode is None and target.exists():
+        mode = target.stat().st_mode & 0o777
+    draft = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    # Secret content must never exist under wider permissions, not even for a moment.
+    try:
+        descriptor = os.open(draft, flags, 0o666 if mode is None else 0o600)
+        with os.fdopen(descriptor, "r+b") as file:
+            if mode is not None:
+                os.chmod(draft, mode)
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+        will_write(target)
+        os.replace(draft, target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def write_public(path: str | os.PathLike[str], content: bytes, what: str, force: bool) -> None:
+    """Write a file that is meant for others.
+
+    Raises InputError if the file exists, unless ``force``; and as `atomic_write` does.
+    """
+    if not force and os.path.lexists(path):
+        raise InputError(
+            f"{os.fspath(path)} exists already, the {what} was not written.",
+            hint="choose another name, or force=True to replace it.",
+            code="file.exists",
+            parameter="force",
+        )
+    atomic_write(path, content)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can do that."""
+    # Only POSIX systems can sync a folder, and some network file systems refuse: the rename is
+    # then as durable as the system makes it.
+    if os.name == "posix":
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
 
 # zlib's own default, 6, takes several times as long for files a few percent smaller.
 _DEFLATE_LEVEL = 2
@@ -123,7 +251,7 @@ class _Content:
         file.seek(end)
         return end - start
 
-    def _write_zip(self, sink: "_HashingSink", compress: bool) -> None:
+    def _write_zip(self, sink: _HashingSink, compress: bool) -> None:
         method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
         # Members opened by name alone get a fixed time and fixed permissions, hence equal bytes.
         with zipfile.ZipFile(

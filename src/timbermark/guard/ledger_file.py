@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timbermark.errors import EvidenceError, FileFormatError, InputError
+from timbermark.errors import EvidenceError, FileFormatError, InputError, TimbermarkError
 from timbermark.ownership.encoding import encode, is_unicode
 from timbermark.verification.chain import (
     Chain,
@@ -32,6 +32,8 @@ FORMAT = 1
 LONGEST_CLIENT = 200
 PATIENCE_SECONDS = 30.0
 QUESTION, RECORD = 0, 1
+_STRANGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What values of another type lead to: SQLite lets any program write any type anywhere."""
 _SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entries (
@@ -174,21 +176,21 @@ def read_summary(path: str | os.PathLike[str]) -> Summary:
             "SELECT COUNT(*) FROM entries a JOIN entries b ON a.chain = b.chain AND "
             "b.seq = a.seq + 1 WHERE b.time < a.time - 1"
         ).fetchone()
-    ended = {record.get("end") for record in records}
-    return Summary(
-        statement=statement,
-        clients=tuple(
-            ClientSummary(name, asked.get(name, 0), *drawn.get(name, (0, 0)))
-            for name in sorted({*asked, *drawn})
-        ),
-        entries=entries,
-        chains=chains,
-        stamped=stamped,
-        open_sessions=sum("begin" in one and one["begin"] not in ended for one in records),
-        gaps=tuple(record for record in records if "gap" in record),
-        rotated=rotated,
-        clock_steps=steps,
-    )
+        ended = {record.get("end") for record in records}
+        return Summary(
+            statement=statement,
+            clients=tuple(
+                ClientSummary(name, asked.get(name, 0), *drawn.get(name, (0, 0)))
+                for name in sorted({*asked, *drawn})
+            ),
+            entries=entries,
+            chains=chains,
+            stamped=stamped,
+            open_sessions=sum("begin" in one and one["begin"] not in ended for one in records),
+            gaps=tuple(record for record in records if "gap" in record),
+            rotated=rotated,
+            clock_steps=steps,
+        )
 
 
 def read_questions(
@@ -307,7 +309,7 @@ def add_stamp(path: str | os.PathLike[str], response: bytes) -> Head:
 
     Raises EvidenceError if it is about no head that a stamp was asked for.
     """
-    from timbermark.ownership.stamps import check_response
+    from timbermark.verification.stamps import check_response
 
     problem: EvidenceError | None = None
     for chain in read_chains(path):
@@ -424,9 +426,9 @@ def _reading(path: str | os.PathLike[str]) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(os.fspath(path), timeout=PATIENCE_SECONDS)) as file:
             yield file
-    except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, EvidenceError | InputError | FileFormatError):
-            raise
+    except TimbermarkError:
+        raise
+    except (sqlite3.Error, *_STRANGE):
         raise _foreign(path) from None
 
 

@@ -54,16 +54,28 @@ _INNER: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
+# Without Numba's counts of references the caller holds all arrays. With them every array of every
+# tuple is counted up and down at each call, in steps that threads must wait for.
+_COUNTING: dict[str, Any] = _INNER | {"_nrt": True}
+_BORROWING: dict[str, Any] = _INNER | {"_nrt": False}
 
 
 def part(function: Function) -> Function:
-    """Compile a function that only kernels call: its machine code lies on disk within theirs."""
-    return cast(Function, njit(**_INNER)(function))
+    """Compile a function that only kernels call: its machine code lies on disk within theirs.
+
+    It cannot make arrays, and returns none except to another part.
+    """
+    return cast(Function, njit(**_BORROWING)(function))
+
+
+def allocating(function: Function) -> Function:
+    """Compile a part that makes arrays for itself."""
+    return cast(Function, njit(**_COUNTING)(function))
 
 
 def inlined(function: Function) -> Function:
     """Compile a small helper inside a loop: LLVM must see through the call to vectorise."""
-    return cast(Function, njit(**_INNER, forceinline=True)(function))
+    return cast(Function, njit(**_BORROWING | {"forceinline": True})(function))
 
 
 def is_cold(compiled: Any) -> bool:

@@ -7,7 +7,7 @@ out of a sum again without a trace.
 
 import numpy as np
 
-from timbermark.kernels.compile import bits_to_float, inlined, kernel, part
+from timbermark.kernels.compile import allocating, bits_to_float, inlined, kernel, part
 
 _BLOCK = 128
 _LOG2_E = np.float32(1.44269504)
@@ -42,7 +42,7 @@ def weighted(value, weight):
     return np.int32(np.float32(np.int32(value + _HALF)) * weight + _HALF)
 
 
-@part
+@allocating
 def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Write the gradients of the softmax loss for the rows ``start`` to ``stop``.
 
@@ -89,7 +89,7 @@ def softmax_gradients(margins, label, weight, unit, start, stop, grad, hess):
             grad[label[i], i] += weighted(unit, weight[i])
 
 
-@part
+@allocating
 def logistic_gradients(margins, label, weight, unit, start, stop, grad, hess):
     """Write the gradients of the logistic loss; as :func:`softmax_gradients` with K = 1."""
     # Slices, and a loop of its own for float64, as above.

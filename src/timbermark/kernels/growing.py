@@ -1,23 +1,24 @@
-"""Best-first growth of one tree, by one thread or by several in step.
+"""Training: iterations of best-first trees, each by one thread or by several in step.
 
 Threads that share a tree own rows: each divides and adds up its own. Then they meet, and each goes
 on with its own features: it merges what all have added up there and searches the best split. They
 meet again, and each knows the best of all. So a split takes two meetings, and everything else, the
 tree included, each thread has for itself. Sums are integers: the tree does not depend on how many
 there are.
+
+Several iterations are trained in one call on several threads. Each thread runs the same kernel.
+With many outputs it derives, in each iteration, the gradients of its part of the rows, meets the
+others, and takes trees to grow until none is left. With one output all threads grow one tree: the
+rows that a thread owns need nobody else, from margins to leaves.
 """
+
+from __future__ import annotations
 
 import numpy as np
 
-from timbermark.kernels.compile import part
+from timbermark.kernels.compile import kernel, part
+from timbermark.kernels.gradients import gradients_of_rows
 from timbermark.kernels.hashing import mix
-from timbermark.kernels.histogram import (
-    count_of,
-    fill_rows,
-    hessians_of,
-    subtract_histogram,
-    unpack,
-)
 from timbermark.kernels.layout import (
     N_LEAVES,
     N_MEETINGS,
@@ -25,6 +26,7 @@ from timbermark.kernels.layout import (
     N_SLOTS,
     N_SPLITS,
     UNKNOWN,
+    Fit,
     Split,
 )
 from timbermark.kernels.splitting import (
@@ -33,10 +35,15 @@ from timbermark.kernels.splitting import (
     candidate,
     collect_candidates,
     collect_features,
+    count_of,
+    fill_rows,
+    hessians_of,
     partition,
     score,
+    subtract_histogram,
+    unpack,
 )
-from timbermark.kernels.workers import meet
+from timbermark.kernels.workers import meet, take
 
 
 @part
@@ -438,3 +445,57 @@ def leaf_value(g, h, rule):
     if h <= 0:
         return 0.0
     return rule.step * min(max(np.float64(g) / (np.float64(h) + rule.l2), -rule.limit), rule.limit)
+
+
+@kernel
+def train_trees(turn, training, trees, growth, team):
+    """Do what `take_part` does, called from Python."""
+    take_part(turn, training, trees, growth, team)
+
+
+@part
+def take_part(turn, training, trees, growth, team):
+    """Do one thread's part of some iterations.
+
+    IN turn Turn; INOUT training Training; OUT trees Trees; growth Growth, this thread's own; team
+    Team, of one where there are many outputs.
+    """
+    margins, grad, hess = training.margins, training.grad, training.hess
+    n_outputs, n = margins.shape
+    n_noted = team.leaf.shape[0]
+    together = n_outputs == 1
+    is_first = team.thread == 0
+    growth.control[N_MEETINGS] = 0
+    chunk = team.chunk if together else (n + turn.n_threads - 1) // turn.n_threads
+    for iteration in range(turn.first, turn.last):
+        for a in range(turn.thread * chunk, n, turn.n_threads * chunk):
+            b = min(a + chunk, n)
+            if together and iteration > 0:
+                # Not before: margins and gradients of a chunk are derived while it is at hand.
+                add_values(team.value, team.leaf[(iteration - 1) % n_noted], a, b, margins[0])
+            gradients_of_rows(margins, training.loss, a, b, grad, hess)
+        output = 0
+        if not together:
+            if not meet(turn.sync, 2 * (iteration - turn.first) + 1, turn.n_threads):
+                return
+            output = take(turn.tickets, iteration)
+        while output < n_outputs:
+            t = iteration * n_outputs + output
+            nodes = trees.nodes[t] if is_first else team.nodes
+            record = trees.record[t] if is_first else trees.record[t][:0]
+            fit = Fit(training.binned, grad[output], hess[output], training.rule)
+            if not grow(team, fit, training.keys[t], nodes, growth, record):
+                return
+            finish_tree(nodes, training.rule, growth, team.leaf[t % n_noted], team.value)
+            if is_first:
+                trees.n_nodes[t] = growth.control[N_NODES]
+            if together:
+                break
+            add_values(team.value, team.leaf[t % n_noted], 0, n, margins[output])
+            output = take(turn.tickets, iteration)
+        if not together and not meet(turn.sync, 2 * (iteration - turn.first) + 2, turn.n_threads):
+            return
+    if together and turn.last == trees.n_nodes.shape[0]:
+        for a in range(turn.thread * chunk, n, turn.n_threads * chunk):
+            last_leaf = team.leaf[(turn.last - 1) % n_noted]
+            add_values(team.value, last_leaf, a, min(a + chunk, n), margins[0])

@@ -20,7 +20,7 @@ IN source Source says where gradients come from; IN knobs Knobs; walk Walk is sc
 import numpy as np
 
 from timbermark.kernels.compile import add_pair, inlined, part
-from timbermark.kernels.gradients import derive_gradients
+from timbermark.kernels.gradients import gradients_of_rows
 from timbermark.kernels.growing import (
     assign_slots,
     can_split,
@@ -34,22 +34,28 @@ from timbermark.kernels.growing import (
     start_tree,
     sum_node,
 )
-from timbermark.kernels.histogram import count_of, hessians_of, pack
 from timbermark.kernels.layout import (
     N_LEAVES,
     N_LISTED,
     N_NODES,
     N_SLOTS,
+    N_SPLITS,
     UNKNOWN,
     Loss,
     Split,
 )
-from timbermark.kernels.splitting import best_candidate, candidate, score, split_score
+from timbermark.kernels.splitting import (
+    best_candidate,
+    count_of,
+    draw_candidates,
+    hessians_of,
+    pack,
+    score,
+    split_score,
+)
 
-_FIRST = 1e300
-"""Priority of kept splits: they come before all others, in their old order."""
 _WAITING = -2.0
-"""Priority of twins that are to be regrown once all kept splits are carried out."""
+"""Priority of twins that are to be regrown."""
 
 
 @part
@@ -74,7 +80,7 @@ def derive_block(rows, start, stop, margins, loss, block):
     part_of = Loss(
         block.label, block.target, block.weight, loss.unit, loss.residual_unit, loss.most
     )
-    derive_gradients(block.margins, part_of, np.int64(0), np.int64(size), block.grad, block.hess)
+    gradients_of_rows(block.margins, part_of, np.int64(0), np.int64(size), block.grad, block.hess)
 
 
 @part
@@ -184,10 +190,11 @@ def enter_touches(key, place, binned, walk):
     """Write what the touches of a twin (at ``place``) add at each of its candidates, alone.
 
     A row counts at every candidate from its own on: ``walk.delta`` must be added up feature by
-    feature, but for the last candidate, that of missing values.
+    feature, but for the last candidate, that of missing values. ``walk.sums`` is overwritten.
     """
-    delta = walk.delta
+    delta, drawn = walk.delta, walk.sums
     delta[:] = 0
+    draw_candidates(key, binned, 0, binned.firsts[-1], drawn)
     for i in range(place["first"], place["last"]):
         touch = walk.touches[walk.order[i]]
         for f in range(binned.n_strata.shape[0]):
@@ -198,7 +205,7 @@ def enter_touches(key, place, binned, walk):
                 j += strata
             else:
                 s = np.int64(walk.stratum[np.int64(binned.offsets[f]) + code])
-                if s < strata and code > candidate(key, f, s, thresholds, strata):
+                if s < strata and code > drawn[2 * (j + s) + 1]:
                     s += 1
                 if s >= strata:
                     continue
@@ -361,19 +368,10 @@ def is_slight(was, place, binned, most, walk):
 
 
 @part
-def leave_unsearched(new, place):
-    """Make a twin a leaf whose splits nobody searches."""
-    new["choice"] = UNKNOWN
-    new["gain"] = -1.0
-    place["priority"] = -1.0
+def assess(node, nodes, fit, old, walk):
+    """Decide what becomes of a fresh twin as growing from nothing would, without patience.
 
-
-@part
-def assess(node, nodes, fit, old, patience, knobs, walk):
-    """Decide what becomes of a fresh twin; return True where it must be regrown.
-
-    ``patience`` is the share of the candidates that may beat the old split before it is
-    given up; at 0 every decision is the one that growing from nothing would take.
+    Returns True where it must be regrown.
     """
     new, place = nodes[node], walk.growth.places[node]
     was = old.nodes[place["twin"]]
@@ -383,24 +381,17 @@ def assess(node, nodes, fit, old, patience, knobs, walk):
     place["priority"] = was["gain"]
     # Growing searches the root, however small it is.
     too_small = node > 0 and not can_split(node, nodes, fit.rule)
+    if too_small and (touched or was["split"] < 0):
+        new["choice"] = UNKNOWN
+        new["gain"] = -1.0
+        place["priority"] = -1.0
+        return False
     if was["split"] < 0:
-        if patience > 0.0:
-            place["priority"] = -1.0
-            return False
-        if too_small:
-            leave_unsearched(new, place)
         return (touched or was["choice"] == UNKNOWN) and can_split(node, nodes, fit.rule)
     new["feature"] = was["feature"]
     new["code"] = was["code"]
     new["missing_left"] = was["missing_left"]
-    if patience > 0.0:
-        place["priority"] = _FIRST / (1.0 + was["split"])
-        divide_touches(node, nodes, fit.binned, old, walk)
-        return touched and not stands(node, nodes, fit, old, patience, knobs, walk)
     if touched:
-        if too_small:
-            leave_unsearched(new, place)
-            return False
         touched_sums(new["key"], place, old.record[was["split"]], fit.binned, walk)
         found = best_candidate(new, walk.sums, fit.binned, fit.rule, walk.growth.gain)
         new["gain"] = walk.growth.gain[0]
@@ -537,23 +528,36 @@ def rouse(nodes, fit, old, source, walk):
 
 @part
 def renew_tree(n_touches, nodes, fit, old, source, patience, knobs, walk):
-    """Update the old tree to the first ``n_touches`` of ``walk.touches``."""
-    control, places = walk.growth.control, walk.growth.places
+    """Update the old tree to the first ``n_touches`` of ``walk.touches``.
+
+    ``patience`` is the share of a node's candidates that may beat its old split before that is
+    given up; at 0 every decision is the one that growing from nothing would take.
+    """
     renew_root(n_touches, nodes, fit.binned, old, walk)
+    if patience == 0.0:
+        renew_exactly(nodes, fit, old, source, walk)
+    elif not keep_splits(nodes, fit, old, patience, knobs, walk):
+        drop_subtrees(nodes, old, walk)
+        rouse(nodes, fit, old, source, walk)
+        node = next_leaf(nodes, walk.growth)
+        while node >= 0 and walk.growth.control[N_LEAVES] < fit.rule.max_leaves:
+            split_live(node, nodes, fit, walk)
+            node = next_leaf(nodes, walk.growth)
+
+
+@part
+def renew_exactly(nodes, fit, old, source, walk):
+    """Carry out the splits that growing from nothing would, in the same order."""
+    control, places = walk.growth.control, walk.growth.places
     fresh = np.int64(0)
     n_fresh = 1
     while True:
         for node in range(fresh, fresh + n_fresh):
-            if assess(node, nodes, fit, old, patience, knobs, walk):
+            if assess(node, nodes, fit, old, walk):
                 places[node]["priority"] = _WAITING
         n_fresh = 0
-        # Without patience the gain of a node that is regrown decides when its turn is. With it
-        # all kept splits come first, and one search finds the rows of all nodes to regrow.
-        if patience == 0.0:
-            rouse(nodes, fit, old, source, walk)
+        rouse(nodes, fit, old, source, walk)
         node = next_leaf(nodes, walk.growth)
-        if node < 0 and rouse(nodes, fit, old, source, walk):
-            node = next_leaf(nodes, walk.growth)
         if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
             return
         twin = places[node]["twin"]
@@ -568,8 +572,104 @@ def renew_tree(n_touches, nodes, fit, old, source, patience, knobs, walk):
 
 
 @part
+def keep_splits(nodes, fit, old, patience, knobs, walk):
+    """Copy the old tree and take the touches of its root down its paths.
+
+    Nodes that no touch comes to cost no more than the copy. Returns whether all splits stand; those
+    that do not wait for being regrown, and what is below them is of no use.
+    """
+    growth, stack = walk.growth, walk.stack
+    places = growth.places
+    n_touches = places[0]["last"]
+    g, h, c = nodes[0]["g"], nodes[0]["h"], nodes[0]["c"]
+    growth.control[N_NODES] = old.nodes.shape[0]
+    for node in range(old.nodes.shape[0]):
+        nodes[node] = old.nodes[node]
+        places[node]["twin"] = node
+        places[node]["first"] = 0
+        places[node]["last"] = 0
+        places[node]["priority"] = -1.0
+    nodes[0]["g"], nodes[0]["h"], nodes[0]["c"] = g, h, c
+    places[0]["last"] = n_touches
+    stack[0] = 0
+    size = 1 if n_touches > 0 else 0
+    all_stand = True
+    while size > 0:
+        size -= 1
+        node = stack[size]
+        left = nodes[node]["left"]
+        if left < 0:
+            continue
+        divide_touches(node, nodes, fit.binned, old, walk)
+        if not stands(node, nodes, fit, old, patience, knobs, walk):
+            places[node]["priority"] = _WAITING
+            all_stand = False
+            continue
+        share_sums(node, nodes, fit.binned, walk)
+        for child in range(left, left + 2):
+            if places[child]["last"] > places[child]["first"]:
+                stack[size] = child
+                size += 1
+    return all_stand
+
+
+@part
+def share_sums(node, nodes, binned, walk):
+    """Give the children of a kept split their sums and touches, which are divided."""
+    places, left = walk.growth.places, nodes[node]["left"]
+    place, packed = places[node], places[node]["left_packed"]
+    nodes[left]["g"] = place["left_g"]
+    nodes[left]["h"] = hessians_of(packed, binned)
+    nodes[left]["c"] = count_of(packed, binned)
+    nodes[left + 1]["g"] = nodes[node]["g"] - nodes[left]["g"]
+    nodes[left + 1]["h"] = nodes[node]["h"] - nodes[left]["h"]
+    nodes[left + 1]["c"] = nodes[node]["c"] - nodes[left]["c"]
+    places[left]["first"] = place["first"]
+    places[left]["last"] = place["middle"]
+    places[left + 1]["first"] = place["middle"]
+    places[left + 1]["last"] = place["last"]
+
+
+@part
+def drop_subtrees(nodes, old, walk):
+    """Take out of a copied tree what is below the nodes that wait, and number the others anew.
+
+    They stay in their order, in which their splits were made.
+    """
+    control, places = walk.growth.control, walk.growth.places
+    # The parent of each pair of children in the old tree, and every old node's new number.
+    parent, number = walk.stack, walk.leaves
+    number[:] = -1
+    for node in range(old.nodes.shape[0]):
+        if old.nodes[node]["left"] >= 0:
+            parent[old.nodes[node]["left"]] = node
+    number[0] = 0
+    n = 1
+    for left in range(1, old.nodes.shape[0], 2):
+        above = number[parent[left]]
+        if above < 0 or places[above]["priority"] == _WAITING:
+            continue
+        nodes[above]["left"] = n
+        nodes[above]["split"] = n // 2
+        for child in range(left, left + 2):
+            nodes[n] = nodes[child]
+            places[n] = places[child]
+            number[child] = n
+            n += 1
+    for node in range(n):
+        if places[node]["priority"] == _WAITING:
+            nodes[node]["left"] = -1
+            nodes[node]["split"] = -1
+    control[N_NODES] = n
+    control[N_LEAVES] = n // 2 + 1
+    control[N_SPLITS] = n // 2
+
+
+@part
 def renewed_value(node, place, rule, old):
     """Return the value of a node of the renewed tree."""
+    if place["twin"] >= 0 and place["last"] == place["first"]:
+        return old.nodes[place["twin"]]["value"]
     v = leaf_value(node["g"], node["h"], rule)
     if place["twin"] >= 0:
         was = old.nodes[place["twin"]]
@@ -646,7 +746,8 @@ def finish_renewal(nodes, rule, old, walk, margins, out):
     n = old.leaf.shape[0]
     growth, table = walk.growth, walk.table
     table[:] = 0.0
-    out[n:] = margins[n:]
+    for i in range(n, out.shape[0]):
+        out[i] = margins[i]
     for node in range(growth.control[N_NODES]):
         place = growth.places[node]
         nodes[node]["value"] = v = renewed_value(nodes[node], place, rule, old)

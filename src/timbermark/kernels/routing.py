@@ -1,8 +1,137 @@
-"""Sending rows down the trees of any ensemble, of whatever library, to the leaves they end in."""
+"""Sending rows down the trees of any ensemble, to the leaves they end in and the margins they get.
+
+Three ways: from node to node; only where one value crosses the thresholds of a boundary; and, for
+many rows by their codes, without following a path through any tree. There, the leaves of a tree are
+numbered from left to right and each row starts with all of them. A split that sends a row right
+takes away the leaves of its left side, whether or not the row comes by; the lowest leaf that
+remains is the one the row falls in. So every split is one comparison with a constant over a block
+of rows, which a processor does for many rows at a time, and there is no branch to guess wrongly.
+
+    leaves           c b a        split 1 (root): a | b c     split 2: b | c
+    split 1 right    1 1 0
+    split 2 right    1 0 1        row right, then right: 1 1 0 & 1 0 1 = 1 0 0 -> c
+"""
+
+from __future__ import annotations
 
 import numpy as np
 
-from timbermark.kernels.compile import inlined, kernel, part
+from timbermark.kernels.compile import float_to_bits, inlined, kernel, part
+
+_ROWS = 128
+_ALL = np.int32(0x7FFFFFFF)
+_SEARCHED = 256
+
+MOST_LEAVES = 31
+"""As many as there are bits in a mask."""
+
+
+@kernel
+def assign_codes(values, thresholds, missing_code, out):
+    """Write the code of each value: how many thresholds are below it; NaN: ``missing_code``.
+
+    IN values float64[n]; IN thresholds float64[t], ascending; OUT out uint8|uint16[n]. A value
+    equal to a threshold lies below it (``x <= t`` goes left).
+    """
+    n_thresholds = thresholds.shape[0]
+    low = np.empty(_SEARCHED, np.int64)
+    for a in range(0, values.shape[0], _SEARCHED):
+        b = min(a + _SEARCHED, values.shape[0])
+        block = values[a:b]
+        low[:] = 0
+        size = n_thresholds
+        # Many searches in step, each step conditional instead of a branch: a processor need neither
+        # guess which way one goes nor wait for one before it goes on with the next.
+        while size > 1:
+            half = size // 2
+            for i in range(b - a):
+                low[i] += half if thresholds[low[i] + half - 1] < block[i] else 0
+            size -= half
+        for i in range(b - a):
+            x = block[i]
+            if np.isnan(x):
+                out[a + i] = missing_code
+            else:
+                out[a + i] = low[i] + 1 if size == 1 and thresholds[low[i]] < x else low[i]
+
+
+@inlined
+def lowest_bit(mask):
+    """Return the number of the lowest bit set in a positive int32: the exponent of a float32."""
+    return (float_to_bits(np.float32(mask & -mask)) >> np.int32(23)) - np.int32(127)
+
+
+@inlined
+def mask_leaves(codes, a, b, first, last, column, code, mask, alive):
+    """Set ``alive`` to the leaves of one tree that no split takes from the rows ``a`` to ``b``."""
+    for i in range(alive.shape[0]):
+        alive[i] = _ALL
+    for s in range(first, last):
+        values = codes[column[s], a:b]
+        at = codes.dtype.type(code[s])
+        rest = mask[s]
+        for i in range(b - a):
+            alive[i] &= rest if values[i] > at else _ALL
+
+
+@kernel
+def add_margins(
+    codes, start, stop, split_start, column, code, mask, leaf_start, value, output, out
+):
+    """Add all trees to the margins of the rows ``start`` to ``stop``, in the order of the trees.
+
+    IN codes uint8|uint16[columns, n]; IN split_start int64[T + 1]: splits of a tree; IN column
+    int32[s], code int32[s]: right if codes[column] > code; IN mask int32[s]: the leaves that are
+    left then; IN leaf_start int64[T]; IN value float64[leaves]; IN output int64[T]; INOUT out
+    float64[outputs, n].
+    """
+    alive = np.empty(_ROWS, dtype=np.int32)
+    for a in range(start, stop, _ROWS):
+        b = min(a + _ROWS, stop)
+        for t in range(output.shape[0]):
+            mask_leaves(codes, a, b, split_start[t], split_start[t + 1], column, code, mask, alive)
+            row = out[output[t], a:b]
+            leaves = value[leaf_start[t] : leaf_start[t + 1]]
+            for i in range(b - a):
+                row[i] += leaves[lowest_bit(alive[i])]
+
+
+STEP = np.dtype(
+    [
+        ("threshold", np.float64),  # rows up to this go left; at a leaf its value, weighted
+        ("feature", np.int32),
+        ("left", np.int32),  # left child, counted over all trees; the right one is next; -1: a leaf
+    ]
+)
+# Where a missing value goes: left, right, or where zero goes.
+LEFT, RIGHT, ZERO = 0, 1, 2
+
+
+@kernel
+def walk_margins(X, start, stop, roots, steps, missing, output, out):
+    """Add all trees to the margins of the rows ``start`` to ``stop``, each from root to leaf.
+
+    For few rows, which are not worth being turned into codes, and for trees of any size. IN X
+    float64[n, d]; IN roots int64[T]; IN steps STEP[nodes]; IN missing int8[nodes]; IN output
+    int64[T]; INOUT out float64[outputs, n].
+    """
+    for a in range(start, stop, _ROWS):
+        b = min(a + _ROWS, stop)
+        for t in range(output.shape[0]):
+            for i in range(a, b):
+                node = np.uint64(roots[t])
+                left = steps[node]["left"]
+                while left >= 0:
+                    x = X[i, np.uint32(steps[node]["feature"])]
+                    threshold = steps[node]["threshold"]
+                    goes_left = x <= threshold
+                    if x != x:
+                        rule = missing[node]
+                        goes_left = rule == LEFT or (rule == ZERO and threshold >= 0.0)
+                    node = np.uint64(left) + np.uint64(not goes_left)
+                    left = steps[node]["left"]
+                out[output[t], i] += steps[node]["threshold"]
+
 
 ROUTE = np.dtype(
     [
@@ -17,7 +146,7 @@ ROUTE = np.dtype(
 )
 MISSING_LEFT = 1
 """The bit of ``missing`` that sends missing values left."""
-_BLOCK = 64
+_BLOCK, _MASKED = 64, 256
 
 
 @part
@@ -100,6 +229,28 @@ def route_plain_rows(X, start, stop, roots, depth, feature, threshold, child, le
 
 
 @kernel
+def route_masked_rows(
+    codes, start, stop, trees, split_start, column, code, mask, leaf_start, leaf, out
+):
+    """Do what `route_rows` does, by masks: for small trees whose splits are all by thresholds.
+
+    IN codes uint8|uint16[columns, n]; IN trees int64[T]: whose rows of ``out`` these are; IN
+    split_start int64, column, code, mask int32, leaf_start int64: as `add_margins` takes them; IN
+    leaf int32: the numbers of leaves from left to right; OUT out as in `route_rows`.
+    """
+    alive = np.empty(_MASKED, np.int32)
+    for a in range(start, stop, _MASKED):
+        b = min(a + _MASKED, stop)
+        for k in range(trees.shape[0]):
+            t = trees[k]
+            mask_leaves(codes, a, b, split_start[t], split_start[t + 1], column, code, mask, alive)
+            row = out[k, a:b]
+            numbers = leaf[leaf_start[t] : leaf_start[t + 1]]
+            for i in range(b - a):
+                row[i] = numbers[lowest_bit(alive[i])]
+
+
+@kernel
 def add_leaf_values(leaf, start, stop, first, value, out):
     """Add one output's trees to the margins of the rows ``start`` to ``stop``, tree after tree.
 
@@ -129,3 +280,70 @@ def add_shared_leaves(leaf, row, first, ease, out):
         for i in range(here.shape[0]):
             if here[i] == own:
                 out[i] += worth
+
+
+@part
+def _find_leaf(
+    row, column, replaced, beyond, node, nodes, offsets, values, in_set_left, zero_range
+):
+    """Return the leaf below ``node`` in which a row ends whose ``column`` is ``replaced``.
+
+    Also returns the first node on the way at which ``beyond``, a larger value, goes right; or -1.
+    """
+    parts = -1
+    feature = nodes[node]["feature"]
+    while feature >= 0:
+        own = feature == column
+        x = replaced if own else row[feature]
+        at = nodes[node]
+        goes_left = turns_left(x, at, offsets, values, in_set_left, zero_range)
+        if own and parts < 0 and goes_left and beyond > at["threshold"]:
+            parts = node
+        node = nodes[node]["left"] if goes_left else nodes[node]["right"]
+        feature = nodes[node]["feature"]
+    return node, parts
+
+
+@kernel
+def measure_jumps(
+    Z, rows, column, below, above, first, last, tree, root, early, output, weight, nodes,
+    offsets, values, in_set_left, zero_range, value, start, stop, jump, largest, begun,
+):  # fmt: skip
+    """Measure how margins change from one side of a boundary to the other.
+
+    IN Z float64[n, d]; IN rows int64[W, R]: the rows that are tried at each of W boundaries; IN
+    column int64[W], below, above float64[W]: the value that is replaced and its two values; IN
+    first, last int64[W]: the boundary's splits, a range of ``tree`` int64[S], the tree of each
+    split; IN root int64[T], early bool[T], output int64[T] (-1: all), weight float64[T]: of the
+    trees; IN nodes ROUTE[N], offsets, values, in_set_left, zero_range: as in
+    `timbermark.kernels.routing.route_rows`; IN value float64[N, m]; IN start, stop: which
+    boundaries; OUT jump float64[W, R, K]: what the margins gain from ``below`` to ``above``;
+    largest float64[W, R]: the largest part of a single tree; begun float64[W, R, K]: the part of
+    early trees. All OUT are zero before.
+    """
+    seen = np.full(root.shape[0], -1, np.int64)
+    for w in range(start, stop):
+        f, a, b = column[w], below[w], above[w]
+        for s in range(first[w], last[w]):
+            t = tree[s]
+            if seen[t] == w:
+                continue
+            seen[t] = w
+            for r in range(rows.shape[1]):
+                row = Z[rows[w, r]]
+                low, at = _find_leaf(
+                    row, f, a, b, root[t], nodes, offsets, values, in_set_left, zero_range
+                )
+                if at < 0:
+                    continue
+                high, _ = _find_leaf(
+                    row, f, b, b, nodes[at]["right"], nodes, offsets, values, in_set_left,
+                    zero_range,
+                )  # fmt: skip
+                for c in range(value.shape[1]):
+                    moved = weight[t] * (value[high, c] - value[low, c])
+                    k = c if output[t] < 0 else output[t]
+                    jump[w, r, k] += moved
+                    if early[t]:
+                        begun[w, r, k] += moved
+                    largest[w, r] = max(largest[w, r], abs(moved))

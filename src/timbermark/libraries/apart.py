@@ -1,8 +1,8 @@
 """Ask a model file of somebody else in a process of its own, with limits of time and memory.
 
 A ``.skops`` file says which transformers rows pass, with which numbers. What is not known to be
-safe is kept out by `timbermark.libraries.steps`; the rest still runs logic of a file that nobody
-vouches for. So `open_apart` has the file read, checked and asked in a child process:
+safe is kept out by `timbermark.libraries.skops_files`; the rest still runs logic of a file that
+nobody vouches for. So `open_apart` has the file read, checked and asked in a child process:
 
 - Linux: at most `SECONDS` for each request and `MEMORY` bytes beyond what the libraries take; no
   file is written, none is opened but those of Python and its packages, no process is started.
@@ -36,10 +36,10 @@ from timbermark import errors
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.files import container_bytes, read_container
-from timbermark.files.limits import Arrays, Meta
+from timbermark.files.reading import Arrays, Meta
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
 from timbermark.ownership.columns import plain_rows
-from timbermark.trees.joining import join
+from timbermark.trees.construction import join
 from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
 
 SECONDS = 60.0
@@ -103,6 +103,8 @@ class Child:
             stderr=subprocess.DEVNULL,
             env=environment,
             cwd=tempfile.gettempdir(),
+            # Ctrl-C on a terminal is for the parent, which ends the child.
+            start_new_session=os.name == "posix",
         )
         weakref.finalize(self, _end, self._process)
 

@@ -20,9 +20,8 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import skops_files
-from timbermark.libraries.categories import find_texts
 from timbermark.libraries.closing import changed_leaves, changed_thresholds, check_margins
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, find_texts
 from timbermark.libraries.scikit_learn import (
     HISTOGRAM_KINDS,
     HISTOGRAM_TYPES,
@@ -379,7 +378,7 @@ def _category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tu
 
 
 def _check_columns(model: Any) -> None:
-    """Raise InputError unless the columns that the trees see are those that `columns_of` says."""
+    """Raise InputError unless the columns that the trees see are those that `_columns_of` says."""
     n_features, mapper, kind = model.n_features_in_, model._bin_mapper, type(model).__name__
     flags = np.zeros(n_features, dtype=bool)
     if model._preprocessor is not None:

@@ -75,18 +75,22 @@ HistGradientBoosting and GradientBoosting of scikit-learn.
     return adapter_of(source).open(source)
 
 
-def open_suspect_file(path: PathLike) -> ForeignModel:
+def open_suspect_file(path: PathLike, *, whole: bool = False) -> ForeignModel:
     """Return the model in a file of somebody else, to be asked and not to be changed.
 
     A ``.skops`` file runs steps that the file chose: it is opened and asked in a process of its
-    own, see `timbermark.libraries.apart`. Others are trees alone.
+    own, see `timbermark.libraries.apart`. Others are trees. Unless they shall be ``whole``, with
+    all that the library knows of them, it is not imported where trees can be asked without it.
 
     Raises what `open` raises for a path, and FileFormatError beyond the limits of that process.
     """
     with Path(path).open("rb") as file:
         head = file.read(_HEAD)
     if not skops_files.is_file(head):
-        return open(path)
+        adapter = adapter_of_file(path)
+        read = None if whole else getattr(adapter, "open_trees", None)
+        found: ForeignModel | None = None if read is None else read(path)
+        return adapter.open_file(path) if found is None else found
     skops_files.check_file(path)
     from timbermark.libraries.apart import open_apart
 

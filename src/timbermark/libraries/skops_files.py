@@ -1,27 +1,312 @@
 """Files of scikit-learn's models: ``.skops`` archives, which run no code when they are read.
 
 `is_file` knows any such archive by its beginning, `kind_of` looks inside for the type of its model.
-`timbermark.libraries.steps` says which steps are taken from a file. scikit-learn follows a tree's
-child numbers without looking; so `open_file` has trees checked node by node before they predict.
+scikit-learn follows a tree's child numbers without looking; so `open_file` has trees checked node
+by node before they predict.
+
+A file may hold steps that are known, with parameters that are checked. skops checks types only, and
+it trusts every estimator of scikit-learn. Many of these run code that a file chooses: they open
+paths, iterate until a number of the file is reached, or hand indices of the file to compiled code
+that does not look at them. So a file is held to a list: `check_schema` compares the types that it
+names with the list before anything is built, and `check_parts` the parameters of what was built
+before anything is asked.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
+import math
 import os
 import re
+import types
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.files.limits import most_unpacked
+from timbermark.files.reading import most_unpacked
 from timbermark.libraries.contract import ForeignModel, PathLike
-from timbermark.libraries.steps import check_parts, check_schema
+
+_LOADERS = frozenset(
+    (
+        *("BytesNode", "BytearrayNode", "CachedNode", "ConstructorFromReduceNode", "DTypeNode"),
+        *("DefaultDictNode", "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode"),
+        *("MaskedArrayNode", "NdArrayNode", "ObjectNode", "PartialNode", "RandomGeneratorNode"),
+        *("RandomStateNode", "SetNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode"),
+    )
+)
+# Functions of one number, which cannot do anything but compute.
+_UFUNCS = frozenset(
+    (
+        *("abs", "absolute", "cbrt", "cos", "exp", "exp2", "expm1", "expit", "fabs", "log"),
+        *("log10", "log1p", "log2", "logit", "negative", "reciprocal", "rint", "sign", "sin"),
+        *("sqrt", "square", "tanh"),
+    )
+)
+_STEPS = {
+    "calibration": ("CalibratedClassifierCV", "_CalibratedClassifier", "_SigmoidCalibration",
+                    "_TemperatureScaling"),
+    "compose._column_transformer": ("ColumnTransformer", "_RemainderColsList",
+                                    "make_column_selector"),
+    "compose._target": ("TransformedTargetRegressor",),
+    "decomposition._pca": ("PCA",),
+    "decomposition._truncated_svd": ("TruncatedSVD",),
+    "dummy": ("DummyClassifier", "DummyRegressor"),
+    "ensemble._gb": ("GradientBoostingClassifier", "GradientBoostingRegressor"),
+    "ensemble._hist_gradient_boosting.binning": ("_BinMapper",),
+    "ensemble._hist_gradient_boosting.gradient_boosting": ("HistGradientBoostingClassifier",
+                                                           "HistGradientBoostingRegressor"),
+    "ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
+    "feature_selection._univariate_selection": ("SelectKBest", "SelectPercentile"),
+    "feature_selection._variance_threshold": ("VarianceThreshold",),
+    "frozen._frozen": ("FrozenEstimator",),
+    "impute._base": ("MissingIndicator", "SimpleImputer"),
+    "isotonic": ("IsotonicRegression",),
+    "model_selection._search": ("GridSearchCV", "RandomizedSearchCV"),
+    "model_selection._search_successive_halving": ("HalvingGridSearchCV",
+                                                   "HalvingRandomSearchCV"),
+    "pipeline": ("FeatureUnion", "Pipeline"),
+    "preprocessing._data": ("Binarizer", "MaxAbsScaler", "MinMaxScaler", "Normalizer",
+                            "PowerTransformer", "QuantileTransformer", "RobustScaler",
+                            "StandardScaler"),
+    "preprocessing._discretization": ("KBinsDiscretizer",),
+    "preprocessing._encoders": ("OneHotEncoder", "OrdinalEncoder"),
+    "preprocessing._function_transformer": ("FunctionTransformer",),
+    "preprocessing._label": ("LabelEncoder",),
+    "preprocessing._polynomial": ("PolynomialFeatures", "SplineTransformer"),
+    "preprocessing._target_encoder": ("TargetEncoder",),
+    "tree._classes": ("DecisionTreeRegressor",),
+    "tree._tree": ("Tree",),
+}  # fmt: skip
+_TYPES = frozenset(f"sklearn.{module}.{name}" for module, names in _STEPS.items() for name in names)
+# Nothing of these runs when a model is asked: losses, metrics, splitters and scores of selection.
+_INERT = ("sklearn._loss.", "sklearn.metrics._", "sklearn.model_selection._split.")
+_FUNCTIONS = frozenset(
+    (
+        "sklearn.utils.validation.check_array",
+        *(
+            f"sklearn.feature_selection._univariate_selection.{name}"
+            for name in ("chi2", "f_classif", "f_regression")
+        ),
+    )
+)
+_MOST_COLUMNS = 100_000
+_CHECKED_KEYWORDS = {"dtype", "ensure_all_finite", "force_all_finite"}
+_HINT = (
+    "ask the suspect otherwise: by a table of its answers (timbermark questions), at its address, "
+    "or, if you trust it, load it with skops and give the model from Python."
+)
+
+
+def check_schema(schema: Any, name: str) -> None:
+    """Raise FileFormatError unless every type in a skops schema is on the list.
+
+    ``name`` is that of the file. Nothing of the file has been built so far.
+
+    >>> check_schema({"__class__": "SVC", "__module__": "sklearn.svm._classes",
+    ...               "__loader__": "ObjectNode"}, "x.skops")
+    Traceback (most recent call last):
+    timbermark.errors.FileFormatError: x.skops holds sklearn.svm._classes.SVC, which is not run \
+from a file. Hint: ask the suspect otherwise: by a table of its answers (timbermark questions), at \
+its address, or, if you trust it, load it with skops and give the model from Python.
+    """
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            if "__loader__" in node or "__class__" in node:
+                _check_node(node, name)
+
+
+def check_parts(model: Any) -> None:
+    """Raise FileFormatError unless the parameters of every part of a model can be run safely.
+
+    Trees and the boosted models that they belong to are checked by their own modules.
+    """
+    for part in list_parts(model):
+        kind = type(part)
+        if not kind.__module__.startswith("sklearn."):
+            if isinstance(part, types.MethodType):
+                refuse_part("a method", "methods are not run from a file")
+            if kind.__name__ == "BSpline" and not _is_sound_spline(part):
+                refuse_part("BSpline", "it holds a spline of another size than it says")
+            continue
+        # A value that stands in the way of a method would be called in its place.
+        for key in getattr(part, "__dict__", ()):
+            if callable(getattr(kind, str(key), None)):
+                refuse_part(kind.__name__, f"it has a {key} of its own")
+        check = _CHECKS.get(kind.__name__)
+        if check is not None:
+            problem = check(part)
+            if problem:
+                refuse_part(kind.__name__, problem)
+
+
+def refuse_part(step: str, reason: str) -> NoReturn:
+    """Raise FileFormatError for a step whose parameters are not taken from a file."""
+    raise FileFormatError(
+        f"a step is not run from a file, {step}: {reason}", hint=_HINT, code="file.step"
+    )
+
+
+def list_parts(model: Any) -> Iterator[Any]:
+    """Yield every object that is anywhere in an object, once.
+
+    >>> [part for part in list_parts({"a": (1, [])})]
+    [{'a': (1, [])}, (1, []), []]
+    """
+    waiting: list[Any] = [model]
+    seen: dict[int, Any] = {}
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, str | bytes | int | float | None | type):
+            continue
+        seen[id(one)] = one
+        yield one
+        waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting += one
+        elif isinstance(one, np.ndarray) and one.dtype == object:
+            waiting += one.ravel().tolist()
+        elif isinstance(one, functools.partial):
+            waiting += [one.func, *one.args, *one.keywords.values()]
+        elif isinstance(one, types.MethodType):
+            waiting.append(one.__self__)
+
+
+def _check_node(node: dict[str, Any], name: str) -> None:
+    loader, kind, module = (str(node.get(f"__{k}__")) for k in ("loader", "class", "module"))
+    full = f"{module}.{kind}"
+    known = loader in _LOADERS or loader == "None"
+    package = module.partition(".")[0]
+    if package == "sklearn":
+        # Metrics are functions, too; searches hold them and never ask them.
+        known = known and (full in _TYPES | _FUNCTIONS or full.startswith(_INERT))
+    elif loader == "FunctionNode" and package in ("numpy", "scipy"):
+        # Of scipy the file of a spline names how it makes arrays.
+        known = kind in _UFUNCS or kind == "asarray"
+    if not known:
+        raise FileFormatError(
+            f"{name} holds {full[:100]}, which is not run from a file.",
+            hint=_HINT,
+            code="file.step",
+        )
+
+
+def _check_one_hot(step: Any) -> str:
+    """Return what is wrong with an encoder: compiled code writes where its numbers say."""
+    if not hasattr(step, "categories_"):
+        return ""
+    sizes = [len(categories) for categories in step.categories_]
+    if sum(sizes) > _MOST_COLUMNS:
+        return f"it makes {sum(sizes)} columns, at most {_MOST_COLUMNS} are allowed"
+    mappings = getattr(step, "_default_to_infrequent_mappings", None)
+    if mappings is not None and len(mappings) != len(sizes):
+        return "its groups of rare categories are not those of its columns"
+    for size, mapping in zip(sizes, mappings or [], strict=False):
+        if mapping is None:
+            continue
+        if not (isinstance(mapping, np.ndarray) and mapping.dtype.kind in "iu"):
+            return "its groups of rare categories are no numbers"
+        if mapping.shape != (size,) or not size or mapping.min() < 0 or mapping.max() >= size:
+            return "its groups of rare categories are not its categories"
+        if set(mapping.tolist()) != set(range(int(mapping.max()) + 1)):
+            return "its groups of rare categories leave out a number"
+    drops = getattr(step, "_drop_idx_after_grouping", getattr(step, "drop_idx_", None))
+    if drops is not None and np.shape(drops) != (len(sizes),):
+        return "what it drops is not one category of each column"
+    for size, drop in zip(sizes, [] if drops is None else drops, strict=False):
+        if drop is not None and not (isinstance(drop, int | np.integer) and 0 <= drop < size):
+            return "it drops a category that it does not have"
+    outs = getattr(step, "_n_features_outs", None)
+    if outs is not None and list(outs) != list(step._compute_n_features_outs()):
+        return "it makes another number of columns than it has categories"
+    return ""
+
+
+def _check_polynomial(step: Any) -> str:
+    degree = step.degree if isinstance(step.degree, tuple) else (0, step.degree)
+    # Without the number of its columns it would take any.
+    fitted = any(name.endswith("_") or name.startswith("_n") for name in vars(step))
+    count = getattr(step, "n_features_in_", None if fitted else 1)
+    if not all(type(one) is int and 0 <= one <= 20 for one in degree) or type(count) is not int:
+        return f"degree={step.degree!r:.40} of {count!r:.40} columns are no small numbers"
+    made = math.comb(min(count, _MOST_COLUMNS) + max(degree), max(degree))
+    return "" if made <= _MOST_COLUMNS else f"it makes {made} columns"
+
+
+def _check_function(step: Any) -> str:
+    partial = isinstance(step.func, functools.partial)
+    if partial and getattr(step.func.func, "__name__", "") == "check_array":
+        # How HistGradientBoosting lets numbers pass beside categories.
+        given = set(step.func.keywords)
+        plain = not step.func.args and given <= _CHECKED_KEYWORDS
+        return "" if plain and step.inverse_func is None else "it checks rows in a way of its own"
+    for func in (step.func, step.inverse_func):
+        if func is not None and getattr(func, "__name__", "") not in _UFUNCS:
+            return f"the function {getattr(func, '__name__', func)!r:.60} is not on the list"
+    if step.kw_args or step.inv_kw_args or callable(step.feature_names_out):
+        return "its function takes further arguments"
+    return ""
+
+
+def _check_isotonic(step: Any) -> str:
+    bounds = [getattr(step, name, ()) for name in ("X_thresholds_", "y_thresholds_")]
+    fits = all(isinstance(b, np.ndarray) and b.ndim == 1 and b.dtype.kind == "f" for b in bounds)
+    return "" if fits and len(bounds[0]) == len(bounds[1]) else "its steps are no two columns"
+
+
+def _check_pipeline(step: Any) -> str:
+    return "" if getattr(step, "memory", None) is None else "it keeps results in a folder"
+
+
+def _check_spread(name: str) -> Callable[[Any], str]:
+    def check(step: Any) -> str:
+        count = np.sum(np.asarray(getattr(step, name, 0), dtype=float))
+        return "" if count <= _MOST_COLUMNS else f"{name}={count:.0f} makes too many columns"
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[Any], str]] = {
+    "FunctionTransformer": _check_function,
+    "IsotonicRegression": _check_isotonic,
+    "KBinsDiscretizer": _check_spread("n_bins_"),
+    "OneHotEncoder": _check_one_hot,
+    "Pipeline": _check_pipeline,
+    "PolynomialFeatures": _check_polynomial,
+    "SplineTransformer": _check_spread("n_features_out_"),
+}
+
+
+def _is_sound_spline(spline: Any) -> bool:
+    """Return whether the knots and coefficients of a spline are as many as its degree needs."""
+    known = vars(spline)
+    knots, values = (known.get(name, known.get(f"_{name}")) for name in ("t", "c"))
+    degree = known.get("k")
+    if not (isinstance(knots, np.ndarray) and isinstance(values, np.ndarray)):
+        return False
+    if {"t", "_t"} <= set(known) or {"c", "_c"} <= set(known):
+        return False
+    if type(degree) is not int or not 0 <= degree < knots.size:
+        return False
+    n = len(knots) - degree - 1
+    numbers = knots.ndim == 1 and {knots.dtype, values.dtype} == {np.dtype(np.float64)}
+    rises = numbers and bool(np.isfinite(knots).all() and (np.diff(knots) >= 0).all())
+    return rises and values.ndim >= 1 and len(values) >= n >= degree + 1
+
 
 _HEAD = re.compile(rb"PK\x03\x04.{26}(?:schema\.json|[0-9a-f-]+\.(?:npy|npz|bin))", re.DOTALL)
 _OTHER_VERSION = "it may be of another version of scikit-learn; if not, do not trust it."

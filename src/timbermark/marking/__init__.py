@@ -1,6 +1,8 @@
 """Marking: a model and rows of its kind give the marked model, the secret mark and what it cost.
 
-Five steps, each a function with a frozen result: `preparing` (rows in the roles they play),
-`choosing` (triggers), `setting_symbols` (the edit), `costs` (what it changed), `embedding` (all
-together, with symbols that nobody can choose). `planning` stops before the symbols are drawn.
+The road: `preparing` (rows in the roles they play), `boundaries` and `splits` (triggers of the
+split seal), `choosing` and `rehearsing` (those of the leaf seal, and how strong), `sealing`
+(symbols that nobody can choose, and both seals), `measuring` and `cost` (what it changed, judged by
+the `budget`). `embedding` has `embed`, which walks all of it, and `plan`, which does so with a
+throwaway key and gives no model.
 """

@@ -10,20 +10,22 @@ Thresholds look as the library itself would have set them. Every library cuts be
 neighbouring training values by a rule of its own (at one of them, half way, in float32 or not), and
 a threshold moves to where that rule puts it if the middle value were a training value too. The
 middle lies on the column's own grid of decimals; where the grid leaves no room, such as in columns
-of whole numbers, only wide boundaries are possible.
+of whole numbers, only wide boundaries are possible, unless values between two of the grid are
+allowed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, ZERO_RANGE, Ensemble
 
 Answers = Callable[[np.ndarray], np.ndarray]
@@ -85,10 +87,11 @@ class Gaps:
     above: np.ndarray
 
 
-def scan(cuts: Cuts, Z: np.ndarray) -> Gaps:
+def scan(cuts: Cuts, Z: np.ndarray, columns: Mapping[int, Column] | None = None) -> Gaps:
     """Return the gaps around the cuts in some rows, ``Z`` [n, d] as columns of the ensemble.
 
-    Whatever parts a table is divided into, `merge` of their gaps is the same.
+    ``columns``: those of the same rows, where they were read before. Whatever parts a table is
+    divided into, `merge` of their gaps is the same.
 
     >>> gaps = scan(Cuts(np.array([0]), np.array([0.5]), False, False), np.array([[0.1], [0.7]]))
     >>> gaps.below, gaps.above
@@ -97,8 +100,12 @@ def scan(cuts: Cuts, Z: np.ndarray) -> Gaps:
     below, above = np.full(len(cuts.value), -np.inf), np.full(len(cuts.value), np.inf)
     starts = np.append(np.flatnonzero(np.diff(cuts.feature, prepend=-1)), len(cuts.feature))
     for first, last in itertools.pairwise(starts.tolist()):
-        values = _cast(Z[:, cuts.feature[first]], cuts.single)
-        values = np.sort(values[~np.isnan(values)])
+        f = int(cuts.feature[first])
+        if columns is not None and f in columns and not columns[f].filled:
+            values = columns[f].z
+        else:
+            values = _cast(Z[:, f], cuts.single)
+            values = np.sort(values[~np.isnan(values)])
         part = slice(first, last)
         below[part], above[part] = _around(values, cuts.value[part], cuts.strict)
     return Gaps(below, above)
@@ -124,7 +131,8 @@ class Column:
     ``source``: the column of the deployed model that it is made of; ``falls``: it falls where that
     one rises. ``z`` float64 [m]: its distinct values, rising; ``raw`` [m]: a value of the source
     for each; ``below`` [m]: the number of rows up to each. ``decimals``: of the source's values,
-    -1 where they have more than 8; ``single``: those are all float32.
+    -1 where they have more than 8; ``single``: those are all float32; ``filled``: missing values
+    are among them, as zeros.
     """
 
     source: int
@@ -134,6 +142,7 @@ class Column:
     below: np.ndarray
     decimals: int
     single: bool
+    filled: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,7 +207,7 @@ def find_sources(
 
 
 def read_columns(
-    e: Ensemble, cuts: Cuts, X: np.ndarray, Z: np.ndarray, sources: Sources
+    e: Ensemble, cuts: Cuts, X: np.ndarray, Z: np.ndarray, sources: Sources, workers: Workers
 ) -> tuple[dict[int, Column], tuple[str, ...]]:
     """Return the columns that have cuts, by number, and notes on those that are left out.
 
@@ -208,15 +217,16 @@ def read_columns(
     wrong: list[int] = []
     nan_is_zero = np.zeros(e.n_features, np.bool_)
     nan_is_zero[e.feature[(e.left >= 0) & (e.missing_kind == MISSING_NONE)]] = True
-    for f in np.unique(cuts.feature).tolist():
+
+    def read(f: int) -> Column | None:
         j = int(sources.source[f])
-        if j < 0:
-            continue
-        column = _read_column(
-            j, X[:, j], None if sources.plain else Z[:, f], cuts, bool(nan_is_zero[f])
-        )
+        z = None if sources.plain else Z[:, f]
+        return _read_column(j, X[:, j], z, cuts, bool(nan_is_zero[f]))
+
+    usable = [f for f in np.unique(cuts.feature).tolist() if sources.source[f] >= 0]
+    for f, column in zip(usable, workers.map(read, usable), strict=True):
         if column is None:
-            wrong.append(j)
+            wrong.append(int(sources.source[f]))
         elif len(column.z) > 1:
             found[f] = column
     notes: tuple[str, ...] = ()
@@ -229,10 +239,11 @@ def read_columns(
 def _read_column(
     j: int, x: np.ndarray, z: np.ndarray | None, cuts: Cuts, nan_is_zero: bool
 ) -> Column | None:
-    falls = False
+    falls = filled = False
     if z is None:
         empty = np.isnan(x)
         if empty.any():
+            filled = nan_is_zero
             x = np.where(empty, 0.0, x) if nan_is_zero else x[~empty]
         raw = np.sort(x) + 0.0
         z = _cast(raw, cuts.single)
@@ -264,7 +275,7 @@ def _read_column(
         np.linspace(0, len(looked) - 1, min(len(looked), _MOST_LOOKED_AT)).astype(np.int64)
     ]
     return Column(
-        j, falls, z[starts], distinct, below, _count_decimals(looked), _are_single(looked)
+        j, falls, z[starts], distinct, below, _count_decimals(looked), _are_single(looked), filled
     )
 
 
@@ -354,12 +365,14 @@ def find_boundaries(
     n_rows: int,
     least_rows: int,
     transform: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    off_grid: bool = False,
 ) -> tuple[Boundaries, Boundaries]:
     """Return all free and all wide boundaries, which may overlap, with a price of 0.
 
     ``columns``: of the rows in memory; ``gaps``: of all ``n_rows`` rows; ``least_rows``: that a
     wide boundary has on either side of its middle, the middle included; ``transform``: columns and
-    values of the deployed model [m] → the ensemble's values [m], None where they are the same.
+    values of the deployed model [m] → the ensemble's values [m], None where they are the same;
+    ``off_grid``: free boundaries may have a middle between two values of the column's grid.
     """
     styles = _find_styles(cuts, gaps, columns)
     free, wide = [_no_window()], [_no_window()]
@@ -369,7 +382,7 @@ def find_boundaries(
         keep = np.isfinite(below) & np.isfinite(above)
         _, once = np.unique(below[keep], return_index=True)
         below, above = below[keep][once], above[keep][once]
-        free.append(_free_windows(f, column, below, above, n_rows, styles[f]))
+        free.append(_free_windows(f, column, below, above, n_rows, styles[f], off_grid))
         wide.append(_wide_windows(f, column, below, least_rows, styles[f], cuts.strict))
     zero_cuts = _library_zero_cuts(e)
     return (
@@ -408,10 +421,11 @@ def _join_windows(parts: list[_Windows]) -> _Windows:
 
 
 def _free_windows(
-    f: int, c: Column, below: np.ndarray, above: np.ndarray, n_rows: int, style: int
+    f: int, c: Column, below: np.ndarray, above: np.ndarray, n_rows: int, style: int, off_grid: bool
 ) -> _Windows:
     lower, upper = _raw_values(c, below), _raw_values(c, above)
     extra = _to_grid(lower / 2 + upper / 2, c)
+    middle = _away(extra, lower, upper, c, style, 0.5)
     # The expected share of unseen rows in the gap, from the training values around it.
     place = np.searchsorted(c.z, below, side="right") - 1
     first, last = np.maximum(place - 8, 0), np.minimum(place + 9, len(c.z) - 1)
@@ -419,8 +433,14 @@ def _free_windows(
     span = np.maximum(c.z[last] - c.z[first], 1e-300)
     share = rows / max(int(c.below[-1]), 1) * np.minimum((above - below) / span, 1.0)
     n = len(below)
+    if off_grid and c.decimals >= 0:
+        full = (extra <= np.minimum(lower, upper)) | (extra >= np.maximum(lower, upper))
+        finer = replace(c, decimals=c.decimals + 2)
+        extra = np.where(full, _to_grid(lower / 2 + upper / 2, finer), extra)
+        middle = np.where(full, _away(extra, lower, upper, finer, style, 0.5), middle)
+        share[full] = 0.0  # no row has a value between two of the grid
     return _Windows(
-        np.full(n, float(f)), below, above, lower, extra, _away(extra, lower, upper, c, style, 0.5),
+        np.full(n, float(f)), below, above, lower, extra, middle,
         upper, np.full(n, np.nan), np.full(n, np.nan), np.zeros(n),
         0.25 * np.minimum(share, 4.0 / n_rows),
     )  # fmt: skip

@@ -1,4 +1,7 @@
-"""What a mark may cost: the limits, which task each goes with, and their defaults."""
+"""What a mark may cost: the limits, which task each goes with, and their defaults.
+
+`timbermark.marking.cost` judges figures by them.
+"""
 
 from __future__ import annotations
 

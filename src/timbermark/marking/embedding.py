@@ -71,12 +71,22 @@ class EmbedResult(Outcome, Reportable):
         """
         write_page(self, path, force=force, attacks=attacks)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; nothing in it is secret."""
+        mark = self.mark
+        return Outcome.to_dict(self) | {
+            "owner": mark.owner,
+            "mark_id": mark.mark_id.hex(),
+            "mark_digest": mark.digest.hex(),
+            "model_digest": mark.model_digest,
+        }
+
     def __repr__(self) -> str:
         return f"EmbedResult({type(self.model).__name__}, {self.mark!r}, {self.bits:.0f} bits)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Plan(Outcome):
+class Plan(Outcome, Reportable):
     """What `embed` would do with the same arguments; ``mark`` is a throwaway one."""
 
     def __repr__(self) -> str:
@@ -240,10 +250,16 @@ def plan(
     alphabet: int | str = "auto",
     lead: float | str = "auto",
     weak: bool = False,
+    method: str = "edit",
+    strategy: str | None = None,
+    selection: str | None = None,
+    ratio: float | None = None,
+    bits: str | None = None,
+    mode: str | None = None,
     random_state: int = 0,
     progress: bool = False,
 ) -> Plan:
-    """Return what a mark would be and cost, by marking trees that are then thrown away.
+    """Return what a mark would be and cost, by marking a model that is then thrown away.
 
     The arguments are those of :func:`timbermark.embed`. Raises InputError where no mark fits.
 
@@ -257,14 +273,24 @@ def plan(
     choices = Choices(
         seals, budget or Budget(), triggers, n_triggers, alphabet, lead, weak, label_map
     )
+    paper = {
+        "strategy": strategy, "selection": selection, "ratio": ratio, "bits": bits, "mode": mode
+    }  # fmt: skip
+    settings = _read_method(method, choices, groups, paper)
+    # One seed gives one plan: the key and the mark's identity follow from it.
+    drawn = hashlib.sha256(f"timbermark/plan/{random_state}".encode()).digest()
+    key, owner, identity = OwnerKey(drawn), "plan", (drawn[:16], "2000-01-01T00:00:00Z")
     with Workers(count_threads(None)) as workers, step_bar(progress) as say:
-        draft = draft_mark(
-            model, X, y, groups, candidates, validation, choices, random_state, workers, say
-        )
-        # One seed gives one plan: the key and the mark's identity follow from it.
-        drawn = hashlib.sha256(f"timbermark/plan/{random_state}".encode()).digest()
-        identity = drawn[:16], "2000-01-01T00:00:00Z"
-        found = draw_seals(draft, OwnerKey(drawn), "plan", workers, say, identity)
+        if settings is not None:
+            found, _ = seal_in_place(
+                model, X, y, candidates, validation, settings, budget, weak, key, owner,
+                random_state, workers, say, identity,
+            )  # fmt: skip
+        else:
+            draft = draft_mark(
+                model, X, y, groups, candidates, validation, choices, random_state, workers, say
+            )
+            found = draw_seals(draft, key, owner, workers, say, identity)
     return Plan(**found.shared())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.libraries.contract import ForeignModel
+from timbermark.ownership.columns import write_times
 from timbermark.partitions import is_in_parts
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -20,6 +21,7 @@ _POOLS = {
 }  # fmt: skip
 
 
+_UNITS = (("ms", 1), ("us", 1), ("ns", 1))
 Column: TypeAlias = np.ndarray | tuple[str | None, ...]
 
 
@@ -146,10 +148,12 @@ def _read_column(given: Any, textual: frozenset[int] | None, place: int, what: s
         if isinstance(given, np.ndarray):
             return np.asarray(given, np.float64)
         return np.asarray(given.to_numpy(float, na_value=np.nan))
+    if textual is None and (times := _times(given)) is not None:
+        return write_times(times)
     if kind not in "biufOUST":
         raise InputError(
             f"{what} holds {given.dtype}, which a mark cannot keep.",
-            hint="give numbers and texts; turn dates into numbers before the model sees them.",
+            hint="give numbers, texts and times without a time zone.",
         )
     values = [_plain(value) for value in given]
     numbers = [isinstance(value, bool | int | float) for value in values if value is not None]
@@ -170,6 +174,15 @@ def _read_column(given: Any, textual: frozenset[int] | None, place: int, what: s
         f"{what} is neither all numbers nor all texts.",
         hint="give every value of a column the same type; a missing one is NaN or None.",
     )
+
+
+def _times(given: Any) -> np.ndarray | None:
+    """Return a column of times as an array; None for others, and for what would be rounded."""
+    if not (hasattr(given, "dt") and getattr(given.dtype, "kind", "") == "M"):
+        return None
+    times = given.to_numpy()
+    known = times.dtype.kind == "M" and np.datetime_data(times.dtype) in _UNITS
+    return times if known else None
 
 
 def _plain(value: Any) -> Any:
@@ -219,6 +232,13 @@ def take_labels(
         raise InputError(
             f"{what.capitalize()} of the shape {given.shape} do not go with {n} rows.",
             hint="give one label per row.",
+        )
+    missing = sum(label is None or label != label for label in given.tolist()) if strange else 0
+    if missing:
+        raise InputError(
+            f"{missing} of the {what} are missing (NaN or None).",
+            hint="leave these rows out, or label them.",
+            code="labels.missing",
         )
     if strange:
         raise InputError(
@@ -288,6 +308,14 @@ def _follow_map(label_map: Any, known: Mapping[Any, int]) -> dict[Any, int]:
     texts = {str(label): number for label, number in known.items()}
     found = {theirs: known.get(ours, texts.get(str(ours))) for theirs, ours in label_map.items()}
     strange = [label_map[theirs] for theirs, number in found.items() if number is None]
+    if strange and all(key in known or str(key) in texts for key in label_map):
+        turned = ", ".join(f"{ours!r}: {theirs!r}" for theirs, ours in label_map.items())
+        raise InputError(
+            "label_map goes from the model's labels to those of the rows.",
+            hint=f"turn it round: label_map={{{turned}}}.",
+            code="label-map.reversed",
+            parameter="label_map",
+        )
     if strange or len(set(found.values())) < len(found):
         said = f"{strange[0]!r} is none of them" if strange else "two labels go to one of them"
         raise InputError(

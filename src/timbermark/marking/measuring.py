@@ -25,15 +25,19 @@ from timbermark.marking.cost import (
     number_figures,
     share_at_most,
 )
-from timbermark.marking.distributions import (
+from timbermark.marking.large_tables import LargeTable, Say
+from timbermark.marking.preparing import MeasuredRows, Prepared
+from timbermark.marking.tallies import (
+    Counting,
     NumberDistributions,
     ScoreDistributions,
+    Tally,
+    add_up,
+    group_ndcg,
+    grouped,
     number_distributions,
     score_distributions,
 )
-from timbermark.marking.large_tables import LargeTable, Say
-from timbermark.marking.preparing import MeasuredRows, Prepared
-from timbermark.marking.tallies import Counting, Tally, add_up, group_ndcg, grouped
 from timbermark.marking.words import Note
 from timbermark.partitions import Block, run_pass
 from timbermark.trees.ensemble import Ensemble

@@ -35,13 +35,26 @@ from timbermark.marking.defaults import (
     SURROGATES,
     UNSEEN_ROWS,
 )
-from timbermark.marking.input_tables import LEAST_HELD, InputTable, InputTables, take_input_tables
-from timbermark.marking.large_tables import LargeTable, Say
-from timbermark.marking.mixing import mix_rows, row_keys
+from timbermark.marking.large_tables import (
+    LEAST_HELD,
+    InputTable,
+    InputTables,
+    LargeTable,
+    Say,
+    take_input_tables,
+)
+from timbermark.marking.mixing import (
+    CAUTIOUS_SLOPE,
+    Neighbourhood,
+    Unseen,
+    estimate_labels,
+    find_unseen,
+    mix_rows,
+    row_keys,
+)
 from timbermark.marking.models import open_model
 from timbermark.marking.tasks import Classification, Task, task_of
 from timbermark.marking.text_codes import Schema
-from timbermark.marking.unseen_rows import Neighbourhood, Unseen, estimate_labels, find_unseen
 
 Mix = Callable[[np.ndarray, int], np.ndarray]
 """A function that makes a number of surrogates of unseen rows out of training rows."""
@@ -226,7 +239,9 @@ def prepare(
     unseen: tuple[Mix, Estimate] | None = None
     if measured_on == "training":
         others = order[len(held) :][:most]
-        unseen = _resemble_unseen(foreign, router, given, order, (held, others), seed, workers)
+        unseen = _resemble_unseen(
+            foreign, router, given, order, (held, others), seed, workers, leaves
+        )
     tested = _order_tested(task, *tested, seed, 2 * most_held)
     halves = _halves(given.schema, task, router, *tested, measured_on, unseen, workers)
     judging, reporting, labelled, judging_labels = halves
@@ -292,10 +307,13 @@ def _resemble_unseen(
     parts: tuple[np.ndarray, np.ndarray],
     seed: int,
     workers: Workers,
+    leaves: bool,
 ) -> tuple[Mix, Estimate]:
     """Return functions that make surrogates of unseen rows, and that estimate their labels.
 
-    ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order.
+    ``order``: of all rows; ``parts``: the places of held-out rows and of others, in that order;
+    ``leaves``: whether leaf values change, which moves a model the less the surer it is. A moved
+    threshold does not, so that no shadow model is asked how sure it is of unseen rows.
     """
     schema, rows, target = given.schema, given.holding.rows, given.holding.target
     held, rest = parts
@@ -304,11 +322,11 @@ def _resemble_unseen(
         taken, takes = schema.try_columns(mixed)
         return np.asarray(taken[takes])
 
-    found, shares = Unseen(), None
-    if foreign.task == "classification":
-        if target is not None:
-            shares = np.bincount(target, minlength=len(foreign.classes)) / len(target)
-        else:
+    found, shares = Unseen(slope=CAUTIOUS_SLOPE), None
+    if foreign.task == "classification" and target is not None:
+        shares = np.bincount(target, minlength=len(foreign.classes)) / len(target)
+    if foreign.task == "classification" and leaves:
+        if target is None:
             margins = router.margins(router.route(columns(rows), workers), workers)
             target = np.asarray(foreign.answers(margins).argmax(axis=1))
         labels = target[rest], target[held]

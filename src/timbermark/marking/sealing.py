@@ -17,7 +17,7 @@ from timbermark.editing.leaves import Edit
 from timbermark.editing.routing import Router, Routes
 from timbermark.errors import InputError
 from timbermark.kernels.compile import notice_if_cold
-from timbermark.kernels.jumps import measure_jumps
+from timbermark.kernels.routing import measure_jumps
 from timbermark.kernels.workers import Workers
 from timbermark.libraries.contract import ForeignModel
 from timbermark.libraries.wrappers import asked_model
@@ -27,7 +27,7 @@ from timbermark.marking.choosing import Candidates
 from timbermark.marking.cost import Cost
 from timbermark.marking.defaults import ENOUGH_BITS, LEAF_SHARE, LONE_SPLIT_SHARE, SPLIT_SHARE
 from timbermark.marking.large_tables import LargeTable
-from timbermark.marking.leaves import Setting, reroute, score_alternatives, set_leaves
+from timbermark.marking.leaves import Hold, Setting, reroute, score_alternatives, set_leaves
 from timbermark.marking.measuring import (
     judge_edit,
     judge_table,
@@ -37,17 +37,22 @@ from timbermark.marking.measuring import (
 )
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import MeasuredRows, Prepared, prepare
-from timbermark.marking.rehearsing import Attempt, Rehearsal, over_budget, rehearse
-from timbermark.marking.sampling import Hold
+from timbermark.marking.rehearsing import (
+    Attempt,
+    Rehearsal,
+    Strength,
+    list_strengths,
+    over_budget,
+    rehearse,
+)
 from timbermark.marking.splits import (
     SplitLimits,
+    SplitSearch,
     SplitTriggers,
-    find_splits,
     set_thresholds,
     split_strata,
 )
 from timbermark.marking.strategies import SOURCES
-from timbermark.marking.strengths import Strength, list_strengths
 from timbermark.marking.words import Note, library_notes, show_result
 from timbermark.ownership.evidence import Answers, total_bits, weigh
 from timbermark.ownership.keys import OwnerKey
@@ -68,7 +73,7 @@ _MOST_DRAWS = 4
 _FEWEST_BOUNDARIES = 8
 """Triggers below which a split seal is not worth a part of the mark."""
 _SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
-"""Searches for boundaries until they use at most their share of the budget with so many sets of
+"""Choices of boundaries until they use at most their share of the budget with so many sets of
 throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
 much, between these factors; the last has none."""
 _FEWER_BOUNDARIES = 2
@@ -175,6 +180,7 @@ class Outcome:
         """Return plain values for JSON; nothing in it is secret."""
         mark, strength = self.mark, self.strength
         return {
+            "cost": self.cost.to_dict(),  # first of all: on which rows it was measured
             "seals": {name: round(bits, 1) for name, bits in self.seals.items()},
             "triggers": {"splits": mark.n_splits, "leaves": mark.n_leaves},
             "bits": round(self.bits, 1),
@@ -184,8 +190,17 @@ class Outcome:
             "set": self.n_set,
             "draws": mark.draws,
             "budget_used": dict(self.use),
-            "cost": self.cost.to_dict(),
             "notes": [note.to_dict() for note in self.notes],
+            "attempts": [
+                {
+                    "triggers": attempt.strength.k,
+                    "alphabet": attempt.strength.q,
+                    "lead": attempt.strength.lead,
+                    "set": attempt.n_set,
+                    "used": dict(attempt.use),
+                }
+                for attempt in self.attempts
+            ],
         }
 
     def shared(self) -> dict[str, Any]:
@@ -284,12 +299,13 @@ def _find_boundaries(
             training.table.parts, _Scanning(training.table.bare(), foreign.ensemble), say
         )
         n_rows = training.table.n_rows
+    search = SplitSearch(
+        prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
+        prepared.seed, limits, gaps, n_rows, ~schema.named, foreign.movable,
+    )  # fmt: skip
     rng = np.random.default_rng(prepared.seed + 9)
-    for search in range(_SEARCHES):
-        found = find_splits(
-            prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
-            prepared.seed, limits, gaps, n_rows, ~schema.named, movable=foreign.movable,
-        )  # fmt: skip
+    for number in range(_SEARCHES):
+        found = search.find_triggers(search.choose(limits), limits)
         if foreign.threshold_dtype == "f4":
             found = replace(found, boundaries=_in_single(found.boundaries))
         is_wide = found.boundaries.wide
@@ -298,14 +314,14 @@ def _find_boundaries(
         most = 0.0
         for _ in range(_THROWAWAY):
             symbols = rng.integers(0, 2, len(found))
-            moved = move_thresholds(prepared, found.boundaries, symbols, workers)
+            moved = move_thresholds(prepared, found.boundaries, symbols, workers, only_judging=True)
             use = judge_edit(moved, choices.budget, unedited(moved), workers)
             most = max(most, *use.values(), 0.0)
         if most <= share:
             break
         spent = float(found.boundaries.price[is_wide].sum())
         less = spent * float(np.clip(share / most, *_LESS))
-        is_last = search == _SEARCHES - 2
+        is_last = number == _SEARCHES - 2
         limits = replace(limits, wide=0) if is_last else replace(limits, wide_price=less)
     return found
 
@@ -355,11 +371,17 @@ def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
 
 
 def move_thresholds(
-    prepared: Prepared, boundaries: Boundaries, symbols: np.ndarray, workers: Workers
+    prepared: Prepared,
+    boundaries: Boundaries,
+    symbols: np.ndarray,
+    workers: Workers,
+    *,
+    only_judging: bool = False,
 ) -> Prepared:
     """Return a prepared model whose thresholds are where symbols ask for, rows routed anew.
 
     Of the rows that judge and report, margins and answers stay those of the unmarked model.
+    ``only_judging``: other rows than those that judge keep their routes, and must not be used.
     """
     router = Router(set_thresholds(prepared.router.ensemble, boundaries, symbols))
 
@@ -379,17 +401,22 @@ def move_thresholds(
     def measured(rows: MeasuredRows | None) -> Any:
         return None if rows is None else replace(rows, routes=moved(rows.routes, rows.columns))
 
-    holding = moved(prepared.holding, prepared.columns)
-    return replace(
+    judged = replace(
         prepared,
         router=router,
         unmarked=prepared.unmarked or prepared.router,
+        judging=measured(prepared.judging),
+        judging_labels=measured(prepared.judging_labels),
+    )
+    if only_judging:
+        return judged
+    holding = moved(prepared.holding, prepared.columns)
+    return replace(
+        judged,
         holding=holding,
         margins=router.margins(holding, workers),
-        judging=measured(prepared.judging),
         reporting=measured(prepared.reporting),
         labelled=measured(prepared.labelled),
-        judging_labels=measured(prepared.judging_labels),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray
 from timbermark.editing.routing import Router
-from timbermark.kernels.jumps import measure_jumps
+from timbermark.kernels.routing import measure_jumps
 from timbermark.kernels.workers import Workers
 from timbermark.marking.boundaries import (
     Answers,
@@ -30,9 +30,8 @@ from timbermark.marking.boundaries import (
     scan,
 )
 from timbermark.marking.mixing import row_keys
-from timbermark.trees.branches import node_means
 from timbermark.trees.ensemble import ZERO_RANGE, Ensemble
-from timbermark.trees.statistics import find_children
+from timbermark.trees.statistics import find_children, node_means
 
 _POOL = 4096
 """The number of rows that boundaries are measured on and base rows are taken from."""
@@ -73,7 +72,8 @@ class SplitLimits:
     sure as of training rows, if there are such; ``least_rows``: on either side of the
     middle of a wide boundary; ``free_price``: what one free boundary may cost against its quality;
     ``wide_price``: what all wide ones together may cost; ``measured``: the most of each kind that
-    are measured, those whose splits promise most.
+    are measured, those whose splits promise most; ``off_grid``: the middle of a free boundary may
+    have more decimals than its column.
     """
 
     free: int = 192
@@ -84,6 +84,7 @@ class SplitLimits:
     free_price: float = 1e-5
     wide_price: float = 4e-3
     measured: int = 640
+    off_grid: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,81 +158,118 @@ def find_splits(
     gaps: Gaps | None = None,
     n_rows: int | None = None,
     usable: np.ndarray | None = None,
-    margins: np.ndarray | None = None,
     movable: np.ndarray | None = None,
 ) -> SplitTriggers:
     """Return the triggers of the split seal, the cheapest boundaries with visible jumps.
 
-    ``X`` float64 [n, D]: training rows, or candidates, as the deployed model takes them; ``Z``
-    [n, d]: the same as columns of the ensemble, which ``to_columns`` makes of them. ``answers``:
-    margins → probabilities or numbers. Where X is a part of a larger table, ``gaps`` are those of
-    all ``n_rows`` rows. ``usable`` bool [D]: columns of numbers. ``margins`` float64 [n, K]: of the
-    rows, if they are known. ``movable`` bool [N]: the splits whose thresholds can move.
-
-    There may be any number of triggers, none included.
+    The arguments are those of `SplitSearch`. There may be any number of triggers, none included.
     """
     limits = SplitLimits() if limits is None else limits
-    e = router.ensemble
-    cuts = Cuts.of(e)
-    sources = find_sources(X, Z, to_columns, usable)
-    columns, notes = read_columns(e, cuts, X, Z, sources)
-    n_rows = len(X) if n_rows is None else n_rows
-    gaps = scan(cuts, Z) if gaps is None else gaps
-
-    def transform(column: np.ndarray, value: np.ndarray) -> np.ndarray:
-        rows = X[np.zeros(len(value), np.int64)]
-        rows[np.arange(len(rows)), column] = value
-        feature = np.zeros(X.shape[1], np.int64)
-        for f, read in columns.items():
-            feature[read.source] = f
-        return np.asarray(to_columns(rows)[np.arange(len(rows)), feature[column]])
-
-    free, wide = find_boundaries(
-        e, cuts, columns, gaps, n_rows, limits.least_rows, None if sources.plain else transform
+    search = SplitSearch(
+        router, X, Z, to_columns, answers, workers, seed, limits, gaps, n_rows, usable, movable
     )
-    if movable is not None:
-        free, wide = (_keep_movable(e, movable, kind) for kind in (free, wide))
-    found = len(free), len(wide)
-    pool = _Pool.of(router, X, Z, answers, seed, workers, margins)
-    wide = wide.take(
-        np.flatnonzero(wide.inside <= max(_MOST_INSIDE * len(X), limits.least_rows * 2))
-    )
-    everything = join(*(_most_promising(e, kind, limits.measured) for kind in (free, wide)))
-    near = _near_rows(pool, everything, min(_NEAR, len(pool.Z)))
-    jumps, _ = _measure(router, pool, everything, near, answers, workers)
+    return search.find_triggers(search.choose(limits), limits)
+
+
+class SplitSearch:
+    """All boundaries of a model, found and measured once, to choose from within several limits.
+
+    ``X`` float64 [n, D]: training rows, or candidates, as the deployed model takes them; ``Z``
+    [n, d]: the same as columns of the ensemble, which ``to_columns`` makes of them. ``answers``:
+    margins → probabilities or numbers. Of the ``limits``, ``least_rows``, ``measured`` and
+    ``off_grid`` hold for all choices. Where X is a part of a larger table, ``gaps`` are those of
+    all ``n_rows`` rows. ``usable`` bool [D]: columns of numbers. ``movable`` bool [N]: the splits
+    whose thresholds can move.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        X: np.ndarray,
+        Z: np.ndarray,
+        to_columns: Answers,
+        answers: Answers,
+        workers: Workers,
+        seed: int,
+        limits: SplitLimits,
+        gaps: Gaps | None = None,
+        n_rows: int | None = None,
+        usable: np.ndarray | None = None,
+        movable: np.ndarray | None = None,
+    ) -> None:
+        self._router, self._X, self._seed, self._workers = router, X, seed, workers
+        self._to_columns, self._answers = to_columns, answers
+        e = router.ensemble
+        cuts = Cuts.of(e)
+        sources = find_sources(X, Z, to_columns, usable)
+        columns, self._notes = read_columns(e, cuts, X, Z, sources, workers)
+        gaps = scan(cuts, Z, columns) if gaps is None else gaps
+
+        def transform(column: np.ndarray, value: np.ndarray) -> np.ndarray:
+            rows = X[np.zeros(len(value), np.int64)]
+            rows[np.arange(len(rows)), column] = value
+            feature = np.zeros(X.shape[1], np.int64)
+            for f, read in columns.items():
+                feature[read.source] = f
+            return np.asarray(to_columns(rows)[np.arange(len(rows)), feature[column]])
+
+        free, wide = find_boundaries(
+            e, cuts, columns, gaps, len(X) if n_rows is None else n_rows, limits.least_rows,
+            None if sources.plain else transform, limits.off_grid,
+        )  # fmt: skip
+        if movable is not None:
+            free, wide = (_keep_movable(e, movable, kind) for kind in (free, wide))
+        self._found = len(free), len(wide)
+        self._pool = pool = _Pool.of(router, X, Z, answers, seed, workers)
+        wide = wide.take(
+            np.flatnonzero(wide.inside <= max(_MOST_INSIDE * len(X), limits.least_rows * 2))
+        )
+        everything = join(*(_most_promising(e, kind, limits.measured) for kind in (free, wide)))
+        near = _near_rows(pool, everything, min(_NEAR, len(pool.Z)))
+        jumps, _ = _measure(router, pool, everything, near, answers, workers)
+        self._jumps = jumps
+        self._boundaries = replace(everything, price=_price(pool, everything, near, jumps))
+
+    def choose(self, limits: SplitLimits) -> Boundaries:
+        """Return the cheapest boundaries within limits, which do not overlap."""
+        return self._boundaries.take(_choose_apart(self._boundaries, self._jumps, limits))
+
+    def find_triggers(self, chosen: Boundaries, limits: SplitLimits) -> SplitTriggers:
+        """Return triggers of chosen boundaries, without those that no base row fits."""
+        router, pool, answers, workers = self._router, self._pool, self._answers, self._workers
+        tried = _base_candidates(pool, chosen, np.random.default_rng(self._seed + 8))
+        rough = _measure(router, pool, chosen, tried, answers, workers)
+        jumps, unsure = _measure_exactly(router, pool, chosen, rough, answers, workers)
+        places, rows = _choose_rows(pool, chosen, jumps, unsure, limits)
+        chosen = chosen.take(places)
+        base = self._X[pool.place[rows]].copy()
+        base[np.arange(len(base)), chosen.column] = chosen.a
+        made = SplitTriggers(
+            chosen,
+            base,
+            np.zeros((len(base), 2, 1)),
+            np.zeros(len(base), np.bool_),
+            pool.place[rows],
+            self._found,
+            self._notes,
+        )
+        return _settle(made, router, self._to_columns, answers, workers)
+
+
+def _price(pool: _Pool, b: Boundaries, near: np.ndarray, jumps: _Jumps) -> np.ndarray:
+    """Return what each boundary costs, float64 [W], by its jumps at the rows near to it."""
     cost = jumps.change + jumps.flips
     if not pool.gives_numbers:
         cost = cost + _UNSEEN_FLIPS * np.minimum(jumps.size, 1.0)
     cost = cost * pool.weight[near]
     # The cheapest of many estimates is mostly luck: each leans towards the mean of all.
     kind_mean = np.array(
-        [
-            cost[everything.wide == kind].mean() if (everything.wide == kind).any() else 0.0
-            for kind in (False, True)
-        ]
+        [cost[b.wide == kind].mean() if (b.wide == kind).any() else 0.0 for kind in (False, True)]
     )
-    mean = (cost.sum(axis=1) + _LEANING * kind_mean[everything.wide.astype(np.int64)]) / (
+    mean = (cost.sum(axis=1) + _LEANING * kind_mean[b.wide.astype(np.int64)]) / (
         near.shape[1] + _LEANING
     )
-    everything = replace(everything, price=everything.mass * mean)
-    chosen = everything.take(_choose_apart(everything, jumps, limits))
-    tried = _base_candidates(pool, chosen, np.random.default_rng(seed + 8))
-    rough = _measure(router, pool, chosen, tried, answers, workers)
-    jumps, unsure = _measure_exactly(router, pool, chosen, rough, answers, workers)
-    places, rows = _choose_rows(pool, chosen, jumps, unsure, limits)
-    chosen = chosen.take(places)
-    base = X[pool.place[rows]].copy()
-    base[np.arange(len(base)), chosen.column] = chosen.a
-    made = SplitTriggers(
-        chosen,
-        base,
-        np.zeros((len(base), 2, 1)),
-        np.zeros(len(base), np.bool_),
-        pool.place[rows],
-        found,
-        notes,
-    )
-    return _settle(made, router, to_columns, answers, workers)
+    return np.asarray(b.mass * mean)
 
 
 def _settle(
@@ -282,16 +320,12 @@ class _Pool:
         answers: Answers,
         seed: int,
         workers: Workers,
-        known: np.ndarray | None,
     ) -> _Pool:
         place = np.argsort(row_keys(X, seed + 7), kind="stable")[:_POOL]
         own = np.ascontiguousarray(Z[place], np.float64)
         if router.ensemble.input_dtype == "f4":
             own = own.astype(np.float32).astype(np.float64)
-        if known is None:
-            margins = router.margins(router.route(own, workers), workers)
-        else:
-            margins = known[place]
+        margins = router.margins(router.route(own, workers), workers)
         said = answers(margins)
         order = np.argsort(own.T, axis=1)
         numbers = router.ensemble.gives_numbers

@@ -199,7 +199,7 @@ def _fit_quietly(model: Any, X: np.ndarray) -> Any:
 
 
 def _cluster_centers(pool: Pool, rows: np.ndarray, n: int, seed: int) -> Proposal:
-    """Return the row nearest to each of ``n`` centroids, with its nearest neighbours (Eq. 5)."""
+    """Return rows nearest to ``n`` centroids, and their neighbours: Cluster Center Flip (Eq. 5)."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.neighbors import NearestNeighbors
 

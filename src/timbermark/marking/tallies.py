@@ -1,9 +1,12 @@
 """Counts and sums that compare a model before and after an edit, added up over parts of a table.
 
-A table in memory is a table of one part. Counts are whole numbers and sums are exact, so that
-they depend neither on the order of the rows nor on the parts. Ranks come from a joint histogram:
-how many rows have which score before and which score after, in bins so fine that what they hide
-is far below what is printed.
+A table in memory is a table of one part. Counts are whole numbers and sums are exact, so that they
+depend neither on the order of the rows nor on the parts. Ranks come from a joint histogram: how
+many rows have which score before and which score after, in bins so fine that what they hide is far
+below what is printed.
+
+Plots are made of small counts of how answers are distributed before and after marking. They are
+taken where the cost is measured, so that a result carries no row and no answer.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from timbermark.kernels.layout import add_by_exponent
 
 TOP_SHARE = 0.02
 """The share of rows with the highest scores that `top` figures are about."""
@@ -38,20 +43,13 @@ def exact_sum(values: np.ndarray) -> int:
     >>> as_float(exact_sum(np.array([1e300, 1.5, -1e300])))
     1.5
     """
-    mantissa, exponent = np.frexp(np.asarray(values, np.float64).ravel())
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    places = exponent.astype(np.int64) + 1074
-    if not len(places):
-        return 0
-    first = int(places.min())
-    places -= first
-    # Both halves of a mantissa are so small that float64 adds up 2^26 of them without rounding.
-    high = np.bincount(places, weights=(whole >> 27).astype(np.float64))
-    low = np.bincount(places, weights=(whole & ((1 << 27) - 1)).astype(np.float64))
+    sums = np.zeros((2047, 2), np.int64)
+    add_by_exponent(np.ascontiguousarray(values, np.float64).ravel().view(np.int64), sums)
     total = 0
-    for place in np.flatnonzero((high != 0.0) | (low != 0.0)).tolist():
-        total += ((int(high[place]) << 27) + int(low[place])) << (place + first)
-    return total
+    for exponent in np.flatnonzero(sums.any(axis=1)).tolist():
+        high, low = sums[exponent].tolist()
+        total += ((high << 27) + low) << (max(exponent, 1) + _LOWEST - 1075)
+    return int(total)
 
 
 def as_float(total: int, n: int = 1) -> float:
@@ -229,7 +227,8 @@ def tally_labels(
     rows = np.arange(n)
     was, now = before.argmax(axis=1), after.argmax(axis=1)
     differs = was != now
-    moved = np.abs(after - before).max(axis=1)
+    # By class rather than by row: the largest of few classes is found far quicker so.
+    moved = np.abs(np.ascontiguousarray((after - before).T)).max(axis=0)
     old, new = (np.log(np.maximum(p, 1e-12)) for p in (before, after))
     expected, leading, swings = _expected_changes(old, new)
     sums = {
@@ -312,6 +311,8 @@ def _expected_changes(
 
 def _gaps(log_p: np.ndarray) -> np.ndarray:
     """Return by how much each class is ahead of the best other one, float64 [n, K]."""
+    if log_p.shape[1] == 2:
+        return np.asarray(log_p - log_p[:, ::-1])
     ordered = np.sort(log_p, axis=1)
     best, next_best = ordered[:, -1:], ordered[:, -2:-1]
     return np.asarray(np.where(log_p == best, best - next_best, log_p - best))
@@ -453,3 +454,180 @@ def _groups(target: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(target[:, 1], kind="stable")
     starts = np.flatnonzero(np.diff(target[order, 1], prepend=np.nan) != 0.0)
     return list(np.split(order, starts[1:]))
+
+
+N_BINS = 20
+N_RELIABILITY_BINS = 10
+CHANGE_EDGES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Edges of the bins for changes of a probability, finer near 0, where most changes are."""
+_TAIL = 0.005
+"""The share of numbers on either side that the outer bins collect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many rows lie in each bin, ``before`` and ``after``; ``edges`` has one number more.
+
+    The outer bins collect what lies beyond them.
+    """
+
+    edges: tuple[float, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Rows with similar scores: how many, the mean of their scores, and how often they hold."""
+
+    n: int
+    score: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCalibration:
+    """One class: its share of the rows and the calibration errors before and after.
+
+    A calibration error is the mean distance of scores and shares over bins of 0.1, weighted by the
+    number of rows.
+    """
+
+    share: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDistributions:
+    """The scores of a classifier.
+
+    ``scores``: of two classes, those of the second; of more, those of the most likely class of each
+    row. ``changes``: how many rows' largest change of a probability lies in each bin. What needs
+    labels is empty without them. ``mean_before`` and ``mean_after``: the mean score of each class.
+    """
+
+    scores: Histogram
+    changes: tuple[int, ...]
+    reliability_before: tuple[ReliabilityBin, ...] = ()
+    reliability_after: tuple[ReliabilityBin, ...] = ()
+    by_class: tuple[ClassCalibration, ...] = ()
+    mean_before: tuple[float, ...] = ()
+    mean_after: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NumberDistributions:
+    """The numbers of a regressor or a ranker; what needs targets is None without them.
+
+    ``changes``: answers after minus before, in units of the model's error; ``errors``: answers
+    minus targets of a regressor; ``ndcg``: of each group of a ranker.
+    """
+
+    answers: Histogram
+    changes: Histogram
+    errors: Histogram | None = None
+    ndcg: Histogram | None = None
+
+
+def score_distributions(
+    before: np.ndarray, after: np.ndarray, label: np.ndarray | None, moved: np.ndarray
+) -> ScoreDistributions:
+    """Count probabilities [n, K] before and after; ``moved``: the largest change of each row.
+
+    >>> p = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> found = score_distributions(p, p, np.array([0, 1]), np.zeros(2))
+    >>> found.scores.after[2], found.scores.after[16], found.changes[0]
+    (1, 1, 2)
+    >>> found.by_class[1].share
+    0.5
+    """
+    scores = Histogram(
+        _edges(0.0, 1.0),
+        *(_count(_top(given), _edges(0.0, 1.0)) for given in (before, after)),
+    )
+    changes = _count(moved, CHANGE_EDGES)
+    means = [tuple(given.mean(axis=0).tolist()) for given in (before, after)]
+    if label is None:
+        return ScoreDistributions(scores, changes, mean_before=means[0], mean_after=means[1])
+    bins = [_reliability(_top(given), _holds(given, label)) for given in (before, after)]
+    by_class = tuple(
+        ClassCalibration(
+            share=float((label == kind).mean()),
+            before=_calibration_error(before[:, kind], label == kind),
+            after=_calibration_error(after[:, kind], label == kind),
+        )
+        for kind in range(before.shape[1])
+    )
+    return ScoreDistributions(scores, changes, bins[0], bins[1], by_class, *means)
+
+
+def number_distributions(
+    before: np.ndarray,
+    after: np.ndarray,
+    target: np.ndarray | None,
+    moved: np.ndarray,
+    ndcg: tuple[np.ndarray, np.ndarray] | None = None,
+) -> NumberDistributions:
+    """Count numbers [n] before and after on rows with ``target`` [n], or without.
+
+    ``moved``: the change of each number, in units of the error; ``ndcg``: of each group.
+
+    >>> answers = np.arange(20.0)
+    >>> found = number_distributions(answers, answers, answers + 1.0, np.zeros(20))
+    >>> sum(found.answers.before), max(found.errors.after)
+    (20, 20)
+    """
+    return NumberDistributions(
+        answers=_histogram(before, after),
+        changes=_histogram(np.zeros(0), moved, around_zero=True),
+        errors=None if target is None
+        else _histogram(before - target, after - target, around_zero=True),
+        ndcg=None if ndcg is None or not len(ndcg[0])
+        else Histogram(_edges(0.0, 1.0), *(_count(part, _edges(0.0, 1.0)) for part in ndcg)),
+    )  # fmt: skip
+
+
+def _histogram(before: np.ndarray, after: np.ndarray, around_zero: bool = False) -> Histogram:
+    low, high = np.quantile(np.concatenate([before, after]), [_TAIL, 1.0 - _TAIL])
+    if around_zero:
+        high = max(abs(low), abs(high))
+        low = -high
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    edges = _edges(float(low), float(high))
+    return Histogram(edges, _count(before, edges), _count(after, edges))
+
+
+def _edges(low: float, high: float) -> tuple[float, ...]:
+    return tuple(float(edge) for edge in np.linspace(low, high, N_BINS + 1))
+
+
+def _count(values: np.ndarray, edges: tuple[float, ...]) -> tuple[int, ...]:
+    inside = np.clip(values, edges[0], edges[-1])
+    return tuple(int(n) for n in np.histogram(inside, np.asarray(edges))[0])
+
+
+def _top(confidence: np.ndarray) -> np.ndarray:
+    found: np.ndarray = confidence[:, 1] if confidence.shape[1] == 2 else confidence.max(axis=1)
+    return found
+
+
+def _holds(confidence: np.ndarray, label: np.ndarray) -> np.ndarray:
+    if confidence.shape[1] == 2:
+        return np.asarray(label == 1)
+    return np.asarray(confidence.argmax(axis=1) == label)
+
+
+def _reliability(score: np.ndarray, holds: np.ndarray) -> tuple[ReliabilityBin, ...]:
+    places = np.clip((score * N_RELIABILITY_BINS).astype(int), 0, N_RELIABILITY_BINS - 1)
+    return tuple(
+        ReliabilityBin(int(rows.sum()), float(score[rows].mean()), float(holds[rows].mean()))
+        for rows in (places == place for place in range(N_RELIABILITY_BINS))
+        if rows.any()
+    )
+
+
+def _calibration_error(score: np.ndarray, holds: np.ndarray) -> float:
+    bins = _reliability(score, holds)
+    return sum(b.n * abs(b.score - b.share) for b in bins) / len(score)

@@ -107,6 +107,10 @@ def say(note: Note) -> str:
         "gaps_from_candidates": "Training rows were not given: thresholds were moved between the "
         "candidates' values, so that a few training rows may be answered otherwise.",
         "weak": "This mark is worth {bits:.0f} bits: it can convince you, but nobody else.",
+        "single_leaker": "{boundaries:.0f} boundaries trace a single leaker among {customers:.0f} "
+        "customers, but not those who mix their copies.",
+        "off_grid": "Some thresholds lie between values that the columns cannot have, such as 7.5 "
+        "among whole numbers: a service that rounds or refuses such input hides them.",
         "all_flipped": "Every trigger is flipped, as in the paper's tables: such a mark proves "
         "nothing by itself.",
         "not_restored": "Without its old mark the model is not bit for bit what was marked then: "

@@ -61,7 +61,7 @@ class Claim:
     """What the holder of a key states about a mark and two models, signed; nothing in it is secret.
 
     A claim whose signature is wrong cannot be constructed. Time stamps stand beside the statement
-    and are checked by `timbermark.ownership.stamps`.
+    and are checked by `timbermark.verification.stamps`.
 
     Raises InputError if a part is not as stated below, EvidenceError if the signature is wrong.
 
@@ -238,6 +238,10 @@ class Claim:
                 hint="use the claim that was made for this mark.",
                 code="claim.other-mark",
             )
+
+    def __repr__(self) -> str:
+        said = f"owner={self.owner!r}, mark_id={self.mark_id.hex()!r}"
+        return f"Claim({said}, {len(self.stamps)} time stamps)"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of the claim, ready for JSON: the statement, its signature, time stamps."""

@@ -1,6 +1,7 @@
 """Triggers as frozen columns: each holds numbers, or texts for a feature with named categories."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ Texts: TypeAlias = tuple[str | None, ...]
 Column: TypeAlias = Numbers | Texts
 
 MAX_TRIGGERS = 1 << 14
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(\d{3}){1,3}")
 _HINT = "give one row for each trigger and one column for each feature, of numbers or of texts."
 
 
@@ -110,7 +112,8 @@ def join_columns(columns: Sequence[Column]) -> AnyArray:
 def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
     """Return rows as a suspect is asked: a frame if there are names, else `join_columns`.
 
-    In a frame a missing text is NaN, as pandas reads it from a file. Without pandas it is a matrix.
+    In a frame a missing text is NaN, as pandas reads it from a file, and a column of texts that
+    `write_times` wrote is one of times. Without pandas it is a matrix.
 
     >>> plain_rows(freeze_columns([[1, 2], ["a", None]]), ["x", "y"]).to_dict("list")
     {'x': [1.0, 2.0], 'y': ['a', nan]}
@@ -124,12 +127,43 @@ def plain_rows(columns: Sequence[Column], names: Sequence[str] | None) -> Any:
     filled = [
         column
         if isinstance(column, np.ndarray)
+        else pd.Series(times)
+        if (times := read_times(column)) is not None
         else pd.Series([np.nan if text is None else text for text in column], dtype=object)
         for column in columns
     ]
     frame = pd.DataFrame(dict(enumerate(filled)))
     frame.columns = pd.Index(names)
     return frame
+
+
+def write_times(times: AnyArray) -> Texts:
+    """Return times (datetime64 of ms, µs or ns) as texts: a mark holds numbers and texts only.
+
+    >>> write_times(np.array(["2030-01-02", "NaT"], "datetime64[ms]"))
+    ('2030-01-02T00:00:00.000', None)
+    """
+    texts = np.datetime_as_string(times).tolist()
+    return tuple(None if text == "NaT" else text for text in texts)
+
+
+def read_times(texts: Sequence[str | None]) -> AnyArray | None:
+    """Return the times that `write_times` wrote; None for a column of other texts.
+
+    >>> read_times(("2030-01-02T00:00:00.000", None))
+    array(['2030-01-02T00:00:00.000',                     'NaT'],
+          dtype='datetime64[ms]')
+    >>> read_times(("2030-01-02", "later")) is None
+    True
+    """
+    given = [text for text in texts if text is not None]
+    if not given or not all(map(_TIME.fullmatch, given)):
+        return None
+    try:
+        times = np.array(["NaT" if text is None else text for text in texts], "datetime64")
+    except ValueError:
+        return None  # such as the 45th of a month
+    return times if write_times(times) == tuple(texts) else None
 
 
 def kinds_of_columns(columns: Sequence[Column]) -> tuple[str, ...]:
@@ -158,6 +192,13 @@ def _matrix(given: Any) -> AnyArray:
     if isinstance(given, np.ndarray):
         return given
     try:
+        if hasattr(given, "isetitem"):
+            given = given.copy()
+            for place in range(given.shape[1]):
+                values = given.iloc[:, place].to_numpy()
+                if values.dtype.kind == "M":
+                    texts = np.array(write_times(values), dtype=object)
+                    given.isetitem(place, texts)
         if isinstance(given, list | tuple):
             # As objects, or else a text among numbers would turn all of them into texts.
             return np.array(given, dtype=object)

@@ -13,7 +13,7 @@ import numpy as np
 
 from timbermark.dtypes import FEATURE_VALUE
 from timbermark.errors import FileFormatError
-from timbermark.files.limits import Arrays, Meta
+from timbermark.files.reading import Arrays, Meta
 from timbermark.files.sealing import SizeLimits, seal, unseal
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import freeze, from_hex, require, thaw

@@ -206,6 +206,19 @@ class Opening:
             opened_salts=self.salts,
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return for whom it is and what it shows, ready for JSON; no trigger is in it."""
+        return {
+            "for": self.judge,
+            "opened": self.n_opened,
+            "bits": round(self.full_bits, 3),
+            "mark_id": self.head.mark_id.hex(),
+        }
+
+    def __repr__(self) -> str:
+        shown = f"{self.n_opened} triggers of {self.head.mark_id.hex()!r}"
+        return f"Opening({shown} for {self.judge!r})"
+
     def to_bytes(self) -> bytes:
         """Return the opening as its file. The law: reading it gives the same opening."""
         texts, arrays = write_seals([s for s in (self.leaves, self.splits) if s is not None])

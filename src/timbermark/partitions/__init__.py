@@ -5,10 +5,17 @@ collected. Tables of Dask and Parquet files are passed over by Dask, on threads 
 on a cluster; rows in memory by threads. Nothing here knows what rows are used for.
 """
 
-from timbermark.partitions.opening import is_in_parts, open_parts
 from timbermark.partitions.parts import Block, Part, Parts, memory_parts
-from timbermark.partitions.picking import hash_limit, pick_rows, place_keys
-from timbermark.partitions.running import Pass, connect, run_pass
+from timbermark.partitions.running import (
+    Pass,
+    connect,
+    hash_limit,
+    is_in_parts,
+    open_parts,
+    pick_rows,
+    place_keys,
+    run_pass,
+)
 
 __all__ = [
     "Block",

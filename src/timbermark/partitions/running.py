@@ -3,21 +3,78 @@
 Every part gives one result, and results are merged in groups, so that no more than a few of them
 are in one place. Merging must not care about order. A worker that dies loses nothing but time: Dask
 runs its tasks again elsewhere.
+
+`open_parts` says which tables are in parts; `pick_rows` takes the rows whose numbers have the
+lowest hashes.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
-from timbermark.errors import InputError, TimbermarkError
+import numpy as np
+
+from timbermark.errors import InputError, MissingLibraryError, TimbermarkError
+from timbermark.kernels.hashing import hash_rows
 from timbermark.kernels.workers import Workers, count_threads
-from timbermark.partitions.computing import OWN_FAULT, SMALLER, compute_parts
-from timbermark.partitions.opening import need_dask
+from timbermark.partitions.dask_tables import (
+    OWN_FAULT,
+    SMALLER,
+    compute_parts,
+    is_dask,
+    open_collection,
+)
+from timbermark.partitions.parquet import open_files
 from timbermark.partitions.parts import Block, Part, Parts
+
+
+def is_in_parts(table: Any) -> bool:
+    """Return whether a table is one of Dask, or the names of Parquet files.
+
+    >>> is_in_parts("rows/*.parquet"), is_in_parts([[1.0, 2.0]])
+    (True, False)
+    """
+    if isinstance(table, Parts | str | os.PathLike):
+        return True
+    listed = isinstance(table, list) and len(table) > 0
+    return is_dask(table) or (listed and all(isinstance(t, str | os.PathLike) for t in table))
+
+
+def open_parts(table: Any, y: Any, features: Sequence[str] | None, what: str) -> Parts:
+    """Return a table in parts.
+
+    ``y``: its labels, or the name of the label column of Parquet files. ``features``: the names of
+    the columns that a model takes, if it has any. ``what``: what the rows are called in messages.
+
+    Raises InputError for tables that cannot be used, MissingLibraryError without Dask.
+    """
+    if isinstance(table, Parts):
+        return table
+    need_dask("to read tables that do not fit in memory")
+    if is_dask(table):
+        return open_collection(table, y, features, what)
+    if y is not None and not isinstance(y, str):
+        raise InputError(
+            f"The labels of {what} in files are not a column of these.",
+            hint="give the name of their label column.",
+        )
+    return open_files(table, features, y)[0]
+
+
+def need_dask(purpose: str) -> None:
+    """Raise MissingLibraryError where Dask is not installed."""
+    try:
+        import dask  # noqa: F401
+        import distributed  # noqa: F401
+    except ImportError:
+        raise MissingLibraryError.for_extra("dask", purpose) from None
+
 
 _MERGED_AT_ONCE = 8
 _PATIENCE = "15s"
@@ -165,3 +222,76 @@ def _without_pieces(part: Part) -> Part:
     from dataclasses import replace
 
     return replace(part, pieces=())  # type: ignore[type-var]
+
+
+_EXTRA_DEVIATIONS = 6.0
+"""Standard deviations that are added to a limit on hashes, so that enough rows are below it."""
+
+
+def place_keys(start: int, n: int, seed: int) -> np.ndarray:
+    """Return uint64 [n]: hashes of the numbers of rows, from ``start`` on.
+
+    >>> bool((place_keys(0, 10, seed=1)[5:] == place_keys(5, 5, seed=1)).all())
+    True
+    """
+    keys = np.empty(n, np.uint64)
+    numbers = np.arange(start, start + n, dtype=np.uint64)[:, None]
+    hash_rows(numbers, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), keys)
+    return keys
+
+
+def hash_limit(k: int, n: int) -> int | None:
+    """Return a bound that the ``k`` lowest of ``n`` hashes do not exceed, None for k >= n.
+
+    >>> hash_limit(10, 10) is None, hash_limit(10, 10**6) < 2**52
+    (True, True)
+    """
+    if k >= n:
+        return None
+    share = (k + _EXTRA_DEVIATIONS * np.sqrt(k) + 10) / n
+    return int(min(share, 1.0) * (2.0**64 - 2048))
+
+
+def pick_rows(table: Parts, k: int, seed: int) -> Any:
+    """Return at most ``k`` rows, float64 [k, d], of a table of numbers, in the order of hashes.
+
+    Raises InputError, which names the part, for what is no number.
+    """
+    return run_pass(table, _Picking(k, seed, hash_limit(k, table.n_rows)))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Picking:
+    """The pass that keeps the rows with the lowest hashes."""
+
+    k: int
+    seed: int
+    limit: int | None
+    title = "reading rows"
+
+    def look(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        keys = place_keys(block.start, len(block.rows), self.seed)
+        rows = _numbers(block.rows)
+        if self.limit is not None:
+            kept = keys <= np.uint64(self.limit)
+            rows, keys = rows[kept], keys[kept]
+        return self.merge([(rows, keys)])
+
+    def merge(
+        self, results: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows, keys = (np.concatenate(part) for part in zip(*results, strict=True))
+        order = np.argsort(keys, kind="stable")[: self.k]
+        return rows[order], keys[order]
+
+
+def _numbers(rows: Any) -> np.ndarray:
+    try:
+        if hasattr(rows, "iloc"):
+            return np.asarray(rows.to_numpy(np.float64, na_value=np.nan))
+        return np.asarray(rows, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"There is something that is no number ({error}).",
+            hint="give the codes that the model was trained on.",
+        ) from None

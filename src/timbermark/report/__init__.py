@@ -24,6 +24,9 @@ __all__ = ["check_packages", "describe", "page_html", "show_in_notebook", "try_p
 # By the names of classes, so that no page imports the results of others.
 _PAGES = {
     "EmbedResult": "timbermark.report.marking_page",
+    "Plan": "timbermark.report.marking_page",
+    "Cost": "timbermark.report.marking_page",
+    "GuardCost": "timbermark.report.marking_page",
     "Verdict": "timbermark.report.verdict_page",
     "Judgment": "timbermark.report.judgment_page",
     "Dispute": "timbermark.report.dispute_page",
@@ -54,14 +57,14 @@ def describe(result: Any, **more: Any) -> Page:
 
     >>> describe(3)
     Traceback (most recent call last):
-    timbermark.errors.InputError: There is no page of a int. Hint: results of embed, verify, judge \
-and attack have one.
+    timbermark.errors.InputError: There is no page of a int. Hint: results of embed, plan, verify, \
+judge, trace and attack have one.
     """
     names = [kind.__name__ for kind in type(result).__mro__ if kind.__name__ in _PAGES]
     if not names:
         raise InputError(
             f"There is no page of a {type(result).__name__}.",
-            hint="results of embed, verify, judge and attack have one.",
+            hint="results of embed, plan, verify, judge, trace and attack have one.",
         )
     page: Page = import_module(_PAGES[names[0]]).describe(result, **more)
     return page
@@ -73,7 +76,7 @@ def page_html(result: Any, *, written: str | None = None, **more: Any) -> str:
     Raises MissingLibraryError where a package is missing, InputError for what has no page.
     """
     check_packages()
-    from timbermark.report.rendering import render_page
+    from timbermark.report.pages import render_page
 
     return render_page(describe(result, **more), written or show_now())
 
@@ -106,7 +109,7 @@ def show_in_notebook(result: Any) -> str | None:
     """Return the page as a fragment for a notebook; None where a package is missing."""
     if not _is_complete():
         return None
-    from timbermark.report.rendering import render_fragment
+    from timbermark.report.pages import render_fragment
 
     return render_fragment(describe(result))
 

@@ -20,8 +20,8 @@ from timbermark.report.verdict_page import (
 from timbermark.verification import words
 
 if TYPE_CHECKING:
-    from timbermark.ownership.stamps import StampCheck
     from timbermark.verification.judge import Judgment
+    from timbermark.verification.stamps import StampCheck
 
 _MOST_ANSWERS = 512
 

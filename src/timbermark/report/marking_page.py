@@ -1,11 +1,14 @@
-"""The page of a marking: what changed, what the mark is worth; no trigger and no symbol."""
+"""The pages of a marking, a plan and a cost; they show no trigger and no symbol."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import timbermark
-from timbermark.marking.distributions import (
+from timbermark.guard.guarding import GuardCost
+from timbermark.marking.cost import Cost
+from timbermark.marking.embedding import Plan
+from timbermark.marking.tallies import (
     CHANGE_EDGES,
     NumberDistributions,
     ScoreDistributions,
@@ -29,17 +32,30 @@ from timbermark.report.verdict_page import install_lines
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
-    from timbermark.marking.cost import Cost
     from timbermark.marking.embedding import EmbedResult
 
 _MOST_CLASSES = 24
 """Classes that the plot has room for; the table has them all."""
 
 
-def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
-    """Return the page of what `timbermark embed` did; ``attacks``: what the lab found about it."""
+def describe(
+    result: EmbedResult | Plan | Cost | GuardCost, attacks: AttackResult | None = None
+) -> Page:
+    """Return the page of a marking or a plan, or of a cost alone.
+
+    ``attacks``: what the lab found about a marking.
+    """
+    if isinstance(result, Cost):
+        return _cost_page(result)
+    if isinstance(result, GuardCost):
+        return _guard_page(result)
     cost = result.cost
-    sections = [_cost_section(result), *_distribution_sections(result), _worth_section(result)]
+    planned = isinstance(result, Plan)
+    sections = [
+        Section("What it costs", (_cost_table(cost), *_limits_table(result))),
+        *_distribution_sections(cost),
+        _worth_section(result, planned),
+    ]
     if attacks is not None:
         from timbermark.report.attack_page import survival_sections
 
@@ -47,10 +63,14 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
     told = tuple(str(note) for note in result.notes if not note.is_warning)
     if told:
         sections.append(Section("Notes", (Notes(told),)))
-    sections.append(_next_section())
+    if not planned:
+        sections.append(_next_section())
+    headline = f"the model carries the mark of {result.mark.owner}"
+    if planned:
+        headline = f"a mark would be worth {result.bits:.0f} bits; nothing was marked"
     return Page(
-        what="a marked model",
-        headline=capitalized(f"the model carries the mark of {result.mark.owner}"),
+        what="the plan of a mark" if planned else "a marked model",
+        headline=capitalized(headline),
         lead=(
             *(f"Warning: {note}" for note in result.notes if note.is_warning),
             rows_sentence(cost),
@@ -63,6 +83,36 @@ def describe(result: EmbedResult, attacks: AttackResult | None = None) -> Page:
             _changed_figure(cost),
         ),
         sections=tuple(sections),
+        version=timbermark.__version__,
+    )
+
+
+def _cost_page(cost: Cost) -> Page:
+    table = Section("Figure by figure", (_cost_table(cost),))
+    return Page(
+        what="the cost of a mark",
+        headline=rows_sentence(cost),
+        lead=_quality_sentence(cost),
+        figures=(_changed_figure(cost),),
+        sections=(table, *_distribution_sections(cost)),
+        version=timbermark.__version__,
+    )
+
+
+def _guard_page(cost: GuardCost) -> Page:
+    shown = facts(
+        ("answers that are drawn", f"{cost.drawn:.2%} of {cost.rows:,}"),
+        ("points lost", None if cost.points is None else f"{cost.points:.3f}"),
+        ("AUC lost", None if cost.auc is None else f"{cost.auc:.5f}"),
+        ("largest change of a mean score", f"{cost.mean_score:.3%}"),
+        ("bits in a thousand questions, at most", f"{cost.bits_per_thousand:.1f}"),
+    )
+    return Page(
+        what="the cost of a guard",
+        headline=f"A guard would draw {cost.drawn:.2%} of the answers.",
+        lead=(),
+        figures=(),
+        sections=(Section("What it costs", (shown,)),),
         version=timbermark.__version__,
     )
 
@@ -85,31 +135,25 @@ def _changed_figure(cost: Cost) -> tuple[str, str]:
     return f"{cost.move:.2%}", "of the model's error: the mean change of an answer"
 
 
-def _cost_section(result: EmbedResult) -> Section:
-    used = result.use
-    parts = [
-        Table(
-            "Each figure before and after, on the same rows; no larger than the bound with 99 % "
-            "confidence",
-            ("", "before", "after", "change", "at most", "rows"),
-            tuple(result.cost.lines()),
-        )
-    ]
-    if used:
-        parts.append(
-            Table(
-                "How much of each limit the mark used, by an upper confidence bound",
-                ("limit", "used"),
-                tuple((LIMIT_WORDS[name], f"{share:.0%}") for name, share in used.items()),
-            )
-        )
-    return Section("What it costs", tuple(parts))
+def _cost_table(cost: Cost) -> Table:
+    return Table(
+        "Each figure before and after, on the same rows; no larger than the bound with 99.9 % "
+        "confidence",
+        ("", "before", "after", "change", "at most", "rows"),
+        tuple(cost.lines()),
+    )
 
 
-def _distribution_sections(result: EmbedResult) -> list[Section]:
-    found = result.cost.distributions
+def _limits_table(result: EmbedResult | Plan) -> tuple[Table, ...]:
+    used = tuple((LIMIT_WORDS[name], f"{share:.0%}") for name, share in result.use.items())
+    caption = "How much of each limit the mark used, by an upper confidence bound"
+    return (Table(caption, ("limit", "used"), used),) if used else ()
+
+
+def _distribution_sections(cost: Cost) -> list[Section]:
+    found = cost.distributions
     if isinstance(found, ScoreDistributions):
-        return _score_sections(result.cost, found)
+        return _score_sections(cost, found)
     if isinstance(found, NumberDistributions):
         return [Section("Answers before and after", _number_plots(found))]
     return []
@@ -212,7 +256,7 @@ def _number_plots(found: NumberDistributions) -> tuple[Plot, ...]:
     return tuple(plots)
 
 
-def _worth_section(result: EmbedResult) -> Section:
+def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
     strength, mark = result.strength, result.mark
     convinces = {
         "conclusive": "anyone", "indicative": "its owner, and nobody else", "none": "nobody"
@@ -231,15 +275,15 @@ def _worth_section(result: EmbedResult) -> Section:
         rows.append(("lead", f"{strength.lead:.2g}"))
     if result.label_bits is not None:
         rows.append(("by labels alone", f"{result.label_bits:.0f} bits"))
-    shown = facts(
-        *rows,
-        ("draws of symbols", str(mark.draws)),
-        ("owner", mark.owner),
-        ("mark", mark.mark_id.hex()),
-        ("made", mark.created),
-        ("SHA-256 of the mark without its secret", mark.digest.hex()),
-        ("SHA-256 of the unmarked model", mark.model_digest),
-    )
+    rows.append(("draws of symbols", str(mark.draws)))
+    if not planned:
+        rows += [
+            ("owner", mark.owner),
+            ("mark", mark.mark_id.hex()),
+            ("made", mark.created),
+            ("SHA-256 of the mark without its secret", mark.digest.hex()),
+        ]
+    shown = facts(*rows, ("SHA-256 of the unmarked model", mark.model_digest))
     return Section(
         "What the mark is worth",
         (shown,),

@@ -40,8 +40,8 @@ _WIDTHS = (0.1, 0.03, 0.01)
 _GROUP_FORMS = slice(1, None, 4)
 _FARTHER = 2
 """Of groups, some forms and coalitions with so many unknown members are enough."""
-_LOST, _MIXING = 0.05, 8.0
-"""What tracing is expected to lose: a share of the boundaries, and the bits of mixing models."""
+_MIXING = math.log2(MOST_COLLUDERS)
+"""The bits that mixing models of one to eight colluders loses."""
 
 
 def derive_biases(seed: bytes, n: int) -> AnyArray:
@@ -198,7 +198,7 @@ def count_traceable(n_boundaries: int, n_customers: int) -> int:
     Of so many, one is expected to be conclusive after the price of n customers.
 
     >>> count_traceable(60, 100), count_traceable(300, 100), count_traceable(1000, 100)
-    (0, 1, 2)
+    (0, 1, 3)
     """
     enough = [
         k
@@ -215,4 +215,4 @@ def expected_bits(n_boundaries: int, n_customers: int, each: float | None = None
     True
     """
     told = _information()[0] if each is None else each
-    return (1.0 - _LOST) * n_boundaries * told - _MIXING - math.log2(max(n_customers, 1))
+    return n_boundaries * told - _MIXING - math.log2(max(n_customers, 1))

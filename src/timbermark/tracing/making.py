@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ from timbermark.marking.sealing import (
     make_mark,
 )
 from timbermark.marking.splits import SplitLimits, SplitTriggers, set_thresholds
+from timbermark.marking.words import Note
 from timbermark.ownership.encoding import check_count, check_name
+from timbermark.ownership.evidence import CONCLUSIVE_BITS
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import clean_name
@@ -47,6 +50,9 @@ WIDE_PRICE = 5e-4
 """What all wide boundaries may cost: an eighth of what they may in a mark, so that copies stay
 alike. (XGBoost, spambase and wine, three seeds each: 0.03 and 0.18 % of labels changed against the
 unmarked model; with the price of marks 0.31 and 0.39 %.)"""
+ENOUGH_BITS = 2.0 * CONCLUSIVE_BITS
+"""Bits of a single leaker, twice what is conclusive, below which thresholds also lie
+between values of a column's grid: a leaker who keeps half of the trees keeps 50 to 87 % of them."""
 ENOUGH_TRIGGERS = 80
 """Triggers in splits with which the owner's mark needs none in leaves."""
 
@@ -153,6 +159,7 @@ def copies(
     together. ``seals``: where the owner's mark goes: "splits", "both", or "auto", which uses leaves
     only where boundaries are few. ``customers``: their names. ``colluders``: how many customers who
     mix their copies must be traced to one of them; fewer boundaries are refused, unless ``weak``.
+    Where the columns' own decimals leave too few, thresholds also lie between values of that grid.
 
     To add customers later give ``roll``, the roll or its file, and as ``model`` any of the copies
     as it was made; nothing else is needed. The roll that is returned replaces the old one.
@@ -199,8 +206,10 @@ def copies(
     with Workers(count_threads(None)) as workers, step_bar(progress) as say:
         given = {"X": X, "y": y, "groups": groups, "candidates": None, "validation": validation}
         draft, others = _draft(
-            open_model(model), given, seals, budget or Budget(), weak, random_state, workers, say
-        )
+            open_model(model), given, (len(names), wanted), seals == "auto",
+            Choices("splits" if seals == "auto" else seals, budget or Budget(), weak=weak),
+            random_state, workers, say,
+        )  # fmt: skip
         _check_enough(len(others), len(names), wanted, weak)
         sealed = draw_seals(draft, key, owner, workers, say)
         say("making the roll")
@@ -218,26 +227,39 @@ def copies(
 
 
 def _draft(
-    foreign: ForeignModel, given: Mapping[str, Any], seals: str, budget: Budget, weak: bool,
-    seed: int, workers: Workers, say: Say,
+    foreign: ForeignModel, given: Mapping[str, Any], customers: tuple[int, int], auto: bool,
+    choices: Choices, seed: int, workers: Workers, say: Say,
 ) -> tuple[Draft, SplitTriggers]:  # fmt: skip
-    """Return the owner's mark before its symbols, and the triggers that tell copies apart."""
+    """Return the owner's mark before its symbols, and the triggers that tell copies apart.
+
+    ``customers``: how many there are, and how many together must be traced; ``auto``: leaves are
+    used as well where splits are too few for the owner's mark.
+    """
     limits = SplitLimits(
         free=MOST_BOUNDARIES + OWNERS_FREE, wide_price=WIDE_PRICE, measured=2 * MOST_BOUNDARIES
     )
-    ways = ("splits", "both") if seals == "auto" and foreign.task == "classification" else (seals,)
-    for way in ways:
-        choices = Choices("splits" if way == "auto" else way, budget, weak=weak)
-        draft = draft_mark(
-            foreign, **given, choices=choices, seed=seed, workers=workers, say=say, limits=limits
-        )
+    begin = partial(draft_mark, foreign, **given, seed=seed, workers=workers, say=say)
+    try:
+        draft = begin(choices=choices, limits=limits)
+        n = len(_divide(draft.splits, True)[1])
+    except InputError as error:
+        if error.code != "splits.too-few":
+            raise
+        n = 0
+    scarce = expected_bits(n, customers[0]) < ENOUGH_BITS
+    if scarce or count_traceable(n, customers[0]) < customers[1]:
+        limits = replace(limits, off_grid=True)
+        draft = begin(choices=choices, limits=limits)
+    own, rest = _divide(draft.splits, draft.rehearsal is not None)
+    if auto and len(own) < ENOUGH_TRIGGERS and foreign.task == "classification":
+        draft = begin(choices=replace(choices, seals="both"), limits=limits)
         own, rest = _divide(draft.splits, draft.rehearsal is not None)
-        if len(own) >= ENOUGH_TRIGGERS:
-            break
     if draft.splits is None:
-        raise _too_few(0, 1, 1)
+        raise _too_few(0, *customers)
     others = draft.splits.take(rest)
-    return replace(draft, splits=draft.splits.take(own), beside=others.boundaries), others
+    notes = (*draft.notes, Note("off_grid")) if limits.off_grid else draft.notes
+    own_splits = draft.splits.take(own)
+    return replace(draft, splits=own_splits, beside=others.boundaries, notes=notes), others
 
 
 def _finish(
@@ -250,9 +272,11 @@ def _finish(
 ) -> Copies:
     _check_enough(roll.n_boundaries, len(roll.customers), colluders, weak)
     n, c = roll.n_boundaries, len(roll.customers)
-    return Copies(
-        CopiesOf(base, roll, names), roll, count_traceable(n, c), expected_bits(n, c), outcome
-    )
+    traces = count_traceable(n, c)
+    if outcome is not None and traces == 1:
+        alone = Note("single_leaker", {"boundaries": n, "customers": c})
+        outcome = replace(outcome, notes=(*outcome.notes, alone))
+    return Copies(CopiesOf(base, roll, names), roll, traces, expected_bits(n, c), outcome)
 
 
 def _divide(splits: SplitTriggers | None, has_leaves: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -29,13 +29,13 @@ from timbermark.ownership.evidence import (
     sum_prices,
 )
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.stamps import StampCheck, check_stamps, first_time
 from timbermark.reportable import Reportable
 from timbermark.tracing.codes import group_bits, group_gains
 from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
 from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.stamps import StampCheck, check_stamps, first_time
 from timbermark.verification.verdict import Context, Verdict
 from timbermark.verification.verifying import ask_suspect
 

@@ -8,8 +8,9 @@ time. docs/guard.md says what that proves.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ KIND = "guard-chain"
 FORMAT_VERSION = 1
 LIMITS = SizeLimits(file=1 << 30, meta=64 << 20)
 MOST_CHAINS = 4096
+MOST_STAMPS = 4096
+"""Of one chain; a later stamp covers what an earlier one does."""
 _COMMITMENT_DOMAIN = b"timbermark/guard/1"
 _QUESTION_DOMAIN = b"timbermark/guard-question/1"
 _LINK_DOMAIN = b"timbermark/guard-link/1"
@@ -123,27 +126,43 @@ class Chain:
             f"the chain has no head after {count} entries",
             code="chain.count",
         )
-        head = self.start
-        for entry in self.entries[: count - self.first]:
-            head = next_head(head, entry)
+        head = next(islice(self._heads(), count - self.first, None))
         stamps = tuple(response for at, response in self.stamps if at == count)
         return Head(self.commitment, self.chain_id, count, head, stamps)
 
     def stamped_entries(self, roots: Sequence[bytes]) -> dict[bytes, str]:
         """Return the entries before a verified stamp, and the earliest such time of each.
 
-        Raises as `timbermark.ownership.stamps.check_stamps` does.
+        Raises as `timbermark.verification.stamps.check_stamps` does.
         """
-        from timbermark.ownership.stamps import check_stamps, first_time
+        from timbermark.verification.stamps import check_stamps, first_time
 
+        # The file is anybody's: one pass, however many stamps there are.
+        stamps: dict[int, list[bytes]] = {}
+        for count, response in self.stamps:
+            stamps.setdefault(count, []).append(response)
+        times: dict[int, str | None] = {}
+        for count, link in enumerate(self._heads(), start=self.first):
+            if count in stamps:
+                head = Head(self.commitment, self.chain_id, count, link, tuple(stamps[count]))
+                times[count] = first_time(check_stamps(head, roots))
         found: dict[bytes, str] = {}
-        for count in sorted({at for at, _ in self.stamps}):
-            if not self.first <= count <= self.first + len(self.entries):
-                continue
-            time = first_time(check_stamps(self.head(count), roots))
-            for entry in self.entries[: count - self.first] if time else ():
-                found[entry] = min(time or "", found.get(entry, time or ""))
+        earliest: str | None = None
+        for place in reversed(range(len(self.entries))):
+            known = [time for time in (earliest, times.get(self.first + place + 1)) if time]
+            earliest = min(known, default=None)
+            if earliest:
+                entry = self.entries[place]
+                found[entry] = min(earliest, found.get(entry, earliest))
         return found
+
+    def _heads(self) -> Iterator[bytes]:
+        """Yield the heads after no entry, after one, and so on."""
+        head = self.start
+        yield head
+        for entry in self.entries:
+            head = next_head(head, entry)
+            yield head
 
 
 def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
@@ -155,7 +174,7 @@ def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
                 "chain": chain.chain_id.hex(),
                 "first": chain.first,
                 "start": chain.start.hex(),
-                "stamps": [[count, response.hex()] for count, response in chain.stamps],
+                "stamps": [[n, stamp.hex()] for n, stamp in sorted(chain.stamps)[-MOST_STAMPS:]],
             }
             for chain in chains
         ]
@@ -193,6 +212,7 @@ def _read_chain(given: Any, entries: Any) -> Chain:
         and type(given["first"]) is int
         and given["first"] >= 0
         and isinstance(given["stamps"], list)
+        and len(given["stamps"]) <= MOST_STAMPS
         and all(
             isinstance(stamp, list) and len(stamp) == 2 and type(stamp[0]) is int
             for stamp in given["stamps"]

@@ -159,7 +159,7 @@ def check(
     if unmarked is not None:
         assert model is not None
         started = time.perf_counter()
-        before = read_model(unmarked)
+        before = read_model(unmarked, whole=True)
         if digest_trees(before.trees) != mark.model_digest:
             raise InputError(
                 f"{os.fspath(unmarked)} is not the model that the mark was made for.",

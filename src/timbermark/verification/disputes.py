@@ -37,7 +37,6 @@ from timbermark.errors import InputError, TimbermarkError
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.evidence import CONCLUSIVE_BITS, INDICATIVE_BITS, Level, level
 from timbermark.ownership.opening import OpenedMark
-from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, read_roots
 from timbermark.reportable import Reportable
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
@@ -48,6 +47,7 @@ from timbermark.verification.judge import (
     name_model,
 )
 from timbermark.verification.packs import Pack, read_pack
+from timbermark.verification.stamps import StampCheck, check_stamps, first_time, read_roots
 from timbermark.verification.verdict import Note
 from timbermark.verification.verifying import verify
 
@@ -158,6 +158,10 @@ class Dispute(Reportable):
         from timbermark.verification import words
 
         return words.show_dispute(self)
+
+    def __repr__(self) -> str:
+        sides = " and ".join(repr(party.owner) for party in self.parties)
+        return f"Dispute(between {sides}, first: {self.winner})"
 
 
 def judge_dispute(

@@ -53,6 +53,11 @@ _USUAL_KEYS = frozenset(
 """32 names under which servers take rows: one of them costs 5 bits."""
 _FORM_BITS = 2.0
 """The template's placeholder is one of four; every further list or object costs as much."""
+_BATCH_BITS, _ROUND_BATCH_BITS = 16.0, 5.0
+_ROUND_BATCHES = frozenset(
+    (*(2**i for i in range(1, 14)), *(n * 10**i for n in (1, 2, 5) for i in range(5)))
+)
+"""Usual numbers of rows in a request, fewer than 32 from 2 to 10,000."""
 _CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
 _REPEATED = ("idempotency-key", "x-idempotency-key", "x-request-id")
 """Usual headers that carry a key or the name of a request."""
@@ -301,6 +306,8 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     write it down: 2 bits for the placeholder and for each list or object in it, 5 bits for a usual
     key, and for other keys and all constants 5 bits a common sign and 8 bits a byte. So does what
     the address has beyond its host and the protocol's own path: any of it may choose among models.
+    Several rows in a request cost 5 bits if their number is a round one (a power of two; 1, 2 or 5
+    and zeros) and 16 bits if not: a server's answers may depend on the other rows.
 
     >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
     10.0
@@ -322,6 +329,9 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     path = own_path(endpoint.protocol, parts.path)
     if path:
         prices.append(Price("address", _price_of_word(path), {"letters": len(path)}))
+    if endpoint.batch > 1:
+        bits = _ROUND_BATCH_BITS if endpoint.batch in _ROUND_BATCHES else _BATCH_BITS
+        prices.append(Price("batch", bits, {"rows": endpoint.batch}))
     return tuple(prices)
 
 

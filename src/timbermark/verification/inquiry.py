@@ -135,6 +135,7 @@ class Inquiry:
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
+    conditions: list[Note] = field(default_factory=list)  # of how it is asked
     request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
     _given_up: set[str] = field(default_factory=set)
@@ -338,7 +339,7 @@ class Inquiry:
             request={**self.facts.request, **self.request},
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=self.facts.conditions,
+            conditions=(*self.facts.conditions, *self.conditions),
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:

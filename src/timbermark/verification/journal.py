@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files.atomic import sync_folder
+from timbermark.files.writing import sync_folder, will_write
 
 FIRST_LINE = b"timbermark journal 2\n"
 _KIND = b"timbermark journal "
@@ -119,6 +119,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], start: Mapping[str, Any]) -> None:
         self._name = os.fspath(path)
+        will_write(path)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._file: IO[bytes] = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
         try:

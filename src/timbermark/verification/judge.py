@@ -33,7 +33,6 @@ from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, Opening
 from timbermark.ownership.seals import DrawnSeal
-from timbermark.ownership.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
@@ -50,6 +49,7 @@ from timbermark.verification.packs import (
     write_pack,
 )
 from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.verification.suspects import open_suspect, read_model
 from timbermark.verification.transcript import Transcript
 from timbermark.verification.verdict import Note, Verdict, printable
@@ -173,6 +173,9 @@ class Judgment(Reportable):
         from timbermark.verification import words
 
         return words.show_judgment(self)
+
+    def __repr__(self) -> str:
+        return f"Judgment({self.level}, {self.bits:.1f} bits, owner={self.claim.owner!r})"
 
 
 def judge(
@@ -558,7 +561,7 @@ def name_model(model: Any) -> ModelName:
     64
     """
     if isinstance(model, str | os.PathLike):
-        read = read_model(model)
+        read = read_model(model, whole=True)
         return ModelName(read.trees, digest_trees(read.trees), read.file_digest)
     own_trees = getattr(model, "ensemble_", None)
     if isinstance(own_trees, Ensemble):

@@ -257,8 +257,11 @@ class NamedModel:
     foreign: ForeignModel | None = None  # of another library
 
 
-def read_model(path: str | os.PathLike[str]) -> NamedModel:
+def read_model(path: str | os.PathLike[str], *, whole: bool = False) -> NamedModel:
     """Return the model in a file of timbermark or another library, with the digest of its bytes.
+
+    ``whole``: its trees have the digest that embedding computes, to the last rounding, for which
+    the model's library is imported.
 
     Raises FileFormatError if it is no model, InputError if the file changed while it was read,
     OSError if it cannot be opened.
@@ -271,7 +274,7 @@ def read_model(path: str | os.PathLike[str]) -> NamedModel:
     else:
         from timbermark import libraries
 
-        foreign = libraries.open_suspect_file(path)
+        foreign = libraries.open_suspect_file(path, whole=whole)
         classes = foreign.classes if foreign.task == "classification" else None
         found = NamedModel(foreign.ensemble, classes, foreign.feature_names, before, foreign)
     if _hash_file(path) != before:

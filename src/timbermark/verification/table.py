@@ -16,8 +16,7 @@ from typing import IO, Any
 
 from timbermark.errors import InputError, MissingLibraryError
 from timbermark.files import atomic_write
-from timbermark.files.small_tables import read_columns
-from timbermark.files.tables import is_parquet
+from timbermark.files.tables import is_parquet, read_columns
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import is_feature, match_names

@@ -12,7 +12,7 @@ import numpy as np
 
 from timbermark.dtypes import CLASS_INDEX
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership.encoding import FOREIGN, is_unicode
+from timbermark.ownership.encoding import FOREIGN, check_digest, is_unicode
 from timbermark.ownership.evidence import Answers, Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.verdict import Context, Note
@@ -79,7 +79,7 @@ def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
     _require(record["places"] == list(map(int, mark.places)), "it is about other triggers")
     rows, kind, asked = record["answers"], record["kind"], record["triggers_asked"]
     _require(
-        kind in _KEYS and isinstance(record["asked"], str) and is_unicode(record["asked"]),
+        kind in _KEYS and _is_text(record["asked"]),
         "its kind or its time",
     )
     _require(
@@ -148,10 +148,11 @@ def _read_context(given: Any) -> Context:
     _require(isinstance(given, dict) and given.keys() == names, "how it was asked")
     digest = given["suspect_digest"]
     _require(
-        all(isinstance(given[name], str) and given[name].isprintable() for name in _TEXTS)
-        and (digest is None or isinstance(digest, str)),
+        all(isinstance(given[name], str) and given[name].isprintable() for name in _TEXTS),
         "how it was asked",
     )
+    if digest is not None:
+        check_digest("suspect_digest", digest)
     listed = given["column_names"]
     _require(
         isinstance(listed, list) and all(isinstance(n, str) and n.isprintable() for n in listed),
@@ -160,7 +161,7 @@ def _read_context(given: Any) -> Context:
     prices = []
     for code, bits, facts in given["prices"]:
         _require(
-            isinstance(code, str)
+            _is_text(code)
             and type(bits) in (int, float)
             and math.isfinite(bits)
             and bits >= 0
@@ -171,7 +172,7 @@ def _read_context(given: Any) -> Context:
     notes: dict[str, Any] = {}
     for name in ("warnings", "conditions"):
         for code, facts in given[name]:
-            _require(isinstance(code, str), "a note")
+            _require(_is_text(code), "a note")
             _check_facts(facts)
         notes[name] = tuple(Note(code, facts) for code, facts in given[name])
     return Context(
@@ -187,17 +188,21 @@ def _read_context(given: Any) -> Context:
 
 def _check_facts(facts: Any) -> Mapping[str, Any]:
     """Return facts as they were written: texts, numbers, yes or no, and lists of these."""
-    _require(isinstance(facts, dict), "facts")
+    _require(isinstance(facts, dict) and all(map(_is_text, facts)), "facts")
     for value in facts.values():
         for item in value if isinstance(value, list) else [value]:
             _require(
                 item is None
-                or (isinstance(item, str) and is_unicode(item))
+                or _is_text(item)
                 or type(item) in (bool, int)
                 or (type(item) is float and math.isfinite(item)),
                 "facts",
             )
     return dict(facts)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_unicode(value)
 
 
 def _finite(value: Any) -> Any:
@@ -216,7 +221,7 @@ def _show(answer: Any) -> Any:
 
 
 def _check_shown(value: Any) -> Any:
-    _require(value is None or isinstance(value, str | bool | int | float), "a label")
+    _require(value is None or _is_text(value) or isinstance(value, bool | int | float), "a label")
     return value
 
 

@@ -20,17 +20,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from timbermark.errors import InputError
 from timbermark.ownership.encoding import TIME_FORMAT
+from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
 from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.suspects import open_suspect
-from timbermark.verification.verdict import Verdict
+from timbermark.verification.verdict import Note, Verdict
 
 if TYPE_CHECKING:
     from timbermark.verification.endpoint import Endpoint
 
 DEFAULT_DECOYS = 1
+_NO_DECOYS_BITS, _MANY_DECOYS_BITS = 1.0, 8.0
 
 
 def verify(
@@ -64,7 +66,9 @@ def verify(
     The rest is for endpoints, which are asked one question after the other. ``journal`` is a file
     that keeps every answer and resumes an interrupted run. ``decoys`` is the number of decoys for
     each trigger (default 1), with values of other triggers or of the rows ``decoys_from``: a
-    matrix, a data frame, a table of Dask or the names of Parquet files ("rows/*.parquet").
+    matrix, a data frame, a table of Dask or the names of Parquet files ("rows/*.parquet"). If an
+    endpoint has ``batch`` > 1, another number of decoys costs bits, and ``decoys_from`` limits the
+    level to indicative.
     ``stop_at`` is the evidence in bits at which asking stops (default 64, "off" asks everything);
     it also stops where that is hardly in reach. ``in_doubt`` says whether questions that were under
     way when a run crashed are asked again ("ask") or left out ("skip"). ``progress`` shows a bar on
@@ -179,13 +183,20 @@ def _ask_endpoint(
         raise InputError(
             f"in_doubt={in_doubt!r} is not known.", hint="use ask or skip.", parameter="in_doubt"
         )
+    decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
     inquiry = inquiries(
         endpoint,
-        decoys=check_decoys(given.get("decoys", DEFAULT_DECOYS)),
+        decoys=decoys,
         decoys_from=given.get("decoys_from"),
         stop_at=stop,
         progress=bar,
     )
+    # Decoys stand beside triggers only in requests of several rows, and answers may depend on them.
+    if endpoint.batch > 1 and decoys != DEFAULT_DECOYS:
+        bits = _MANY_DECOYS_BITS if decoys else _NO_DECOYS_BITS
+        inquiry.charged.append(Price("decoys", bits, {"decoys": decoys}))
+    if endpoint.batch > 1 and decoys and "decoys_from" in given:
+        inquiry.conditions.append(Note("decoys-from", {"caps": True}))
     inquiry.check_limit()
     if "journal" not in given:
         for piece in endpoint.ask(inquiry):
@@ -211,6 +222,8 @@ def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
     mark, columns = inquiry.mark, inquiry.columns
     ids = [q.id for part in inquiry.questions.values() for block in part.blocks for q in block]
     by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
+    if endpoint.batch > 1:
+        by_hand["batch"] = endpoint.batch
     asked = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
     return {
         "owner": mark.owner,

@@ -13,9 +13,9 @@ from timbermark.ownership.evidence import Price
 from timbermark.verification.verdict import Note, SealFinding, Verdict, printable
 
 if TYPE_CHECKING:
-    from timbermark.ownership.stamps import StampCheck
     from timbermark.verification.disputes import Dispute
     from timbermark.verification.judge import Judgment
+    from timbermark.verification.stamps import StampCheck
 
 FINDINGS = {
     "none": "no evidence that the suspect carries the mark of {owner}",
@@ -59,6 +59,8 @@ PRICES = {
     "template": "a template of the request given by hand, {bytes} bytes",
     "query": "{bytes} bytes behind the question mark of the address",
     "address": "{letters} letters of the address beyond the protocol's own",
+    "batch": "{rows} rows in each request",
+    "decoys": "{decoys} decoys for each trigger beside others in a request",
 }
 WARNINGS = {
     "few-matches": (
@@ -110,6 +112,10 @@ CONDITIONS = {
     "credentials": (
         "Credentials were sent ({names}): a server may have a model for each customer, and whoever "
         "has several credentials can choose; a judge asks with their own."
+    ),
+    "decoys-from": (
+        "Requests held several rows, decoys of a chosen table among them: the evidence holds only "
+        "if answers do not depend on the other rows."
     ),
     "journal": (
         "{from_journal} answers come from a journal that was begun {journal_since}: the evidence "

@@ -1,4 +1,4 @@
-"""CatBoost classifiers, opened, closed and kept in their own files, bit for bit."""
+"""CatBoost's classifiers, regressors and rankers, opened, closed and kept in files, bit for bit."""
 
 from timbermark.libraries.catboost.models import (
     close,

@@ -1,7 +1,7 @@
-"""LightGBM: `Booster`, `LGBMClassifier` and text model files.
+"""LightGBM: `Booster`, its classifier, regressor and ranker, and text model files.
 
 `text` takes the library's text apart and prints it again, `trees` turns its arrays into an
-ensemble, `editing` puts other leaf values and thresholds into it, `models` does the rest.
+ensemble and puts other leaf values and thresholds into them, `models` does the rest.
 Nothing that was not checked here ever reaches the library, which ends the process on a file with a
 wrong length in it.
 """
@@ -16,6 +16,7 @@ from timbermark.libraries.lightgbm.models import (
     native_rows,
     open,
     open_file,
+    open_trees,
     rows,
     save,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "native_rows",
     "open",
     "open_file",
+    "open_trees",
     "rows",
     "save",
 ]

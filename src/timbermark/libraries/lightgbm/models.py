@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import sys
 import warnings
 from dataclasses import dataclass, replace
@@ -15,9 +16,14 @@ from numpy.typing import DTypeLike
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.libraries.categories import find_texts, with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike, Task, plain_columns
-from timbermark.libraries.lightgbm.editing import edit_trees, keep_best_first, regularization
+from timbermark.libraries.contract import (
+    ForeignModel,
+    PathLike,
+    Task,
+    find_texts,
+    plain_columns,
+    with_categories,
+)
 from timbermark.libraries.lightgbm.text import (
     OBJECTIVES,
     RANKING,
@@ -26,9 +32,15 @@ from timbermark.libraries.lightgbm.text import (
     parse_text,
     print_text,
 )
-from timbermark.libraries.lightgbm.trees import to_ensemble, with_finite_statistics
+from timbermark.libraries.lightgbm.trees import (
+    edit_trees,
+    keep_best_first,
+    regularization,
+    to_ensemble,
+    with_finite_statistics,
+)
+from timbermark.trees.construction import first_trees
 from timbermark.trees.ensemble import ZERO_RANGE, Ensemble
-from timbermark.trees.joining import first_trees
 
 name = "LightGBM"
 
@@ -86,15 +98,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if the file is damaged, of another layout or no supported objective,
     MissingLibraryError without LightGBM, OSError if the file cannot be opened.
     """
-    content = Path(path).read_bytes()
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileFormatError(
-            "The LightGBM model is damaged: it is not text.",
-            hint="get the file again from where it came.",
-        ) from None
-    frame, blocks = parse_text(text)
+    frame, blocks = parse_text(_read_text(path))
     ensemble = to_ensemble(frame, blocks)
     frame, blocks = _plain(frame), with_finite_statistics(blocks)
     basic = _library().basic
@@ -110,6 +114,30 @@ def open_file(path: PathLike) -> ForeignModel:
             hint="get the file again from where it came.",
         ) from None
     return _opened(booster, booster, frame, blocks, ensemble)
+
+
+def open_trees(path: PathLike) -> ForeignModel | None:
+    """Return the model in a text file as trees alone, which can be asked but not changed.
+
+    LightGBM is not needed and not imported. None if the model has categories of pandas.
+
+    Raises FileFormatError if the file is damaged, of another layout or no supported objective;
+    OSError if it cannot be opened.
+    """
+    frame, blocks = parse_text(_read_text(path))
+    if json.loads(frame.pandas_categorical):
+        return None
+    return _opened(None, None, frame, blocks, to_ensemble(frame, blocks))
+
+
+def _read_text(path: PathLike) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileFormatError(
+            "The LightGBM model is damaged: it is not text.",
+            hint="get the file again from where it came.",
+        ) from None
 
 
 def open(model: Any) -> ForeignModel:
@@ -139,7 +167,8 @@ def _opened(
     from timbermark.libraries import lightgbm as adapter
 
     all_iterations = ensemble.n_trees // ensemble.n_outputs
-    n_iterations = min(int(_booster(model).best_iteration or 0), all_iterations)
+    best = 0 if model is None else int(_booster(model).best_iteration or 0)
+    n_iterations = min(best, all_iterations)
     if n_iterations <= 0:
         n_iterations = all_iterations
     ensemble = first_trees(ensemble, n_iterations * ensemble.n_outputs)
@@ -152,7 +181,7 @@ def _opened(
     share = 1 / max(n_iterations, 1) if frame.average_output else 1.0
     return ForeignModel(
         library=name,
-        kind=type(model).__name__,
+        kind="Booster" if model is None else type(model).__name__,
         ensemble=ensemble,
         classes=classes,
         feature_names=None if automatic else names,
@@ -188,7 +217,8 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     X = with_categories(X, extra.categories, extra.frame.feature_names, strict=False)
     # scikit-learn makes float64 of objects before the library sees them.
     objects = np.float64 if "LGBMModel" in _ancestors(foreign.native) else np.float32
-    numbers = to_numbers(X, _inner(foreign.native).pandas_categorical, objects)
+    known = getattr(_inner(foreign.native), "pandas_categorical", None)
+    numbers = to_numbers(X, known, objects)
     if numbers.ndim != 2 or numbers.shape[1] != foreign.ensemble.n_features:
         raise InputError(
             f"X has the shape {numbers.shape}, expected (n, {foreign.ensemble.n_features}).",
@@ -337,7 +367,7 @@ def _named_categories(model: Any, frame: Frame | None) -> dict[int, list[Any]]:
 
     Without a ``frame`` the model is asked for its text only if it has any.
     """
-    named = _inner(model).pandas_categorical
+    named = getattr(_inner(model), "pandas_categorical", None)
     if not named:
         return {}
     if frame is None:

@@ -1,7 +1,7 @@
-"""XGBoost: ``Booster``, ``XGBClassifier`` and their files in JSON and UBJ.
+"""XGBoost: ``Booster``, its classifier, regressor and ranker, and their files in JSON and UBJ.
 
-Classifiers made of trees are supported, with two classes or many, missing values, categories, dart
-and parallel trees; linear models, leaf vectors, and all that is no classification is refused.
+Models made of trees are supported, with two classes, many or numbers, missing values, categories,
+dart and parallel trees; linear models, leaf vectors and survival are refused.
 
 Three things to know:
 
@@ -23,6 +23,7 @@ from timbermark.libraries.xgboost.models import (
     native_rows,
     open,
     open_file,
+    open_trees,
     rows,
     save,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "native_rows",
     "open",
     "open_file",
+    "open_trees",
     "rows",
     "save",
 ]

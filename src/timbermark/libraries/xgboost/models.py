@@ -1,35 +1,212 @@
-"""XGBoost's models: which they are, what they predict, and how they are opened and closed."""
+"""XGBoost's models: which they are, how they are opened and closed, and rows as they take them."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from timbermark.dtypes import Margins, Reals, Rows
+from timbermark.dtypes import AnyArray, Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.libraries.categories import with_categories
-from timbermark.libraries.contract import ForeignModel, PathLike, Task, plain_columns
+from timbermark.libraries.contract import (
+    ForeignModel,
+    PathLike,
+    Task,
+    plain_columns,
+    with_categories,
+)
 from timbermark.libraries.xgboost.document import (
+    NUMBERS,
     Outline,
+    equal_rounds,
     is_document,
     outline,
     parse,
     with_trees,
 )
-from timbermark.libraries.xgboost.editing import Steps, edited_trees, find_steps
-from timbermark.libraries.xgboost.forest import Forest, encode_trees, has_empty_sets, to_forest
-from timbermark.libraries.xgboost.tables import as_matrix, refused, to_rows
-from timbermark.trees.construction import make_ensemble
+from timbermark.libraries.xgboost.forest import (
+    Forest,
+    Steps,
+    edited_trees,
+    encode_trees,
+    find_steps,
+    has_empty_sets,
+    to_forest,
+)
+from timbermark.trees.construction import first_trees, make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.joining import first_trees
+
+_MANY_ROWS = 4096
+_PREFIX = re.compile(r"^\[[0-9:]+\] \S+: (Check failed: )?")
+
+
+def to_rows(library: Callable[[], ModuleType], known: Outline, X: Any, missing: float) -> Rows:
+    """Return what a model predicts from as numbers, float64 [n, d]; NaN is missing.
+
+    Categories become the numbers that the model knows them by. ``library`` returns XGBoost, which
+    arrays do without.
+
+    Raises InputError if it is no table of numbers and categories of the model's width and names.
+    """
+    if isinstance(X, np.ndarray | list | tuple):
+        found = _from_array(X, missing)
+    else:
+        xgb = library()
+        matrix = as_matrix(xgb, known.feature_names, X, missing)
+        found = _from_matrix(xgb, known, matrix)
+    if found.ndim != 2 or found.shape[1] != known.n_features:
+        raise InputError(
+            f"The rows have the shape {found.shape}, expected (n, {known.n_features}).",
+            hint="give one row per sample and one column per feature.",
+        )
+    return found
+
+
+def as_matrix(xgb: ModuleType, expected: tuple[str, ...] | None, X: Any, missing: float) -> Any:
+    """Return rows as XGBoost's own matrix; columns without names get the model's.
+
+    Raises InputError if XGBoost refuses them, or if the columns have other names.
+    """
+    matrix = X
+    try:
+        if not isinstance(X, xgb.DMatrix):
+            # For few rows, threads take longer to start than to work.
+            threads = 1 if getattr(X, "shape", (_MANY_ROWS,))[0] < _MANY_ROWS else None
+            matrix = xgb.DMatrix(X, missing=missing, enable_categorical=True, nthread=threads)
+            if matrix.feature_names is None and expected is not None:
+                matrix.feature_names = list(expected)
+        names = matrix.feature_names
+    except (ValueError, TypeError) as error:
+        raise refused(error) from error
+    if expected is not None and tuple(names or ()) != expected:
+        raise InputError(
+            f"The columns are {list(names or ())!r:.200}, the model's are {list(expected)!r:.200}.",
+            hint="give the columns that the model was trained with, in the same order.",
+        )
+    return matrix
+
+
+def refused(error: Exception) -> InputError:
+    """Return the error for rows that XGBoost does not take, with what it says about them.
+
+    >>> print(refused(ValueError("[00:11:13] a/b.cc:12: Check failed: Bad.\\nStack trace:")))
+    XGBoost does not take these rows: Bad. Hint: give what the model's own predict takes.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    said = _PREFIX.sub("", lines[0])[:300].rstrip(".")
+    return InputError(
+        f"XGBoost does not take these rows: {said}.",
+        hint="give what the model's own predict takes.",
+    )
+
+
+def _from_array(X: Any, missing: float) -> Rows:
+    try:
+        given = np.asarray(X)
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"their type is {given.dtype}")
+        # XGBoost rounds a whole number to float32 at once, not by way of float64.
+        narrow = np.float32 if given.dtype.kind in "iu" else np.float64
+        found = given.astype(narrow).astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The rows are not a matrix of numbers ({error}).", hint="encode text as numbers first."
+        ) from None
+    if not np.isnan(missing):
+        with np.errstate(over="ignore"):
+            found[found.astype(np.float32) == np.float32(missing)] = np.nan
+    return found
+
+
+def _from_matrix(xgb: ModuleType, known: Outline, matrix: Any) -> Rows:
+    try:
+        sparse = matrix.get_data()
+    except (ValueError, TypeError) as error:
+        raise refused(error) from error
+    found = np.full(sparse.shape, np.nan)
+    row = np.repeat(np.arange(sparse.shape[0]), np.diff(sparse.indptr))
+    found[row, sparse.indices] = sparse.data
+    types = matrix.feature_types
+    if known.most_categories and types is not None and sparse.shape[1] == known.n_features:
+        columns = [number for number, kind in enumerate(types) if kind == "c"]
+        if columns and len(found):
+            found[:, columns] = _category_numbers(xgb, known, matrix, found, columns)
+    return found
+
+
+def _category_numbers(
+    xgb: ModuleType, known: Outline, matrix: Any, found: Rows, columns: list[int]
+) -> AnyArray:
+    """Return the numbers that the model knows the categories of a frame by, [n, len(columns)].
+
+    A frame numbers its categories in an order of its own, and XGBoost translates by name when it
+    predicts. It says the result to nobody, but a tree can ask: one tree per binary digit, with a
+    set of all the numbers that have it.
+    """
+    highest = known.most_categories
+    digits = max(int(highest - 1).bit_length(), 1)
+    every = np.arange(highest)
+    # The last tree of a column asks for any number at all: a name not known has none.
+    sets = [every[every >> digit & 1 == 1] for digit in range(digits)] + [every]
+    asked = np.repeat(columns, len(sets))
+    ensemble = _asking(known, asked, np.tile(np.arange(len(sets)), len(columns)), sets)
+    trees = encode_trees(ensemble)
+    raw = with_trees(known, trees, ensemble.tree_output, equal_rounds(known, len(trees)))
+    booster = xgb.Booster({"nthread": 1})
+    booster.load_model(bytearray(raw))
+    try:
+        leaves = booster.predict(matrix, pred_leaf=True, validate_features=False)
+    except (ValueError, TypeError) as error:
+        raise refused(error) from error
+    answers = leaves.reshape(len(found), -1)[:, : len(asked)] == 2
+    answers = answers.reshape(len(found), len(columns), len(sets))
+    number = answers[:, :, :-1] @ (1 << np.arange(digits))
+    number = np.where(answers[:, :, -1], number, -1.0)
+    return np.where(np.isnan(found[:, columns]), np.nan, number)
+
+
+def _asking(known: Outline, columns: AnyArray, chosen: AnyArray, sets: list[AnyArray]) -> Ensemble:
+    """Return one tree per question, which goes right if the column's category is in the set.
+
+    Trees without a split fill the last round.
+    """
+    n_questions = len(columns)
+    fill = -n_questions % (known.n_outputs * known.n_parallel)
+    n_trees = n_questions + fill
+    nodes = 3 * n_questions + fill
+    root = 3 * np.arange(n_questions)
+    feature, left, right, category_set = (np.full(nodes, -1) for _ in range(4))
+    feature[root], category_set[root] = columns, chosen
+    left[root], right[root] = 1, 2
+    return make_ensemble(
+        n_features=known.n_features,
+        n_outputs=known.n_outputs,
+        tree_start=np.append(3 * np.arange(n_questions + 1), 3 * n_questions + 1 + np.arange(fill)),
+        tree_output=np.arange(n_trees) // known.n_parallel % known.n_outputs,
+        feature=feature,
+        threshold=np.zeros(nodes),
+        left=left,
+        right=right,
+        value=np.zeros(nodes),
+        category_set=category_set,
+        category_offsets=np.cumsum([0, *map(len, sets)]),
+        category_values=np.concatenate(sets),
+        categories_go="right",
+        strict=True,
+        input_dtype="f4",
+        sum_dtype="f4",
+    )
+
 
 name = "XGBoost"
 _ENDINGS = (".json", ".ubj")
@@ -46,8 +223,8 @@ class XGBoostExtra:
 
     outline: Outline
     forest: Forest  # all trees, also those that predict does not use
-    steps: Steps
-    config: str  # what save_config gives
+    steps: Steps | None  # None, as config, if the file was read as trees alone
+    config: str | None  # what save_config gives
     missing: float  # the number that stands for a missing value
 
 
@@ -101,9 +278,7 @@ def open_file(path: PathLike) -> ForeignModel:
         forest = to_forest(known)
         trees = encode_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
-        same = known.by_wrapper or _counted_trees(known, by_best_round=True) == known.n_trees
-        estimator = getattr(xgb, _ESTIMATORS[known.task])
-        model = estimator() if same and _answers_by_wrapper(known) else xgb.Booster()
+        model = getattr(xgb, _kind_in_file(known))()
         model.load_model(bytearray(document))
         known = outline(parse(document))
         # The trees are the same unless they had to be written in another way.
@@ -117,6 +292,42 @@ def open_file(path: PathLike) -> ForeignModel:
             f"{os.fspath(path)}: XGBoost does not take the model: {said}",
             hint="get the file again from where it came.",
         ) from error
+
+
+def open_trees(path: PathLike) -> ForeignModel | None:
+    """Return the model in a file as trees alone, which can be asked but not changed or trained.
+
+    XGBoost is not needed and not imported; what it would refuse, such as a file of a newer version,
+    is read if it is sound. The first summand of margins may differ by a rounding from what XGBoost
+    computes. None if the model has categories: their names are XGBoost's to translate.
+
+    Raises FileFormatError if the file is damaged, of an unknown layout or of no supported
+    objective; OSError if it cannot be opened.
+    """
+    from timbermark.libraries import xgboost as adapter
+
+    raw = Path(path).read_bytes()
+    try:
+        known = outline(parse(raw))
+        if known.most_categories or "c" in (known.feature_types or ()):
+            return None
+        forest = to_forest(known)
+        kind = _kind_in_file(known)
+        wrapped = kind != "Booster"
+        ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
+    except FileFormatError as error:
+        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
+    if (ensemble.category_set >= 0).any():
+        return None
+    ensemble = replace(ensemble, init=_computed_init(known))
+    return ForeignModel(
+        **_facts(known, ensemble, wrapped),
+        kind=kind,
+        classes=np.arange(ensemble.n_classes),
+        native=None,
+        adapter=adapter,
+        extra=XGBoostExtra(known, forest, None, None, float("nan")),
+    )
 
 
 def open(model: Any) -> ForeignModel:
@@ -167,27 +378,34 @@ def _opened(
     missing = float("nan") if not wrapped or model.missing is None else float(model.missing)
     steps = find_steps(forest.ensemble, config, known.n_parallel)
     return ForeignModel(
-        library=name,
+        **_facts(known, ensemble, wrapped),
         kind=type(model).__name__,
-        ensemble=ensemble,
         classes=classes,
-        feature_names=known.feature_names,
-        margin_scale=1.0,
-        leaf_dtype="f4",
-        threshold_dtype="f4",
         native=native,
         adapter=adapter,
-        notes=_list_notes(known, ensemble, wrapped),
         l2=steps.l2,
         extra=XGBoostExtra(known, forest, steps, config, missing),
-        text_columns=frozenset(known.categories),
-        known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
-        takes_frames=bool(known.categories),
-        task=known.task,
-        input_columns=plain_columns(ensemble, known.categories),
-        stores_labels=False,
-        refits_leaves=True,
     )
+
+
+def _facts(known: Outline, ensemble: Ensemble, wrapped: bool) -> dict[str, Any]:
+    """Return what a document says of a model, as fields of a `ForeignModel`."""
+    return {
+        "library": name,
+        "ensemble": ensemble,
+        "feature_names": known.feature_names,
+        "margin_scale": 1.0,
+        "leaf_dtype": "f4",
+        "threshold_dtype": "f4",
+        "notes": _list_notes(known, ensemble, wrapped),
+        "text_columns": frozenset(known.categories),
+        "known_texts": {place: frozenset(texts) for place, texts in known.categories.items()},
+        "takes_frames": bool(known.categories),
+        "task": known.task,
+        "input_columns": plain_columns(ensemble, known.categories),
+        "stores_labels": False,
+        "refits_leaves": True,
+    }
 
 
 def rows(foreign: ForeignModel, X: Any) -> Rows:
@@ -198,10 +416,10 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
 
     Raises InputError if it is none of these, or has another width or other names.
     """
-    xgb = _library("to read rows as XGBoost does")
     extra: XGBoostExtra = foreign.extra
     X = with_categories(X, extra.outline.categories, extra.outline.feature_names, strict=True)
-    found = to_rows(xgb, extra.outline, X, extra.missing)
+    library = partial(_library, "to read rows as XGBoost does")
+    found = to_rows(library, extra.outline, X, extra.missing)
     e = foreign.ensemble
     types = extra.outline.feature_types or ()
     stated = [number for number, kind in enumerate(types) if kind == "c"]
@@ -252,6 +470,8 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     xgb = _library("to write an XGBoost model")
     extra: XGBoostExtra = foreign.extra
     known = extra.outline
+    assert extra.steps is not None  # it was opened with the library
+    assert extra.config is not None
     trees = edited_trees(
         known.model["trees"], extra.forest, extra.steps, foreign.ensemble, ensemble
     )
@@ -380,6 +600,12 @@ def _check_task(model: Any, booster: Any, known: Outline) -> None:
         )
 
 
+def _kind_in_file(known: Outline) -> str:
+    """Return which of XGBoost's classes a document is opened as; see `open_file`."""
+    same = known.by_wrapper or _counted_trees(known, by_best_round=True) == known.n_trees
+    return _ESTIMATORS[known.task] if same and _answers_by_wrapper(known) else "Booster"
+
+
 def _answers_by_wrapper(known: Outline) -> bool:
     """Return whether ``predict`` of the wrapper gives labels where it should.
 
@@ -428,6 +654,19 @@ def _list_notes(known: Outline, ensemble: Ensemble, wrapped: bool) -> tuple[str,
             "Booster.predict; the margins here are those of the latter."
         )
     return tuple(notes)
+
+
+def _computed_init(known: Outline) -> Reals:
+    """Return where the sums start, float64 [outputs], by the formulas that XGBoost has for it."""
+    text = known.content["learner"]["learner_model_param"]["base_score"]
+    base = np.array(text.strip("[]").split(","), dtype=np.float32)
+    if known.objective in ("binary:logistic", "reg:logistic"):
+        # Rounded to float32 after each step, the logarithm too.
+        odds = np.float32(1.0) / base - np.float32(1.0)
+        base = -np.log(odds.astype(np.float64)).astype(np.float32)
+    elif NUMBERS.get(known.objective) == "exponential":
+        base = np.log(base.astype(np.float64)).astype(np.float32)
+    return np.broadcast_to(base.astype(np.float64), (known.n_outputs,)).copy()
 
 
 def _find_init(xgb: ModuleType, known: Outline) -> Reals:

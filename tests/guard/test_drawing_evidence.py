@@ -1,0 +1,208 @@
+"""From a ledger to a judge: marks, claims, stamps of heads, and what they count for."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import timbermark as tm
+from tests.ownership.authority import Authority, needs_openssl
+from timbermark.errors import EvidenceError, FileFormatError, InputError
+from timbermark.guard.drawing import claim_guard, guard_secret
+from timbermark.guard.ledger_file import add_stamp, read_chains, read_summary, request_stamps
+from timbermark.verification import chain as chains
+from timbermark.verification.chain import Chain, load_chains, next_head, save_chains
+from timbermark.verification.packs import Pack
+from timbermark.verification.stamps import make_query
+
+
+def open_all(mark, key):
+    claim = claim_guard(mark, key)
+    return Pack("evidence", claim, tm.open_mark(mark, claim, judge="Judy", share=1.0))
+
+
+@pytest.fixture
+def accused(guard, world):
+    _, X, _ = world
+    labels = guard.predict(X, client="acme")
+    return guard, RandomForestClassifier(random_state=0).fit(X, labels)
+
+
+def test_without_a_stamp_a_judge_finds_it_indicative_at_most(accused, key, tmp_path):
+    guard, student = accused
+    pack = open_all(guard.mark("acme"), key)
+    judgment = tm.judge(pack, suspect=student)
+    assert judgment.verdict.level == "conclusive"
+    assert judgment.level == "indicative"
+    assert judgment.to_dict()["level"] == "indicative"
+    assert "guard-unstamped" in [note.code for note in judgment.notes]
+    # A chain without stamps helps as little.
+    save_chains(tmp_path / "a.chain", read_chains(guard._ledger.path))
+    assert tm.judge(pack, suspect=student, chain=tmp_path / "a.chain").level == "indicative"
+    judgment.save(tmp_path / "pack")
+    assert tm.judge(tmp_path / "pack").level == "indicative"
+
+
+@needs_openssl
+def test_questions_before_a_verified_stamp_count_fully(accused, world, key, tmp_path):
+    guard, student = accused
+    _, X, _ = world
+    authority = Authority(tmp_path / "tsa")
+    guard.flush()
+    (head,) = request_stamps(guard._ledger.path)
+    # The server goes on while the query is under way.
+    guard.predict(X[:300] + 0.01, client="acme")
+    guard.flush()
+    assert add_stamp(guard._ledger.path, authority.stamp(make_query(head))).count == head.count
+    chain = tmp_path / "a.chain"
+    save_chains(chain, read_chains(guard._ledger.path))
+    early, all_of_it = guard.mark("acme", stamped=True), guard.mark("acme")
+    assert early.n_triggers < all_of_it.n_triggers
+    found = tm.judge(open_all(early, key), suspect=student, chain=chain, roots=[authority.root])
+    assert found.level == "conclusive"
+    assert "guard-fixed" in [note.code for note in found.notes]
+    late = tm.judge(open_all(all_of_it, key), suspect=student, chain=chain, roots=[authority.root])
+    assert late.level == "indicative"
+    # Nobody trusts an authority that was not named.
+    assert tm.judge(open_all(early, key), suspect=student, chain=chain).level == "indicative"
+    with pytest.raises(EvidenceError) as caught:
+        add_stamp(guard._ledger.path, authority.stamp(make_query(Chainless())))
+    assert caught.value.code == "stamp.other"
+
+
+class Chainless:
+    stamped, stamps = b"something else", ()
+
+
+@needs_openssl
+def test_a_chain_that_was_made_up_later_covers_nothing(accused, key, tmp_path):
+    guard, student = accused
+    authority = Authority(tmp_path / "tsa")
+    mark = guard.mark("acme", stamped=False)
+    (head,) = request_stamps(guard._ledger.path)
+    response = authority.stamp(make_query(head))
+    (true,) = read_chains(guard._ledger.path)
+    # Another question in front of the stamped head: the head is another one.
+    forged = Chain(
+        true.commitment, true.chain_id, true.first, next_head(true.start, bytes(32)),
+        true.entries, ((head.count, response),),
+    )  # fmt: skip
+    save_chains(tmp_path / "forged.chain", [forged])
+    pack = open_all(mark, key)
+    options = {"suspect": student, "roots": [authority.root]}
+    assert tm.judge(pack, chain=tmp_path / "forged.chain", **options).level == "indicative"
+    other = Chain(
+        bytes(32), true.chain_id, true.first, true.start, true.entries, ((head.count, response),)
+    )
+    save_chains(tmp_path / "other.chain", [other])
+    assert tm.judge(pack, chain=tmp_path / "other.chain", **options).level == "indicative"
+
+
+def test_an_empty_ledger_commits_to_the_guard(guard, world, key):
+    (empty,) = request_stamps(guard._ledger.path)
+    assert empty.count == 0
+    assert empty.commitment.hex() in empty.stamped.hex()
+    with pytest.raises(EvidenceError):
+        add_stamp(guard._ledger.path, b"no response")
+
+
+def test_chains_come_back_from_their_file(guard, world, tmp_path):
+    _, X, _ = world
+    guard.predict(X, client="acme")
+    guard.flush()
+    chains = read_chains(guard._ledger.path)
+    save_chains(tmp_path / "a.chain", chains)
+    (read,) = load_chains(tmp_path / "a.chain")
+    assert read.entries == chains[0].entries
+    assert read.head(len(read.entries)).stamped == chains[0].head(len(read.entries)).stamped
+    content = bytearray((tmp_path / "a.chain").read_bytes())
+    content[-30] ^= 1
+    (tmp_path / "b.chain").write_bytes(content)
+    with pytest.raises(FileFormatError):
+        load_chains(tmp_path / "b.chain")
+
+
+def test_keys_and_marks_that_are_not_the_guards(guard, world, key):
+    _, X, _ = world
+    guard.predict(X, client="acme")
+    with pytest.raises(InputError) as caught:
+        guard_secret(guard.statement, tm.OwnerKey.generate())
+    assert caught.value.code == "ledger.key"
+    mark = tm.Mark.make(
+        key, owner="Ann", model_digest="0" * 64, classes=[0, 1], triggers=[[0.5]],
+        alphabets=[[0, 1]], reference=[[0.9, 0.1]],
+    )  # fmt: skip
+    with pytest.raises(InputError) as caught:
+        claim_guard(mark, key)
+    assert caught.value.code == "claim.type"
+
+
+def test_the_second_opinion_shows_a_ledger_that_was_picked(world, key, tmp_path):
+    """An owner who keeps only questions on which natural models agree with the key."""
+    model, X, y = world
+    natural = RandomForestClassifier(random_state=1).fit(X[:600], y[:600])
+    guard = tm.Guard(
+        model, X, key=key, owner="Ann", share=0.25, ledger=tmp_path / "picked.db", lead=0.4
+    )
+    rows = X[600:]
+    agree = guard.predict(rows) == natural.predict(rows)
+    guard.predict(rows[agree], client="picked")
+    mark = guard.mark("picked")
+    guard.close()
+    claim = claim_guard(mark, key)
+    pack = Pack("evidence", claim, tm.open_mark(mark, claim, judge="Judy", share=1.0, force=True))
+    found = tm.judge(pack, suspect=natural, rows=(X[:600], y[:600]))
+    assert found.bits > 20
+    assert max(reference.bits for reference in found.references) > 10
+    assert np.isfinite([reference.bits for reference in found.references]).all()
+
+
+def test_a_chain_is_passed_once_however_many_stamps_it_has(tmp_path, monkeypatch):
+    """Each stamp cost a pass over all entries: a file of a few megabytes took hours."""
+    entries = tuple(bytes([i]) * 32 for i in range(200))
+    made = Chain(bytes(32), bytes(16), 0, bytes(32), entries, tuple((i, b"x") for i in range(201)))
+    passed = []
+    monkeypatch.setattr(chains, "next_head", lambda head, entry: passed.append(entry) or head)
+    assert made.stamped_entries([]) == {}
+    assert len(passed) == len(entries)
+    monkeypatch.setattr(chains, "MOST_STAMPS", 10_000)
+    save_chains(tmp_path / "a.chain", [replace(made, stamps=((1, b"x"),) * 5000)])
+    monkeypatch.undo()
+    with pytest.raises(FileFormatError) as caught:
+        load_chains(tmp_path / "a.chain")
+    assert caught.value.code == "file.parts"
+    save_chains(tmp_path / "b.chain", [replace(made, stamps=((1, b"x"),) * 5000)])
+    assert len(load_chains(tmp_path / "b.chain")[0].stamps) == chains.MOST_STAMPS
+
+
+@needs_openssl
+def test_the_earliest_verified_stamp_of_an_entry_counts(tmp_path):
+    authority = Authority(tmp_path / "tsa")
+    entries = tuple(bytes([i]) * 32 for i in range(4))
+    made = Chain(bytes(32), bytes(16), 7, bytes(32), entries)
+    stamps = tuple((n, authority.stamp(make_query(made.head(n)))) for n in (9, 7, 10))
+    found = replace(made, stamps=(*stamps, (10, b"junk"))).stamped_entries([authority.root])
+    assert set(found) == set(entries[:3])
+    assert found[entries[0]] <= found[entries[2]]
+    assert replace(made, stamps=stamps).stamped_entries([]) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "INSERT INTO counts VALUES ('00', '00', x'ff', 1)",
+        "UPDATE entries SET content = '[]' WHERE kind = 1",
+        "UPDATE entries SET content = '\"x\"' WHERE kind = 1",
+    ],
+)
+def test_a_ledger_with_values_of_other_types_is_refused(guard, world, change):
+    guard.predict(world[1], client="acme")
+    guard.close()
+    with closing(sqlite3.connect(guard._ledger.path)) as file, file:
+        file.execute(change)
+    with pytest.raises(FileFormatError) as caught:
+        read_summary(guard._ledger.path)
+    assert caught.value.code == "ledger.foreign"

@@ -1,0 +1,133 @@
+"""Rows that stand for unseen ones: near training rows, as far as a shadow model says."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timbermark.estimator import TimberClassifier
+from timbermark.experiments.datasets import load_dataset
+from timbermark.marking.defaults import NEIGHBOUR_RANKS
+from timbermark.marking.mixing import USUAL, Neighbourhood, estimate_labels, find_unseen
+
+VALUES = [0.0, 1.0, 2.5, -3.0, np.nan]
+
+
+def mixed(X, n, distance, named=None, share=1.0):
+    return Neighbourhood(X, np.random.default_rng(3), named, share).mix(X, n, distance)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(VALUES), min_size=3, max_size=3), min_size=1, max_size=12),
+    st.integers(1, 30),
+    st.floats(0.0, 2.0),
+    st.sampled_from([None, [True, False, False], [True, True, True]]),
+)
+def test_values_come_from_the_columns(rows, n, distance, named):
+    X = np.array(rows)
+    named = None if named is None else np.array(named)
+    found = mixed(X, n, distance, named)
+    np.testing.assert_array_equal(found, mixed(X, n, distance, named))
+    assert found.shape == (n, 3)
+    for j in range(3):
+        assert {str(x) for x in found[:, j]} <= {str(x) for x in X[:, j]}
+
+
+def test_mixtures_are_near_without_being_rows():
+    rng = np.random.default_rng(0)
+    # Two clusters far from each other: a mixture across them resembles neither.
+    X = np.vstack([rng.normal(size=(200, 6)), rng.normal(size=(200, 6)) + 50.0])
+    found = mixed(X, 500, 1.0)
+    assert set((found > 25).sum(axis=1).tolist()) <= {0, 6}
+    same = (found[:, None, :] == X[None]).all(axis=2).any(axis=1)
+    # All values from one of the two rows: once in 32 times.
+    assert same.mean() < 0.1
+
+
+def test_the_distance_is_a_place_among_the_ranks():
+    X = np.arange(400.0)[:, None] * np.ones((1, 8))
+    assert {tuple(row) for row in mixed(X, 400, 0.0)} == {tuple(row) for row in X}
+    for place, rank in enumerate(NEIGHBOUR_RANKS):
+        apart = np.ptp(mixed(X, 400, float(place)), axis=1)
+        # On a line the eighth neighbour is four steps away.
+        assert apart.max() <= rank
+        assert np.median(apart) == pytest.approx(rank / 2, abs=1)
+    # Between two places some rows are at the one and some at the other.
+    some = (np.ptp(mixed(X, 400, 0.25), axis=1) > 0.0).mean()
+    assert 0.15 < some < 0.35
+
+
+def test_a_sample_has_only_some_of_the_neighbours():
+    X = np.arange(400.0)[:, None] * np.ones((1, 8))
+    apart = np.ptp(mixed(X, 400, 1.0, share=0.25), axis=1)
+    assert np.median(apart) == 1.0
+
+
+def test_codes_are_alike_or_not():
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 5, 600)
+    X = np.column_stack([code * 1000.0, code * 7.0, code * -3.0, rng.normal(size=600)])
+    named = np.array([True, True, True, False])
+    found = mixed(X, 600, 1.0, named)
+    # Rows with the same codes are nearer than any other, however close the codes' numbers are.
+    assert (found[:, 0] / 1000.0 == found[:, 1] / 7.0).mean() > 0.95
+
+
+def test_the_shadow_tells_rows_that_are_like_training_rows_from_others():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    noise = rng.integers(0, 2, 3000)
+
+    def found(train, held):
+        parts = noise[train], noise[held]
+        return find_unseen(X[train], X[held], parts, lambda rows: rows, None, 0).distance
+
+    # Nothing can be learnt: what a model is sure of are the rows that it knows by heart.
+    first, last = np.arange(2000), np.arange(2000, 3000)
+    assert found(first, last) > 0.8
+    # In a table with every row twice, unseen rows are training rows.
+    assert found(first, first) < 0.3
+    one_class = noise[first] * 0, noise[last] * 0
+    found_one = find_unseen(X[first], X[last], one_class, lambda rows: rows, None, 0)
+    assert (found_one.distance, found_one.slope) == (USUAL, 1.0)
+
+
+def test_mixtures_are_as_hard_as_unseen_rows(shared):
+    data = load_dataset("letter", shared)
+    order = np.random.default_rng(0).permutation(len(data.y))[:6000]
+    X, y = np.asarray(data.X, float)[order], np.asarray(data.y)[order]
+    model = TimberClassifier(max_iter=20, random_state=1).fit(X[:3500], y[:3500])
+    distance = find_unseen(
+        X[:2500], X[2500:3500], (y[:2500], y[2500:3500]), lambda rows: rows, None, 0
+    ).distance
+    near = Neighbourhood(X[:3500], np.random.default_rng(0), None)
+
+    def doubt(rows):
+        return 1.0 - model.predict_proba(rows).max(axis=1).mean()
+
+    unseen, training = doubt(X[3500:]), doubt(X[:3500])
+    assert doubt(near.mix(X[:3500], 2500, distance)) == pytest.approx(unseen, rel=0.35)
+    assert training < 0.8 * unseen
+
+
+@given(st.integers(2, 5), st.floats(0.1, 1.0), st.integers(0, 99))
+def test_estimated_labels_have_the_shares_of_the_classes(k, slope, seed):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(k, 0.5), size=500)
+    shares = rng.dirichlet(np.full(k, 5.0))
+    found = estimate_labels(p, slope, shares)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_allclose(found.mean(axis=0), shares, atol=0.02)
+    np.testing.assert_allclose(estimate_labels(p, 1.0, None), p, atol=1e-9)
+
+
+def test_the_slope_tells_how_overconfident_a_model_is_on_unseen_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    clear = (X[:, 0] > 0).astype(int)
+    blurred = (X[:, 0] + 2.0 * rng.normal(size=4000) > 0).astype(int)
+    slopes = [
+        find_unseen(X[:2500], X[2500:], (y[:2500], y[2500:]), lambda rows: rows, None, 0).slope
+        for y in (clear, blurred)
+    ]
+    assert slopes[1] < 0.6 < slopes[0]
