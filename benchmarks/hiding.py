@@ -25,8 +25,6 @@ from sklearn.metrics import roc_auc_score
 
 import timbermark as tm
 
-KEY = tm.OwnerKey.generate()
-
 
 def make_data(i, rng):
     """A data set of its own for each model."""
@@ -250,6 +248,7 @@ def main():
     parser.add_argument("--seals", default="both", choices=("both", "splits", "leaves"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    key = tm.OwnerKey.generate()
     for library in given.libraries.split(","):
         rng = np.random.default_rng(0)
         features, shares, failed = [], [], 0
@@ -257,7 +256,7 @@ def main():
             X, y = make_data(len(features) + failed, rng)
             model = make_model(library, rng).fit(X, y)
             try:
-                result = tm.embed(model, X, y, key=KEY, owner="thief study", seals=given.seals)
+                result = tm.embed(model, X, y, key=key, owner="thief study", seals=given.seals)
             except tm.errors.InputError as error:
                 failed += 1
                 print(f"{library}: no mark ({error})", file=sys.stderr)

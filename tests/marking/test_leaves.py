@@ -100,10 +100,11 @@ def test_cuts_leave_more_evidence_than_without_them(marked):
     mark = made.mark
     assert mark.leaves.alternatives.shape[1] == 5
     alone = _without_alternatives(mark)
-    for name in ("keep-first:0.25", "flatten-file:0.25", "drop-first:0.9"):
+    # Without its first tenth the model has nearly all of its evidence either way.
+    for name, more in (("keep-first:0.25", 50), ("flatten-file:0.25", 50), ("drop-first:0.9", 0)):
         (attack, strength), *_ = find_attacks((name,))
         scores = attack.run(steal(made.model), thief, strength).answer(mark.rows())
-        assert evidence(scores, mark) > evidence(scores, alone) + 5, name
+        assert evidence(scores, mark) > evidence(scores, alone) + more, name
 
 
 def test_no_attack_on_the_unmarked_model_gives_it_evidence(marked):
