@@ -113,6 +113,16 @@ def test_saved_and_loaded(name, tmp_path):
     assert (tmp_path / "model.txt").read_bytes() == (tmp_path / "its own.txt").read_bytes()
 
 
+@every_model
+def test_what_was_printed_before_is_taken_from_there(name):
+    frame, known = parse_text(text_of(made(name)[0]))
+    threshold = np.where(np.arange(len(known.threshold)) % 7 == 0, 0.25, known.threshold)
+    value = known.leaf_value[::-1].copy()
+    for changes in ({}, {"threshold": threshold}, {"threshold": threshold, "leaf_value": value}):
+        blocks = replace(known, **changes)
+        assert print_text(frame, blocks, known) == print_text(frame, blocks)
+
+
 def test_a_classifier_stays_as_it_was():
     model, X, foreign = made("frame, three")
     written = library.close(foreign, other_leaves(foreign))

@@ -260,7 +260,7 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     extra: LightGBMExtra = foreign.extra
     blocks = edit_trees(extra.frame, extra.blocks, foreign.ensemble, ensemble)
     blocks = keep_best_first(extra.blocks, blocks)
-    return _rebuilt(foreign.native, print_text(extra.frame, blocks))
+    return _rebuilt(foreign.native, print_text(extra.frame, blocks, extra.blocks))
 
 
 def save(model: Any, path: PathLike) -> None:

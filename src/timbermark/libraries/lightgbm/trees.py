@@ -21,7 +21,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.closing import gains_fall, grow_best_first
+from timbermark.libraries.closing import changed_leaves, gains_fall, grow_best_first
 from timbermark.libraries.lightgbm.text import (
     BY_CATEGORY,
     OF_LEAVES,
@@ -32,6 +32,7 @@ from timbermark.libraries.lightgbm.text import (
     Frame,
     damaged,
     starts,
+    tree_of,
 )
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
@@ -243,6 +244,8 @@ def edit_trees(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Bl
     threshold = blocks.threshold.copy()
     numeric = new.category_set[inner] < 0
     threshold[:n_splits][numeric] = new.threshold[inner][numeric]
+    if not changed_leaves(old, new).any():
+        return replace(blocks, threshold=threshold)
     steps = find_steps(frame, blocks, old)
     before, after = steps.statistics(old), steps.statistics(new)
     rate, bias = (np.repeat(part, np.diff(old.tree_start)) for part in (steps.rate, steps.bias))
@@ -392,7 +395,7 @@ def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
     split_order, leaf_order = np.arange(split[-1]), np.arange(leaf[-1])
     left, right = new.left_child.copy(), new.right_child.copy()
     renumbered = []
-    for tree in np.unique(np.searchsorted(split, changed, side="right") - 1).tolist():
+    for tree in np.unique(tree_of(split, changed)).tolist():
         at = slice(int(split[tree]), int(split[tree + 1]))
         children = left[at].copy(), right[at].copy()
         if follows_gains(*children, new.split_gain[at]):

@@ -456,6 +456,27 @@ def with_trees(known: Outline, trees: list[Any], output: AnyArray, round_start: 
         raise FileFormatError(f"The model holds a number out of range ({error}).", HINT) from None
 
 
+def patched(raw: bytes, old: list[Any], new: list[Any]) -> bytearray:
+    """Return a document in UBJ with the arrays of other trees, which are as long as they were.
+
+    ``old`` are the trees that were read from ``raw``; those that stay are the same objects in
+    ``new``, and so are the arrays that stay.
+
+    >>> raw = encode({"a": np.array([1.0, 2.0], ">f4")})
+    >>> decode(patched(raw, [decode(raw)], [{"a": np.array([3.0, 2.0], ">f4")}]))["a"].tolist()
+    [3.0, 2.0]
+    """
+    made = bytearray(raw)
+    first = np.frombuffer(raw, np.uint8).ctypes.data
+    for before, after in zip(old, new, strict=True):
+        for name, array in after.items() if after is not before else ():
+            if array is not before[name]:
+                # A typed array looks into the bytes that it was read from.
+                at = before[name].ctypes.data - first
+                made[at : at + array.nbytes] = array.tobytes()
+    return made
+
+
 def equal_rounds(known: Outline, n_trees: int) -> Offsets:
     """Return where rounds begin if there are so many trees, the same number in each, [rounds + 1].
 

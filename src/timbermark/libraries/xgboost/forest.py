@@ -483,7 +483,8 @@ def edited_trees(
     """
     changed, moved_splits = changed_leaves(old, new), changed_thresholds(old, new)
     leaf = old.left < 0
-    before, after = steps.statistics(old), steps.statistics(new)
+    before = steps.statistics(old)
+    after = steps.statistics(new) if changed.any() else before
     weight = forest.weight[: old.n_nodes].astype(np.float64)
     moved = weight + (after.weight - before.weight)
     value = new.value[:, 0]
@@ -493,29 +494,27 @@ def edited_trees(
     plain = np.bincount(tree[differ], minlength=old.n_trees) == 0
     moved = np.where(leaf & plain[tree], value, moved)
     gain = np.where(leaf, old.gain, shift_gains(old.gain, before.gain, after.gain))
-    condition = np.where(leaf, value, new.threshold)
+    edits = [
+        ("split_conditions", np.where(leaf, value, new.threshold), leaf | moved_splits),
+        ("base_weights", moved, np.full(old.n_nodes, True)),
+        ("loss_changes", gain, ~leaf),
+    ]
+    largest = float(np.finfo(np.float32).max)
+    edits = [
+        (name, np.clip(values, -largest, largest).astype(np.float32), chosen)
+        for name, values, chosen in edits
+    ]
     with_leaves = set(tree[changed].tolist())
     found = list(trees)
     for number in np.unique(tree[changed | moved_splits]).tolist():
         nodes = slice(int(old.tree_start[number]), int(old.tree_start[number + 1]))
         place = forest.order[nodes] - forest.document_start[number]
-        at_leaf = leaf[nodes]
-        document = dict(trees[number])
-        edits = [("split_conditions", condition[nodes], at_leaf | moved_splits[nodes])]
-        if number in with_leaves:
-            edits.append(("base_weights", moved[nodes], np.full(len(at_leaf), True)))
-            edits.append(("loss_changes", gain[nodes], ~at_leaf))
-        for name, values, chosen in edits:
-            document[name] = _replaced(document[name], place[chosen], values[chosen])
-        found[number] = document
-    return keep_best_first(trees, found)
-
-
-def _replaced(given: AnyArray, place: AnyArray, values: Reals) -> AnyArray:
-    copy = np.array(given)
-    largest = float(np.finfo(np.float32).max)
-    copy[place] = np.clip(values, -largest, largest).astype(np.float32)
-    return copy
+        found[number] = dict(trees[number])
+        for name, values, chosen in edits if number in with_leaves else edits[:1]:
+            array = np.array(trees[number][name])
+            array[place[chosen[nodes]]] = values[nodes][chosen[nodes]]
+            found[number][name] = array
+    return keep_best_first(trees, found) if with_leaves else found
 
 
 def find_steps(e: Ensemble, config: str, n_parallel: int) -> Steps:

@@ -32,6 +32,7 @@ from timbermark.libraries.xgboost.document import (
     is_document,
     outline,
     parse,
+    patched,
     with_trees,
 )
 from timbermark.libraries.xgboost.forest import (
@@ -221,6 +222,7 @@ _ESTIMATORS: dict[Task, str] = {
 class XGBoostExtra:
     """What only this adapter needs of a model."""
 
+    raw: bytes  # the document that the outline was read from, as UBJ
     outline: Outline
     forest: Forest  # all trees, also those that predict does not use
     steps: Steps | None  # None, as config, if the file was read as trees alone
@@ -283,7 +285,7 @@ def open_file(path: PathLike) -> ForeignModel:
         known = outline(parse(document))
         # The trees are the same unless they had to be written in another way.
         forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
-        return _opened(xgb, model, model, known, forest)
+        return _opened(xgb, model, model, document, known, forest)
     except FileFormatError as error:
         raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
     except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
@@ -326,7 +328,7 @@ def open_trees(path: PathLike) -> ForeignModel | None:
         classes=np.arange(ensemble.n_classes),
         native=None,
         adapter=adapter,
-        extra=XGBoostExtra(known, forest, None, None, float("nan")),
+        extra=XGBoostExtra(raw, known, forest, None, None, float("nan")),
     )
 
 
@@ -357,13 +359,13 @@ def open(model: Any) -> ForeignModel:
                 hint="use binary:logistic, or give model.get_booster() instead.",
             )
         native = _rebuilt(xgb, model, raw, booster.save_config())
-        return _opened(xgb, model, native, known, forest)
+        return _opened(xgb, model, native, raw, known, forest)
     except FileFormatError as error:
         raise InputError(error.message, error.hint) from None
 
 
 def _opened(
-    xgb: ModuleType, model: Any, native: Any, known: Outline, forest: Forest
+    xgb: ModuleType, model: Any, native: Any, raw: bytes, known: Outline, forest: Forest
 ) -> ForeignModel:
     from timbermark.libraries import xgboost as adapter
 
@@ -384,7 +386,7 @@ def _opened(
         native=native,
         adapter=adapter,
         l2=steps.l2,
-        extra=XGBoostExtra(known, forest, steps, config, missing),
+        extra=XGBoostExtra(raw, known, forest, steps, config, missing),
     )
 
 
@@ -469,14 +471,11 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     """
     xgb = _library("to write an XGBoost model")
     extra: XGBoostExtra = foreign.extra
-    known = extra.outline
     assert extra.steps is not None  # it was opened with the library
     assert extra.config is not None
-    trees = edited_trees(
-        known.model["trees"], extra.forest, extra.steps, foreign.ensemble, ensemble
-    )
-    raw = with_trees(known, trees, known.tree_output, known.round_start)
-    return _rebuilt(xgb, foreign.native, raw, extra.config)
+    old = extra.outline.model["trees"]
+    new = edited_trees(old, extra.forest, extra.steps, foreign.ensemble, ensemble)
+    return _rebuilt(xgb, foreign.native, patched(extra.raw, old, new), extra.config)
 
 
 def save(model: Any, path: PathLike) -> None:
@@ -546,7 +545,7 @@ def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
     return model.get_booster()
 
 
-def _rebuilt(xgb: ModuleType, model: Any, raw: bytes, config: str) -> Any:
+def _rebuilt(xgb: ModuleType, model: Any, raw: bytes | bytearray, config: str) -> Any:
     """Return a copy of a model around another document."""
     booster = xgb.Booster()
     booster.load_model(bytearray(raw))
