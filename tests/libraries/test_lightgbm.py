@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError, TimbermarkError
-from timbermark.libraries import lightgbm as library
 from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.lightgbm import models
+from timbermark.libraries.lightgbm import models as library
 from timbermark.libraries.lightgbm.text import parse_text, print_text, starts
 from timbermark.libraries.lightgbm.trees import (
     MOST_DEPTH,
@@ -439,7 +439,7 @@ def test_what_is_a_model():
 def test_nothing_is_imported_before_it_is_needed():
     code = (
         "import sys\n"
-        "from timbermark.libraries import lightgbm\n"
+        "from timbermark.libraries.lightgbm import models as lightgbm\n"
         "assert not lightgbm.is_model(3) and not lightgbm.is_file(b'x')\n"
         "assert 'lightgbm' not in sys.modules and 'pandas' not in sys.modules\n"
     )
@@ -604,7 +604,7 @@ def test_standard_output_is_left_alone(saved):
     text = saved.read_text(encoding="utf-8")
     text = text.replace("[boosting: gbdt]", "[boosting: gbdt]\n[flavour: sweet]")
     saved.write_text(text, encoding="utf-8")
-    code = "import sys; from timbermark.libraries import lightgbm; lightgbm.open_file(sys.argv[1])"
+    code = "import sys; from timbermark.libraries import load; load(sys.argv[1])"
     found = run(code, saved)
     assert found.returncode == 0
     assert not found.stdout
@@ -616,7 +616,7 @@ import random, sys
 from pathlib import Path
 import numpy as np
 from timbermark.errors import TimbermarkError
-from timbermark.libraries import lightgbm as library
+from timbermark.libraries.lightgbm import models as library
 from timbermark.trees import reference
 
 folder = Path(sys.argv[1])

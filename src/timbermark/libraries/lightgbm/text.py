@@ -48,6 +48,8 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets, Reals
 from timbermark.errors import FileFormatError
+from timbermark.libraries.contract import Task
+from timbermark.trees.ensemble import Objective
 
 OF_SPLITS = (
     *("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"),
@@ -58,12 +60,19 @@ _OF_SETS = ("cat_boundaries", "cat_threshold")
 _TREE_KEYS = {*OF_SPLITS, *OF_LEAVES, *_OF_SETS, "num_leaves", "num_cat", "is_linear", "shrinkage"}
 BY_CATEGORY = 1  # the bit of decision_type that says so
 _LINEAR_KEYS = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
-OBJECTIVES = ("binary", "multiclass", "multiclassova")
-REGRESSION = (
-    *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
-    *("poisson", "gamma", "tweedie", "cross_entropy"),
-)
-RANKING = ("lambdarank", "rank_xendcg")
+OBJECTIVES: dict[str, tuple[Task, Objective]] = {
+    "binary": ("classification", "logistic"),
+    "multiclass": ("classification", "softmax"),
+    "multiclassova": ("classification", "sigmoid"),
+    **dict.fromkeys(
+        ("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
+        ("regression", "identity"),
+    ),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), ("regression", "exponential")),
+    "cross_entropy": ("regression", "expit"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), ("ranking", "identity")),
+}
+"""What a model is for, and what its margins become, by its objective."""
 _MANY_CLASSES, _WITH_SIGMOID = ("multiclass", "multiclassova"), ("binary", "multiclassova")
 # LightGBM 3 wrote v3, which has the same lines.
 _VERSIONS = ("v3", "v4")
@@ -300,7 +309,7 @@ def tree_of(start: Offsets, place: AnyArray) -> Offsets:
 class Frame:
     """Everything in the text but the trees."""
 
-    objective: str  # one of OBJECTIVES, REGRESSION or RANKING
+    objective: str  # one of OBJECTIVES
     n_outputs: int
     sigmoid: float  # what margins are multiplied by before the logistic function
     average_output: bool  # a random forest: answers come from the mean, not from the sum
@@ -421,8 +430,7 @@ def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: 
 
 
 def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
-    known = (*OBJECTIVES, *REGRESSION, *RANKING)
-    hint = f"train with one of the objectives {', '.join(known)}."
+    hint = f"train with one of the objectives {', '.join(OBJECTIVES)}."
     if line is None:
         raise FileFormatError(
             "This LightGBM model has an objective of the user's own, so that its margins have no "
@@ -435,7 +443,7 @@ def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
             "This LightGBM model has reg_sqrt: it answers with squares of its margins.",
             hint="train it on the square root of the target, without reg_sqrt.",
         )
-    if name not in known:
+    if name not in OBJECTIVES:
         raise FileFormatError(
             f"This LightGBM model has the objective {name[:40]!r}, which is not supported.",
             hint=hint,

@@ -24,10 +24,9 @@ from timbermark.errors import InputError
 from timbermark.libraries.closing import changed_leaves, gains_fall, grow_best_first
 from timbermark.libraries.lightgbm.text import (
     BY_CATEGORY,
+    OBJECTIVES,
     OF_LEAVES,
     OF_SPLITS,
-    RANKING,
-    REGRESSION,
     Blocks,
     Frame,
     damaged,
@@ -35,7 +34,7 @@ from timbermark.libraries.lightgbm.text import (
     tree_of,
 )
 from timbermark.trees.construction import make_ensemble
-from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
+from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 from timbermark.trees.statistics import (
     NodeStatistics,
     find_children,
@@ -45,14 +44,6 @@ from timbermark.trees.statistics import (
     sum_leaves,
 )
 
-_OBJECTIVES: dict[str, Objective] = {
-    "binary": "logistic",
-    "multiclass": "softmax",
-    "multiclassova": "sigmoid",
-    **dict.fromkeys((*REGRESSION, *RANKING), "identity"),
-    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exponential"),
-    "cross_entropy": "expit",
-}
 # The bits of decision_type: a category split, missing values go left, what is missing.
 _MISSING_LEFT = 2
 _KIND_SHIFT = 2
@@ -96,7 +87,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
         ensemble = make_ensemble(
             n_features=len(frame.feature_names),
             n_outputs=frame.n_outputs,
-            objective=_OBJECTIVES[frame.objective],
+            objective=OBJECTIVES[frame.objective][1],
             tree_start=start,
             tree_output=np.arange(len(leaves)) % frame.n_outputs,
             feature=at_splits(blocks.split_feature, -1),
