@@ -14,10 +14,11 @@ from hypothesis.extra import numpy as hnp
 from tests.libraries.leaf_changes import other_leaves
 from timbermark import libraries
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
-from timbermark.libraries import catboost as library
 from timbermark.libraries.catboost import cbm
+from timbermark.libraries.catboost import models as library
 from timbermark.libraries.catboost.models import revive, serialize
 from timbermark.libraries.catboost.soundness import check_contents
+from timbermark.libraries.catboost.trees import count_derived
 from timbermark.libraries.closing import probe_rows
 from timbermark.trees import reference
 
@@ -102,9 +103,10 @@ def test_names_of_columns():
     _, X, foreign = made("statistics, combined")
     assert foreign.feature_names == tuple(X.columns)
     assert foreign.extra.n_columns == 5
-    assert foreign.ensemble.n_features == 5 + len(foreign.extra.derived)
-    assert any(name.startswith("kind is ") for name in foreign.extra.derived)
-    assert any("statistic of town" in name for name in foreign.extra.derived)
+    trees = foreign.extra.contents.trees
+    assert trees["OneHotFeatures"]
+    assert trees["CtrFeatures"]
+    assert foreign.ensemble.n_features == 5 + count_derived(trees)
     assert made("two")[2].feature_names is None
 
 
@@ -301,7 +303,7 @@ def test_other_things_are_not_models(model):
 
 def test_nothing_is_imported_to_look():
     code = (
-        "import sys; from timbermark.libraries import catboost as c; "
+        "import sys; from timbermark.libraries.catboost import models as c; "
         "c.is_model(object()); c.is_file(b'CBM1'); assert 'catboost' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError, StateError
 from timbermark.libraries import gradient_boosting as library
+from timbermark.libraries.registry import adapter_of_file
 from timbermark.trees import reference
 
 pytest.importorskip("sklearn")
@@ -318,8 +319,7 @@ def saved(model, path):
 def test_a_file_holds_the_model(case, tmp_path):
     model, asked, foreign = case
     path = saved(model, tmp_path / "model.skops")
-    assert library.is_file(path.read_bytes()[:100])
-    assert library.holds(path)
+    assert adapter_of_file(path) is library
     loaded = library.open_file(path).native
     assert type(loaded) is type(model)
     np.testing.assert_array_equal(library.margins(loaded, asked), library.margins(model, asked))
@@ -371,7 +371,8 @@ def test_a_file_with_foreign_types_is_refused(tmp_path):
 
 def test_a_file_of_another_model_is_refused(tmp_path):
     path = saved(LogisticRegression(), tmp_path / "model.skops")
-    assert not library.holds(path)
+    with pytest.raises(FileFormatError, match="not a model file of a supported library"):
+        adapter_of_file(path)
     with pytest.raises(FileFormatError, match="holds a LogisticRegression"):
         library.open_file(path)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError, TimbermarkError
-from timbermark.libraries import lightgbm as library
 from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.lightgbm import models
+from timbermark.libraries.lightgbm import models as library
 from timbermark.libraries.lightgbm.text import parse_text, print_text, starts
 from timbermark.libraries.lightgbm.trees import (
     MOST_DEPTH,
@@ -111,6 +111,16 @@ def test_saved_and_loaded(name, tmp_path):
     assert loaded.model_to_string() == itself.model_to_string()
     booster_of(written).save_model(tmp_path / "its own.txt")
     assert (tmp_path / "model.txt").read_bytes() == (tmp_path / "its own.txt").read_bytes()
+
+
+@every_model
+def test_what_was_printed_before_is_taken_from_there(name):
+    frame, known = parse_text(text_of(made(name)[0]))
+    threshold = np.where(np.arange(len(known.threshold)) % 7 == 0, 0.25, known.threshold)
+    value = known.leaf_value[::-1].copy()
+    for changes in ({}, {"threshold": threshold}, {"threshold": threshold, "leaf_value": value}):
+        blocks = replace(known, **changes)
+        assert print_text(frame, blocks, known) == print_text(frame, blocks)
 
 
 def test_a_classifier_stays_as_it_was():
@@ -429,7 +439,7 @@ def test_what_is_a_model():
 def test_nothing_is_imported_before_it_is_needed():
     code = (
         "import sys\n"
-        "from timbermark.libraries import lightgbm\n"
+        "from timbermark.libraries.lightgbm import models as lightgbm\n"
         "assert not lightgbm.is_model(3) and not lightgbm.is_file(b'x')\n"
         "assert 'lightgbm' not in sys.modules and 'pandas' not in sys.modules\n"
     )
@@ -594,7 +604,7 @@ def test_standard_output_is_left_alone(saved):
     text = saved.read_text(encoding="utf-8")
     text = text.replace("[boosting: gbdt]", "[boosting: gbdt]\n[flavour: sweet]")
     saved.write_text(text, encoding="utf-8")
-    code = "import sys; from timbermark.libraries import lightgbm; lightgbm.open_file(sys.argv[1])"
+    code = "import sys; from timbermark.libraries import load; load(sys.argv[1])"
     found = run(code, saved)
     assert found.returncode == 0
     assert not found.stdout
@@ -606,7 +616,7 @@ import random, sys
 from pathlib import Path
 import numpy as np
 from timbermark.errors import TimbermarkError
-from timbermark.libraries import lightgbm as library
+from timbermark.libraries.lightgbm import models as library
 from timbermark.trees import reference
 
 folder = Path(sys.argv[1])

@@ -78,11 +78,11 @@ def catboost():
 MODELS = {
     "histogram": (histogram, "histogram_boosting", [".skops"]),
     "classic": (classic, "gradient_boosting", [".skops"]),
-    "XGBClassifier": (xgboost_wrapper, "xgboost", [".json", ".ubj"]),
-    "xgboost.Booster": (xgboost_booster, "xgboost", [".json", ".ubj"]),
-    "LGBMClassifier": (lightgbm_wrapper, "lightgbm", [".txt"]),
-    "lightgbm.Booster": (lightgbm_booster, "lightgbm", [".txt"]),
-    "CatBoostClassifier": (catboost, "catboost", [".cbm"]),
+    "XGBClassifier": (xgboost_wrapper, "xgboost.models", [".json", ".ubj"]),
+    "xgboost.Booster": (xgboost_booster, "xgboost.models", [".json", ".ubj"]),
+    "LGBMClassifier": (lightgbm_wrapper, "lightgbm.models", [".txt"]),
+    "lightgbm.Booster": (lightgbm_booster, "lightgbm.models", [".txt"]),
+    "CatBoostClassifier": (catboost, "catboost.models", [".cbm"]),
 }
 FILES = [(name, ending) for name, (_, _, endings) in MODELS.items() for ending in endings]
 
@@ -120,7 +120,7 @@ def test_a_model_is_found(name):
 def test_an_adapter_has_all_of_the_contract(name):
     adapter = registry.adapter_of(made(name))
     members = [member for member in vars(Adapter) if not member.startswith("_")]
-    assert len(members) == 10
+    assert len(members) == 8
     assert all(callable(getattr(adapter, member)) for member in members)
     assert isinstance(adapter.name, str)
     assert libraries.is_supported(made(name))

@@ -38,6 +38,7 @@ from tests.libraries.deployed_models import fitted, table
 from timbermark import libraries
 from timbermark.errors import FileFormatError
 from timbermark.libraries import apart
+from timbermark.libraries.skops_files import check_parts
 from timbermark.trees import reference
 
 skops = pytest.importorskip("skops.io")
@@ -313,3 +314,15 @@ for name, action in tried.items():
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("count", [0, 14, 1_000_000])
+def test_a_tree_anywhere_that_lies_about_its_size_is_refused(count):
+    kind = type("Tree", (), {"__module__": "sklearn.tree._tree", "capacity": 13})
+    tree = kind()
+    tree.node_count = 13
+    check_parts({"extra_": [tree]})
+    tree.node_count = count
+    with pytest.raises(FileFormatError, match="another size than it says") as caught:
+        check_parts({"extra_": [tree]})
+    assert caught.value.code == "file.step"

@@ -9,8 +9,8 @@ import pytest
 
 from tests.libraries import lightgbm_models, number_models, xgboost_models
 from timbermark import libraries
-from timbermark.libraries import lightgbm as lightgbm_adapter
-from timbermark.libraries import xgboost as xgboost_adapter
+from timbermark.libraries.lightgbm import models as lightgbm_adapter
+from timbermark.libraries.xgboost import models as xgboost_adapter
 
 NOT_IN_TREES = {"native", "extra", "l2", "ensemble"}
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.libraries import xgboost_models as models
 from tests.libraries.leaf_changes import other_leaves
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
-from timbermark.libraries import xgboost as library
 from timbermark.libraries.closing import probe_rows
 from timbermark.libraries.xgboost import document
+from timbermark.libraries.xgboost import models as library
 from timbermark.libraries.xgboost.forest import follows_gains
 from timbermark.trees import reference
 

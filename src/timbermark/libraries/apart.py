@@ -38,6 +38,7 @@ from timbermark.errors import FileFormatError, InputError, TimbermarkError
 from timbermark.files import container_bytes, read_container
 from timbermark.files.reading import Arrays, Meta
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
+from timbermark.libraries.skops_files import HINT
 from timbermark.ownership.columns import plain_rows
 from timbermark.trees.construction import join
 from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
@@ -53,10 +54,6 @@ _ONE_THREAD = ("MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENB
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
     "from timbermark.libraries.apart import serve; serve(*map(float, sys.argv[2:]))"
-)
-_HINT = (
-    "ask the suspect otherwise: by a table of its answers (timbermark questions), at its address, "
-    "or, if you trust it, load it yourself and give the model from Python."
 )
 _REFUSED = (
     *("os.exec", "os.fork", "os.posix_spawn", "os.remove", "os.rename", "os.spawn", "os.system"),
@@ -83,7 +80,7 @@ def open_apart(path: PathLike) -> ForeignModel:
     try:
         return _read_model(child, meta, arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{name} is not a sound model ({error}).", hint=_HINT) from error
+        raise FileFormatError(f"{name} is not a sound model ({error}).", hint=HINT) from error
 
 
 class Child:
@@ -134,7 +131,9 @@ class Child:
             self._process.kill()
             self._process.wait()
             reason = f"took more than {SECONDS:g} seconds" if late.is_set() else "ended the process"
-            _refuse_limits(self._file_name, f"{reason} that reads and asks it")
+            raise FileFormatError(
+                f"{self._file_name} {reason} that reads and asks it.", hint=HINT, code="file.limits"
+            )
         if "error" in found[0]:
             _raise(found[0])
         return found
@@ -158,7 +157,7 @@ class Child:
             hint="open it with timbermark.load.",
         )
 
-    is_model = is_file = holds = open = open_file = native_rows = margins = close = save = _refuse
+    is_model = open = open_file = native_rows = margins = close = save = _refuse
 
 
 def _read_model(child: Child, meta: Meta, arrays: Arrays) -> ForeignModel:
@@ -262,10 +261,6 @@ def _raise(said: Meta) -> NoReturn:
     raise (kind if known else InputError)(*words)  # type: ignore[misc]
 
 
-def _refuse_limits(name: str, reason: str) -> NoReturn:
-    raise FileFormatError(f"{name} {reason}.", hint=_HINT, code="file.limits")
-
-
 def serve(seconds: float, memory: float) -> None:
     """Open the file that standard input names first, then answer requests until it ends.
 
@@ -313,7 +308,7 @@ def _prepare() -> Iterator[None]:
 _TOO_LARGE = {
     "error": "FileFormatError",
     "message": "The file needs more memory than is allowed.",
-    "hint": _HINT,
+    "hint": HINT,
     "code": "file.limits",
 }
 

@@ -24,7 +24,10 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, FloatType
 
 _EDITABLE = ("value", "threshold")
-_MOST_ROWS = 512
+_FEWEST_ROWS, _MOST_ROWS = 32, 256
+_WALKS = 1 << 16
+"""Rows times trees that a model is asked about. Every row tests each tree at one split of every
+level, so that more trees need fewer rows to show what a library does at thresholds."""
 _MOST_SINGLE = float(np.finfo(np.float32).max)
 _SINGLE_ROWS = 5  # how many of them are also asked one by one
 
@@ -134,16 +137,18 @@ def _same(old: object, new: object) -> bool:
     return old == new
 
 
-def probe_rows(ensemble: Ensemble, n_rows: int = 256, seed: int = 0) -> Reals:
+def probe_rows(ensemble: Ensemble, n_rows: int | None = None, seed: int = 0) -> Reals:
     """Return rows on, just below and just above the ensemble's thresholds, some missing, [n, d].
 
-    Values of category features are categories that occur in its sets, and some that do not.
+    Values of category features are categories that occur in its sets, and some that do not. By
+    default there are 256 rows, and fewer where the ensemble has more than 256 trees.
 
     >>> from timbermark.trees.construction import constant_ensemble
     >>> probe_rows(constant_ensemble(n_features=2, value=1.0), n_rows=3).shape
     (3, 2)
     """
-    n_rows = min(n_rows, _MOST_ROWS)
+    if n_rows is None:
+        n_rows = min(max(_WALKS // max(ensemble.n_trees, 1), _FEWEST_ROWS), _MOST_ROWS)
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n_rows, ensemble.n_features))
     inner = ensemble.left >= 0

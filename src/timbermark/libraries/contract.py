@@ -68,12 +68,12 @@ class ForeignModel:
     kind: str  # the name of the model's type, such as "XGBClassifier"
     ensemble: Ensemble  # the trees that the model's own predict uses
     classes: AnyArray  # labels by class number, as predict gives them; none for numbers
-    feature_names: tuple[str, ...] | None  # of what predict takes, in its order
-    margin_scale: float
-    leaf_dtype: FloatType  # what leaf values can hold
-    threshold_dtype: FloatType  # what thresholds can hold
     native: Any  # a copy of the model that nobody else holds
     adapter: Adapter
+    feature_names: tuple[str, ...] | None = None  # of what predict takes, in its order
+    margin_scale: float = 1.0
+    leaf_dtype: FloatType = "f8"  # what leaf values can hold
+    threshold_dtype: FloatType = "f8"  # what thresholds can hold
     notes: tuple[str, ...] = ()  # sentences for the user
     l2: float | None = None  # what regularizes the hessians that gains in its file follow from
     extra: Any = None  # the adapter's own
@@ -168,12 +168,6 @@ class Adapter(Protocol):
 
     def is_model(self, model: object) -> bool:
         """Return whether an object is one of its models, without importing the library."""
-
-    def is_file(self, head: bytes) -> bool:
-        """Return whether a file that begins with these bytes may be one of its files."""
-
-    def holds(self, path: PathLike) -> bool:
-        """Return whether a file is its own, where the head is not enough to tell."""
 
     def open(self, model: Any) -> ForeignModel:
         """Return a model as neutral trees, with a copy of it.
@@ -284,8 +278,5 @@ def _needs_categories(X: Any, categories: Mapping[int, Sequence[Any]]) -> bool:
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         kinds = [str(kind) for kind in X.dtypes]
         return any(place < len(kinds) and kinds[place] != "category" for place in categories)
-    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object and _has_texts(X)
-
-
-def _has_texts(X: np.ndarray) -> bool:
-    return any(isinstance(value, str) for value in X.flat)
+    objects = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == object
+    return objects and any(isinstance(value, str) for value in X.flat)

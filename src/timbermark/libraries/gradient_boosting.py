@@ -18,44 +18,13 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.libraries import skops_files
+from timbermark.libraries import scikit_learn, skops_files
 from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
-from timbermark.libraries.scikit_learn import (
-    GRADIENT_KINDS,
-    GRADIENT_TYPES,
-    check_fitted,
-    check_outputs,
-    classes_of,
-    find_kind,
-    holds_kind,
-    is_any_kind,
-    margins,
-    name,
-    name_columns,
-    names_of,
-    objective_of,
-    refuse_form,
-    refuse_rows,
-    task_of,
-)
-from timbermark.libraries.skops_files import is_file
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 
-__all__ = [
-    "close",
-    "holds",
-    "is_file",
-    "is_model",
-    "margins",
-    "name",
-    "native_rows",
-    "open",
-    "open_file",
-    "rows",
-    "save",
-]
+name, margins = scikit_learn.name, scikit_learn.margins
 
 _NEEDED = (
     *("init_", "_loss", "_raw_predict_init", "n_estimators_"),
@@ -79,15 +48,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return is_any_kind(model, GRADIENT_KINDS)
-
-
-def holds(path: PathLike) -> bool:
-    """Return whether a skops archive holds a GradientBoosting model.
-
-    Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
-    """
-    return holds_kind(path, GRADIENT_KINDS)
+    return scikit_learn.is_any_kind(model, scikit_learn.GRADIENT_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -96,7 +57,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, GRADIENT_KINDS, GRADIENT_TYPES, open)
+    return skops_files.open_file(path, scikit_learn.GRADIENT_KINDS, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -116,11 +77,11 @@ def open(model: Any) -> ForeignModel:
     nodes = np.concatenate([tree.__getstate__()["nodes"] for tree in trees])
     start = np.cumsum([0, *(tree.node_count for tree in trees)])
     leaf = nodes["left_child"] == _NO_CHILD
-    names = names_of(native)
+    names = scikit_learn.names_of(native)
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
-        objective=objective_of(native, kind),
+        objective=scikit_learn.objective_of(native, kind),
         tree_start=start,
         tree_weight=np.full(len(trees), float(native.learning_rate)),
         feature=np.where(leaf, -1, nodes["feature"]),
@@ -139,15 +100,12 @@ def open(model: Any) -> ForeignModel:
         library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
-        classes=classes_of(native, kind),
+        classes=scikit_learn.classes_of(native, kind),
         feature_names=names,
-        margin_scale=1.0,
-        leaf_dtype="f8",
-        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and oob_scores_ stay those of the model as it was trained.",),
-        task=task_of(kind),
+        task=scikit_learn.task_of(kind),
         input_columns=plain_columns(ensemble),
     )
     check_margins(foreign, ensemble, native)
@@ -169,7 +127,7 @@ def rows(foreign: ForeignModel, X: Any) -> Reals:
         with np.errstate(over="ignore", invalid="ignore"):
             checked = validate_data(foreign.native, X, **keywords)
     except (ValueError, TypeError) as error:
-        refuse_rows(foreign.kind, error)
+        scikit_learn.refuse_rows(foreign.kind, error)
     dense = checked.toarray() if hasattr(checked, "toarray") else checked
     return np.asarray(dense, dtype=np.float64)
 
@@ -181,7 +139,7 @@ def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
     number. Returns a DataFrame if the model knows names of features and pandas is installed.
     """
     X = np.clip(np.where(np.isnan(rows), 0.0, rows), -_LARGEST, _LARGEST)
-    return name_columns(foreign.native, X)
+    return scikit_learn.name_columns(foreign.native, X)
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
@@ -212,30 +170,22 @@ def _check_form(model: Any) -> str:
 
     Raises InputError unless this module knows how to read the model, and it is safe to run.
     """
-    kind = find_kind(model, GRADIENT_KINDS)
-    labels = task_of(kind) == "classification"
-    check_fitted(model, kind, "estimators_", (*_NEEDED, *(("classes_",) if labels else ())))
-    check_outputs(model, kind)
-    if objective_of(model, kind) is None:
-        raise InputError(
-            f"loss={model.loss!r} gives other answers than its margins tell.",
-            hint="train with loss='log_loss'." if labels else "train with loss='squared_error'.",
-        )
+    kind = scikit_learn.check_form(model, scikit_learn.GRADIENT_KINDS, "estimators_", _NEEDED)
     if model.estimators_.ndim != 2 or model.estimators_.shape[1] != model.n_trees_per_iteration_:
-        refuse_form(kind, "its iterations do not have one tree per class")
+        scikit_learn.refuse_form(kind, "its iterations do not have one tree per class")
     if model.estimators_.size == 0:
-        refuse_form(kind, "it has no trees")
+        scikit_learn.refuse_form(kind, "it has no trees")
     for estimator in model.estimators_.ravel():
         if type(estimator).__name__ != "DecisionTreeRegressor":
-            refuse_form(kind, f"one of its trees is a {type(estimator).__name__}")
+            scikit_learn.refuse_form(kind, f"one of its trees is a {type(estimator).__name__}")
         tree = estimator.tree_
         # Reading the arrays of a tree that lies about its size reads foreign memory.
         if not (type(tree).__name__ == "Tree" and 1 <= tree.node_count <= tree.capacity):
-            refuse_form(kind, "a tree has another size than it says")
+            scikit_learn.refuse_form(kind, "a tree has another size than it says")
         if (tree.n_features, tree.n_outputs, tree.max_n_classes) != (model.n_features_in_, 1, 1):
-            refuse_form(kind, "a tree has other features or outputs than the model")
+            scikit_learn.refuse_form(kind, "a tree has other features or outputs than the model")
         if _FIELDS - set(tree.__getstate__()["nodes"].dtype.names):
-            refuse_form(kind, "the nodes of its trees have other fields")
+            scikit_learn.refuse_form(kind, "the nodes of its trees have other fields")
     _check_init(model, kind)
     return kind
 
@@ -251,7 +201,7 @@ def _check_init(model: Any, kind: str) -> None:
             hint="train with init=None or init='zero'.",
         )
     if _start(model).shape != (model.n_trees_per_iteration_,):
-        refuse_form(kind, "its start is not one number per class")
+        scikit_learn.refuse_form(kind, "its start is not one number per class")
 
 
 def _start(model: Any) -> Reals:

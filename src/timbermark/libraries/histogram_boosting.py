@@ -12,53 +12,19 @@ from __future__ import annotations
 
 import copy
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Reals
-from timbermark.errors import InputError
-from timbermark.libraries import skops_files
+from timbermark.libraries import scikit_learn, skops_files
 from timbermark.libraries.closing import changed_leaves, changed_thresholds, check_margins
 from timbermark.libraries.contract import ForeignModel, PathLike, find_texts
-from timbermark.libraries.scikit_learn import (
-    HISTOGRAM_KINDS,
-    HISTOGRAM_TYPES,
-    check_fitted,
-    check_outputs,
-    classes_of,
-    find_kind,
-    holds_kind,
-    is_any_kind,
-    margins,
-    name,
-    name_columns,
-    names_of,
-    objective_of,
-    refuse_form,
-    refuse_rows,
-    task_of,
-    without_scorer,
-)
-from timbermark.libraries.skops_files import is_file
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, sum_leaves
 
-__all__ = [
-    "close",
-    "holds",
-    "is_file",
-    "is_model",
-    "margins",
-    "name",
-    "native_rows",
-    "open",
-    "open_file",
-    "rows",
-    "save",
-]
+name, margins = scikit_learn.name, scikit_learn.margins
 
 _NEEDED = (
     *("_baseline_prediction", "_bin_mapper", "_preprocess_X", "_preprocessor"),
@@ -71,28 +37,13 @@ _FIELDS = {
 _WORDS = 8  # of 32 bits each, in a set of categories
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HistogramExtra:
-    """What only this adapter needs of a model: which feature each column of the trees is."""
-
-    columns: AnyArray  # [d]
-
-
 def is_model(model: object) -> bool:
     """Return whether an object is a HistGradientBoosting model, fitted or not.
 
     >>> is_model("a text")
     False
     """
-    return is_any_kind(model, HISTOGRAM_KINDS)
-
-
-def holds(path: PathLike) -> bool:
-    """Return whether a skops archive holds a HistGradientBoosting model.
-
-    Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
-    """
-    return holds_kind(path, HISTOGRAM_KINDS)
+    return scikit_learn.is_any_kind(model, scikit_learn.HISTOGRAM_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -101,7 +52,7 @@ def open_file(path: PathLike) -> ForeignModel:
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
     """
-    return skops_files.open_file(path, HISTOGRAM_KINDS, HISTOGRAM_TYPES, open)
+    return skops_files.open_file(path, scikit_learn.HISTOGRAM_KINDS, open)
 
 
 def open(model: Any) -> ForeignModel:
@@ -120,7 +71,7 @@ def open(model: Any) -> ForeignModel:
     leaf = nodes["is_leaf"].astype(bool)
     by_category = ~leaf & nodes["is_categorical"].astype(bool)
     category_set, sets = _category_sets_of(native, by_category)
-    names = names_of(native)
+    names = scikit_learn.names_of(native)
     columns = _columns_of(native)
     named = zip(columns.tolist(), _categories_of(native), strict=False)
     categories = {column: known.tolist() for column, known in named}
@@ -128,7 +79,7 @@ def open(model: Any) -> ForeignModel:
     ensemble = make_ensemble(
         n_features=int(native.n_features_in_),
         n_outputs=int(native.n_trees_per_iteration_),
-        objective=objective_of(native, kind),
+        objective=scikit_learn.objective_of(native, kind),
         tree_start=start,
         feature=np.where(leaf, -1, nodes["feature_idx"]),
         threshold=np.where(leaf | by_category, 0.0, nodes["num_threshold"]),
@@ -147,19 +98,16 @@ def open(model: Any) -> ForeignModel:
         library=name,
         kind=type(model).__name__,
         ensemble=ensemble,
-        classes=classes_of(native, kind),
+        classes=scikit_learn.classes_of(native, kind),
         feature_names=names,
-        margin_scale=1.0,
-        leaf_dtype="f8",
-        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=("train_score_ and validation_score_ stay those of the model as it was trained.",),
-        extra=HistogramExtra(columns),
+        extra=columns,
         text_columns=frozenset(texts),
         known_texts=texts,
         takes_frames=bool(categories) and names is not None,
-        task=task_of(kind),
+        task=scikit_learn.task_of(kind),
         input_columns=np.where(np.arange(len(columns)) < len(categories), -1, columns),
     )
     check_margins(foreign, ensemble, native)
@@ -174,7 +122,7 @@ def rows(foreign: ForeignModel, X: Any) -> Reals:
     try:
         return np.asarray(foreign.native._preprocess_X(X, reset=False), dtype=np.float64)
     except (ValueError, TypeError) as error:
-        refuse_rows(foreign.kind, error)
+        scikit_learn.refuse_rows(foreign.kind, error)
 
 
 def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
@@ -183,8 +131,7 @@ def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
     A code that no category has becomes a missing value. Returns a DataFrame if the model knows
     names of features and pandas is installed, else an array, of objects if categories are.
     """
-    extra: HistogramExtra = foreign.extra
-    native, columns = foreign.native, extra.columns
+    native, columns = foreign.native, foreign.extra
     X: AnyArray = np.empty(rows.shape)
     X[:, columns] = rows
     for column, categories in zip(columns, _categories_of(native), strict=False):
@@ -195,7 +142,7 @@ def native_rows(foreign: ForeignModel, rows: Reals) -> Any:
         if categories.dtype.kind not in "biuf":
             X = X.astype(object)
         X[:, column] = codes
-    return name_columns(native, X)
+    return scikit_learn.name_columns(native, X)
 
 
 def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
@@ -293,7 +240,7 @@ def save(model: Any, path: PathLike) -> None:
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
     """
-    skops_files.save(model, path, type(model).__name__, strip=without_scorer)
+    skops_files.save(scikit_learn.without_scorer(model), path, type(model).__name__)
 
 
 def _check_form(model: Any) -> str:
@@ -301,25 +248,13 @@ def _check_form(model: Any) -> str:
 
     Raises InputError unless this module knows how to read the model, and it is safe to run.
     """
-    kind = find_kind(model, HISTOGRAM_KINDS)
-    labels = task_of(kind) == "classification"
-    check_fitted(model, kind, "_predictors", (*_NEEDED, *(("classes_",) if labels else ())))
-    if labels and len(model.classes_) < 2:
-        raise InputError(
-            f"This {kind} knows {len(model.classes_)} class.", hint="two are needed to decide."
-        )
-    check_outputs(model, kind)
-    if objective_of(model, kind) is None:
-        raise InputError(
-            f"loss={type(model._loss).__name__} gives other answers than its margins tell.",
-            hint="use log_loss." if labels else "use squared_error.",
-        )
+    kind = scikit_learn.check_form(model, scikit_learn.HISTOGRAM_KINDS, "_predictors", _NEEDED)
     n_outputs = model.n_trees_per_iteration_
     baseline = model._baseline_prediction
     if baseline.dtype != np.float64 or baseline.shape != (1, n_outputs):
-        refuse_form(kind, "its baseline is not one number per class")
+        scikit_learn.refuse_form(kind, "its baseline is not one number per class")
     if len(model._predictors) == 0 or any(len(i) != n_outputs for i in model._predictors):
-        refuse_form(kind, "its iterations do not have one tree per class")
+        scikit_learn.refuse_form(kind, "its iterations do not have one tree per class")
     for tree in (tree for iteration in model._predictors for tree in iteration):
         _check_tree(tree, kind)
     _check_columns(model)
@@ -329,12 +264,12 @@ def _check_form(model: Any) -> str:
 def _check_tree(tree: Any, kind: str) -> None:
     nodes, bits = tree.nodes, tree.raw_left_cat_bitsets
     if nodes.ndim != 1 or nodes.size == 0 or _FIELDS - set(nodes.dtype.names or ()):
-        refuse_form(kind, "the nodes of its trees have other fields")
+        scikit_learn.refuse_form(kind, "the nodes of its trees have other fields")
     if bits.dtype != np.uint32 or bits.ndim != 2 or bits.shape[1] != _WORDS:
-        refuse_form(kind, "the category sets of its trees have another form")
+        scikit_learn.refuse_form(kind, "the category sets of its trees have another form")
     by_category = (nodes["is_categorical"] != 0) & (nodes["is_leaf"] == 0)
     if (nodes["bitset_idx"][by_category] >= len(bits)).any():
-        refuse_form(kind, "a node names a category set that does not exist")
+        scikit_learn.refuse_form(kind, "a node names a category set that does not exist")
 
 
 def _columns_of(model: Any) -> AnyArray:
@@ -367,7 +302,9 @@ def _category_sets_of(model: Any, by_category: Flags) -> tuple[AnyArray, list[tu
         for node in np.flatnonzero(by_category[offset : offset + len(tree.nodes)]):
             feature, number = int(tree.nodes["feature_idx"][node]), tree.nodes["bitset_idx"][node]
             if not 0 <= feature < len(sizes):
-                refuse_form(type(model).__name__, f"it splits column {feature} by categories")
+                scikit_learn.refuse_form(
+                    type(model).__name__, f"it splits column {feature} by categories"
+                )
             # A split of the only category against missing ones names set 0, even if that belongs
             # to another split of another column: scikit-learn predicts so, hence it is read so.
             bits = np.unpackbits(octets[number], bitorder="little")[: sizes[feature]]
@@ -397,9 +334,9 @@ def _check_columns(model: Any) -> None:
             and numbers.func.func.__name__ == "check_array"
         )
         if not known:
-            refuse_form(kind, "its columns are prepared in another way")
+            scikit_learn.refuse_form(kind, "its columns are prepared in another way")
     if not np.array_equal(mapper.is_categorical_, flags):
-        refuse_form(kind, "its trees see other category features than its columns are")
+        scikit_learn.refuse_form(kind, "its trees see other category features than its columns are")
     for feature, categories in enumerate(_categories_of(model)):
         if not np.array_equal(mapper.bin_thresholds_[feature], np.arange(len(categories))):
-            refuse_form(kind, f"its trees know other categories of column {feature}")
+            scikit_learn.refuse_form(kind, f"its trees know other categories of column {feature}")

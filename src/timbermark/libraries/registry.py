@@ -9,44 +9,60 @@ import importlib
 import os
 import shutil
 import tempfile
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn
 
 from timbermark.errors import FileFormatError, InputError, StateError
 from timbermark.files import atomic_write
 from timbermark.libraries import skops_files
 from timbermark.libraries.closing import check_margins
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
-from timbermark.libraries.wrappers import WrapperAdapter, is_wrapper
+from timbermark.libraries.scikit_learn import GRADIENT_KINDS, HISTOGRAM_KINDS
+from timbermark.libraries.wrappers import KINDS, WrapperAdapter, is_wrapper
 
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "histogram_boosting", "gradient_boosting")
-
-# Where the classes of each library's models are defined, which tells without an import.
-_PACKAGES = {
-    "xgboost": "xgboost",
-    "lightgbm": "lightgbm",
-    "catboost": "catboost",
+LIBRARIES = {
+    "xgboost.models": "xgboost",
+    "lightgbm.models": "lightgbm",
+    "catboost.models": "catboost",
     "histogram_boosting": "sklearn",
     "gradient_boosting": "sklearn",
+}
+"""The modules that are adapters, and where the classes of their models are defined, which tells
+without an import."""
+_IN_SKOPS = {
+    **dict.fromkeys(HISTOGRAM_KINDS, "histogram_boosting"),
+    **dict.fromkeys(GRADIENT_KINDS, "gradient_boosting"),
 }
 _SUPPORTED = (
     "classifiers, regressors and rankers of xgboost, lightgbm and catboost, boosters of the first "
     "two, HistGradientBoosting and GradientBoosting of scikit-learn"
 )
 _FILES = "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm, or skops for scikit-learn"
-_WRAPPERS = (
-    *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
-    *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),
-    *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"),
-    *("FixedThresholdClassifier", "TunedThresholdClassifierCV", "SelfTrainingClassifier"),
-)
-_MANY_OUTPUTS = (
-    *("MultiOutputClassifier", "ClassifierChain"),
-    *("MultiOutputRegressor", "RegressorChain"),
-)
-_ISOLATION = ("IsolationForest", "ExtendedIsolationForest")
-_SURVIVAL = ("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis")
+_REFUSED = {
+    (
+        *("MultiOutputClassifier", "ClassifierChain"),
+        *("MultiOutputRegressor", "RegressorChain"),
+    ): ("has several outputs.", "give one of its estimators_, each is a model."),
+    ("IsolationForest", "ExtendedIsolationForest"): (
+        "counts splits on the way to a leaf: it has no leaf values that could be changed.",
+        "mark a model that was boosted.",
+    ),
+    (*("GradientBoostingSurvivalAnalysis", "ComponentwiseGradientBoostingSurvivalAnalysis"),): (
+        "answers with curves of survival, not with labels or numbers.",
+        "mark a classifier, a regressor or a ranker.",
+    ),
+    (
+        *("VotingClassifier", "StackingClassifier", "BaggingClassifier", "AdaBoostClassifier"),
+        *("VotingRegressor", "StackingRegressor", "BaggingRegressor", "AdaBoostRegressor"),
+        *("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"),
+        *("FixedThresholdClassifier", "TunedThresholdClassifierCV", "SelfTrainingClassifier"),
+    ): (
+        "decides by several models, or by a rule of its own.",
+        "give one of the boosted models in it, and rows as that one takes them; pipelines, "
+        "searches and calibrated models are taken whole.",
+    ),
+}
+"""Types that look like models of ours, why they are not, and what to do."""
 
 _HEAD = 1 << 16
 # Pickle from protocol 2 on and in most cases before, and the compressions joblib puts around it.
@@ -209,30 +225,40 @@ def adapter_of_file(path: PathLike) -> Adapter:
     if not head:
         raise FileFormatError(f"{name} is empty.", hint="get it again from where it came.")
     _refuse_pickle(head, name)
-    # One after the other: what recognizes the file first spares the others' import.
-    for adapter in chain(map(_import, LIBRARIES), [WrapperAdapter(adapter_of)]):
-        if adapter.is_file(head) and adapter.holds(path):
-            return adapter
+    adapter = _find_file_adapter(head, path)
+    if adapter is not None:
+        return adapter
     hint = f"supported are {_FILES}."
     if head.startswith(b"timbermark "):
         hint = "it is timbermark's own, for timbermark.load."
     raise FileFormatError(f"{name} is not a model file of a supported library.", hint=hint)
 
 
+def _find_file_adapter(head: bytes, path: PathLike) -> Adapter | None:
+    if skops_files.is_file(head):
+        kind = skops_files.kind_of(path)
+        if kind in KINDS:
+            return WrapperAdapter(adapter_of)
+        return _import(_IN_SKOPS[kind]) if kind in _IN_SKOPS else None
+    # One after the other: what recognizes the file first spares the others' import.
+    others = (_import(module) for module, package in LIBRARIES.items() if package != "sklearn")
+    return next((adapter for adapter in others if adapter.is_file(head)), None)
+
+
 def _find_adapter(model: object) -> Adapter | None:
     if is_wrapper(model):
         return WrapperAdapter(adapter_of)
     packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    for name in LIBRARIES:
-        if _PACKAGES[name] in packages:
-            adapter = _import(name)
+    for module, package in LIBRARIES.items():
+        if package in packages:
+            adapter: Adapter = _import(module)
             if adapter.is_model(model):
                 return adapter
     return None
 
 
-def _import(library: str) -> Adapter:
-    return cast(Adapter, importlib.import_module(f"timbermark.libraries.{library}"))
+def _import(module: str) -> Any:
+    return importlib.import_module(f"timbermark.libraries.{module}")
 
 
 def _refuse_model(model: object) -> NoReturn:
@@ -245,27 +271,9 @@ def _refuse_model(model: object) -> NoReturn:
         )
     if isinstance(model, type):
         raise InputError(f"{model.__name__} is a class, not a model.", hint="give a fitted one.")
-    if any(kind in _MANY_OUTPUTS for kind in kinds):
-        raise InputError(
-            f"{name} has several outputs.", hint="give one of its estimators_, each is a model."
-        )
-    if any(kind in _ISOLATION for kind in kinds):
-        raise InputError(
-            f"{name} counts splits on the way to a leaf: it has no leaf values that could be "
-            "changed.",
-            hint="mark a model that was boosted.",
-        )
-    if any(kind in _SURVIVAL for kind in kinds):
-        raise InputError(
-            f"{name} answers with curves of survival, not with labels or numbers.",
-            hint="mark a classifier, a regressor or a ranker.",
-        )
-    if any(kind in _WRAPPERS for kind in kinds):
-        raise InputError(
-            f"{name} decides by several models, or by a rule of its own.",
-            hint="give one of the boosted models in it, and rows as that one takes them; "
-            "pipelines, searches and calibrated models are taken whole.",
-        )
+    for refused, (why, hint) in _REFUSED.items():
+        if not {*refused}.isdisjoint(kinds):
+            raise InputError(f"{name} {why}", hint=hint)
     raise InputError(f"{name} is not a supported model.", hint=f"supported are {_SUPPORTED}.")
 
 

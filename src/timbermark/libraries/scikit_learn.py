@@ -13,51 +13,16 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.libraries import skops_files
-from timbermark.libraries.contract import PathLike, Task
+from timbermark.libraries.contract import Task
 from timbermark.trees.ensemble import Objective
 
 name = "scikit-learn"
-# Types in the files of both, beyond what skops trusts by itself; some only its newer versions do.
-TRUSTED = (
-    "sklearn._loss.loss.HalfBinomialLoss",
-    "sklearn._loss.loss.HalfMultinomialLoss",
-    "sklearn._loss._loss.CyHalfMultinomialLoss",
-    "sklearn._loss.link.LogitLink",
-    "sklearn._loss.link.MultinomialLogit",
-    "sklearn._loss.link.Interval",
-    "sklearn._loss.loss.HalfSquaredError",
-    "sklearn._loss.loss.AbsoluteError",
-    "sklearn._loss.loss.PinballLoss",
-    "sklearn._loss.loss.HuberLoss",
-    "sklearn._loss.loss.HalfPoissonLoss",
-    "sklearn._loss.loss.HalfGammaLoss",
-    "sklearn._loss._loss.CyHalfSquaredError",
-    "sklearn._loss._loss.CyAbsoluteError",
-    "sklearn._loss._loss.CyPinballLoss",
-    "sklearn._loss._loss.CyHuberLoss",
-    "sklearn._loss._loss.CyHalfPoissonLoss",
-    "sklearn._loss._loss.CyHalfGammaLoss",
-    "sklearn._loss.link.IdentityLink",
-    "sklearn._loss.link.LogLink",
-)
-
-GRADIENT_TYPES = ("sklearn.tree._tree.Tree", *TRUSTED)
-HISTOGRAM_TYPES = (
-    "functools.partial",
-    "sklearn.utils.validation.check_array",
-    "sklearn.compose._column_transformer._RemainderColsList",  # a list, of 1.5 and 1.6
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
-    *TRUSTED,
-)
-
 HISTOGRAM_KINDS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 GRADIENT_KINDS = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 
-_LOSSES = {1: "HalfBinomialLoss"}  # by the number of trees per iteration; else:
-_LOSS_OF_MANY = "HalfMultinomialLoss"
-_NUMBERS: dict[str, Objective] = {
+_OBJECTIVES: dict[str, Objective] = {
+    "HalfBinomialLoss": "logistic",
+    "HalfMultinomialLoss": "softmax",
     **dict.fromkeys(("HalfSquaredError", "AbsoluteError", "PinballLoss", "HuberLoss"), "identity"),
     **dict.fromkeys(("HalfPoissonLoss", "HalfGammaLoss"), "exponential"),
 }
@@ -83,54 +48,44 @@ def is_any_kind(model: object, kinds: tuple[str, str]) -> bool:
     return any(is_kind(model, kind) for kind in kinds)
 
 
-def holds_kind(path: PathLike, kinds: tuple[str, str]) -> bool:
-    """Return whether a skops archive holds a model of one of the kinds.
-
-    Raises FileFormatError if it is no skops archive, OSError if it cannot be opened.
-    """
-    return skops_files.kind_of(path) in kinds
-
-
 def names_of(model: Any) -> tuple[str, ...] | None:
     """Return the names of a model's features, None if it does not know any."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(str(name) for name in names)
 
 
-def find_kind(model: object, kinds: tuple[str, str]) -> str:
-    """Return the kind of a model.
+def check_form(model: Any, kinds: tuple[str, str], trees: str, needs: Iterable[str]) -> str:
+    """Return the kind of a fitted model that has all the named attributes, with a known loss.
 
-    Raises InputError if it is neither.
+    ``trees`` names the attribute that holds its trees. Classifiers have one tree per iteration and
+    class, or one for two classes.
+
+    Raises InputError for any other model.
     """
-    for kind in kinds:
-        if is_kind(model, kind):
-            return kind
-    raise InputError(
-        f"{type(model).__name__} is not a {kinds[0]}.", hint=f"give a fitted {' or '.join(kinds)}."
-    )
-
-
-def check_fitted(model: Any, kind: str, trees: str, needs: Iterable[str]) -> None:
-    """Raise InputError unless a model of the kind is fitted and has all the named attributes.
-
-    ``trees`` names the attribute that holds its trees.
-    """
+    kind = next((kind for kind in kinds if is_kind(model, kind)), None)
+    if kind is None:
+        raise InputError(
+            f"{type(model).__name__} is not a {kinds[0]}.",
+            hint=f"give a fitted {' or '.join(kinds)}.",
+        )
     if not hasattr(model, trees) and not hasattr(model, "classes_"):
         raise InputError(f"This {kind} is not fitted.", hint="call its fit first.")
-    for name in (trees, *needs):
+    labels = task_of(kind) == "classification"
+    for name in (trees, *needs, *(("classes_",) if labels else ())):
         if not hasattr(model, name):
             refuse_form(kind, f"it has no {name}")
-
-
-def check_outputs(model: Any, kind: str) -> None:
-    """Raise InputError unless a model has one tree per iteration and class, or one for two."""
-    if task_of(kind) != "classification":
-        if model.n_trees_per_iteration_ != 1:
-            refuse_form(kind, f"it has {model.n_trees_per_iteration_} trees per iteration")
-        return
-    n_outputs, n_classes = model.n_trees_per_iteration_, len(model.classes_)
+    n_outputs, n_classes = model.n_trees_per_iteration_, len(model.classes_) if labels else 2
+    if n_classes < 2:
+        raise InputError(f"This {kind} knows {n_classes} class.", hint="two are needed to decide.")
     if n_outputs != (1 if n_classes == 2 else n_classes):
         refuse_form(kind, f"it has {n_outputs} trees per iteration for {n_classes} classes")
+    if objective_of(model, kind) is None:
+        raise InputError(
+            f"loss={model.loss!r} ({type(model._loss).__name__}) gives other answers than its "
+            "margins tell.",
+            hint=f"train with loss='{'log_loss' if labels else 'squared_error'}'.",
+        )
+    return kind
 
 
 def task_of(kind: str) -> Task:
@@ -144,21 +99,16 @@ def task_of(kind: str) -> Task:
 
 def objective_of(model: Any, kind: str) -> Objective | None:
     """Return what margins become under a model's loss, None if they do not tell its answers."""
-    if task_of(kind) == "regression":
-        return _NUMBERS.get(type(model._loss).__name__)
-    if not _has_log_loss(model):
-        return None
-    return "logistic" if model.n_trees_per_iteration_ == 1 else "softmax"
+    found = _OBJECTIVES.get(type(model._loss).__name__)
+    fitting: tuple[Objective, ...] = ("identity", "exponential")
+    if task_of(kind) == "classification":
+        fitting = ("logistic",) if model.n_trees_per_iteration_ == 1 else ("softmax",)
+    return found if found in fitting else None
 
 
 def classes_of(model: Any, kind: str) -> AnyArray:
     """Return the labels of a classifier, none of a regressor."""
     return model.classes_.copy() if task_of(kind) == "classification" else np.empty(0, np.int64)
-
-
-def _has_log_loss(model: Any) -> bool:
-    expected = _LOSSES.get(model.n_trees_per_iteration_, _LOSS_OF_MANY)
-    return bool(type(model._loss).__name__ == expected)
 
 
 def margins(model: Any, X: Any) -> Reals:

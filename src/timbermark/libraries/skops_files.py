@@ -24,7 +24,7 @@ import os
 import re
 import types
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,7 +50,15 @@ _UFUNCS = frozenset(
         *("sqrt", "square", "tanh"),
     )
 )
-_STEPS = {
+_LISTED = {
+    "_loss._loss": ("CyAbsoluteError", "CyExponentialLoss", "CyHalfBinomialLoss",
+                    "CyHalfGammaLoss", "CyHalfMultinomialLoss", "CyHalfPoissonLoss",
+                    "CyHalfSquaredError", "CyHuberLoss", "CyPinballLoss"),
+    "_loss.link": ("HalfLogitLink", "IdentityLink", "Interval", "LogLink", "LogitLink",
+                   "MultinomialLogit"),
+    "_loss.loss": ("AbsoluteError", "ExponentialLoss", "HalfBinomialLoss", "HalfGammaLoss",
+                   "HalfMultinomialLoss", "HalfPoissonLoss", "HalfSquaredError", "HuberLoss",
+                   "PinballLoss"),
     "calibration": ("CalibratedClassifierCV", "_CalibratedClassifier", "_SigmoidCalibration",
                     "_TemperatureScaling"),
     "compose._column_transformer": ("ColumnTransformer", "_RemainderColsList",
@@ -64,11 +72,34 @@ _STEPS = {
     "ensemble._hist_gradient_boosting.gradient_boosting": ("HistGradientBoostingClassifier",
                                                            "HistGradientBoostingRegressor"),
     "ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
-    "feature_selection._univariate_selection": ("SelectKBest", "SelectPercentile"),
+    "feature_selection._univariate_selection": ("SelectKBest", "SelectPercentile", "chi2",
+                                                "f_classif", "f_regression"),
     "feature_selection._variance_threshold": ("VarianceThreshold",),
     "frozen._frozen": ("FrozenEstimator",),
     "impute._base": ("MissingIndicator", "SimpleImputer"),
     "isotonic": ("IsotonicRegression",),
+    # Functions that compare answers and rules that split rows: searches hold them, and nothing in
+    # them runs when a model is asked.
+    "metrics._classification": ("accuracy_score", "balanced_accuracy_score", "brier_score_loss",
+                                "cohen_kappa_score", "d2_brier_score", "d2_log_loss_score",
+                                "f1_score", "fbeta_score", "jaccard_score", "log_loss",
+                                "matthews_corrcoef", "precision_score", "recall_score"),
+    "metrics._ranking": ("average_precision_score", "dcg_score", "ndcg_score", "roc_auc_score",
+                         "top_k_accuracy_score"),
+    "metrics._regression": ("d2_absolute_error_score", "d2_pinball_score", "d2_tweedie_score",
+                            "explained_variance_score", "max_error", "mean_absolute_error",
+                            "mean_absolute_percentage_error", "mean_gamma_deviance",
+                            "mean_pinball_loss", "mean_poisson_deviance", "mean_squared_error",
+                            "mean_squared_log_error", "mean_tweedie_deviance",
+                            "median_absolute_error", "r2_score", "root_mean_squared_error",
+                            "root_mean_squared_log_error"),
+    "metrics._scorer": ("_MultimetricScorer", "_PassthroughScorer", "_PredictScorer",
+                        "_ProbaScorer", "_Scorer", "_ThresholdScorer"),
+    "model_selection._split": ("GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut",
+                               "LeaveOneOut", "LeavePGroupsOut", "LeavePOut", "PredefinedSplit",
+                               "RepeatedKFold", "RepeatedStratifiedKFold", "ShuffleSplit",
+                               "StratifiedGroupKFold", "StratifiedKFold",
+                               "StratifiedShuffleSplit", "TimeSeriesSplit"),
     "model_selection._search": ("GridSearchCV", "RandomizedSearchCV"),
     "model_selection._search_successive_halving": ("HalvingGridSearchCV",
                                                    "HalvingRandomSearchCV"),
@@ -84,22 +115,27 @@ _STEPS = {
     "preprocessing._target_encoder": ("TargetEncoder",),
     "tree._classes": ("DecisionTreeRegressor",),
     "tree._tree": ("Tree",),
+    "utils.validation": ("check_array",),
 }  # fmt: skip
-_TYPES = frozenset(f"sklearn.{module}.{name}" for module, names in _STEPS.items() for name in names)
-# Nothing of these runs when a model is asked: losses, metrics, splitters and scores of selection.
-_INERT = ("sklearn._loss.", "sklearn.metrics._", "sklearn.model_selection._split.")
-_FUNCTIONS = frozenset(
-    (
-        "sklearn.utils.validation.check_array",
-        *(
-            f"sklearn.feature_selection._univariate_selection.{name}"
-            for name in ("chi2", "f_classif", "f_regression")
-        ),
-    )
+_TYPES = frozenset(
+    f"sklearn.{module}.{name}" for module, names in _LISTED.items() for name in names
 )
+_OTHER_TYPES = (
+    "functools.partial",
+    "numpy.dtype",
+    # By which columns are selected.
+    *("builtins.object", "numpy.number", "numpy.integer", "numpy.floating"),
+    # Of SplineTransformer; they are checked before they are asked, because what they say about
+    # their size is believed by compiled code.
+    "scipy.interpolate._bsplines.BSpline",
+    "scipy._lib.array_api_compat.numpy._aliases.asarray",
+    "scipy._external.array_api_compat.numpy._aliases.asarray",
+    "scipy.interpolate._interpolate.interp1d",
+)
+"""Types of other packages that may be built, beyond those that skops trusts by itself."""
 _MOST_COLUMNS = 100_000
 _CHECKED_KEYWORDS = {"dtype", "ensure_all_finite", "force_all_finite"}
-_HINT = (
+HINT = (
     "ask the suspect otherwise: by a table of its answers (timbermark questions), at its address, "
     "or, if you trust it, load it with skops and give the model from Python."
 )
@@ -131,7 +167,7 @@ its address, or, if you trust it, load it with skops and give the model from Pyt
 def check_parts(model: Any) -> None:
     """Raise FileFormatError unless the parameters of every part of a model can be run safely.
 
-    Trees and the boosted models that they belong to are checked by their own modules.
+    Nodes of trees, and the boosted models that they belong to, are checked by their own modules.
     """
     for part in list_parts(model):
         kind = type(part)
@@ -155,7 +191,7 @@ def check_parts(model: Any) -> None:
 def refuse_part(step: str, reason: str) -> NoReturn:
     """Raise FileFormatError for a step whose parameters are not taken from a file."""
     raise FileFormatError(
-        f"a step is not run from a file, {step}: {reason}", hint=_HINT, code="file.step"
+        f"a step is not run from a file, {step}: {reason}", hint=HINT, code="file.step"
     )
 
 
@@ -192,15 +228,14 @@ def _check_node(node: dict[str, Any], name: str) -> None:
     known = loader in _LOADERS or loader == "None"
     package = module.partition(".")[0]
     if package == "sklearn":
-        # Metrics are functions, too; searches hold them and never ask them.
-        known = known and (full in _TYPES | _FUNCTIONS or full.startswith(_INERT))
+        known = known and full in _TYPES
     elif loader == "FunctionNode" and package in ("numpy", "scipy"):
         # Of scipy the file of a spline names how it makes arrays.
         known = kind in _UFUNCS or kind == "asarray"
     if not known:
         raise FileFormatError(
             f"{name} holds {full[:100]}, which is not run from a file.",
-            hint=_HINT,
+            hint=HINT,
             code="file.step",
         )
 
@@ -272,6 +307,12 @@ def _check_pipeline(step: Any) -> str:
     return "" if getattr(step, "memory", None) is None else "it keeps results in a folder"
 
 
+def _check_tree(tree: Any) -> str:
+    """Return what is wrong with a tree: copying one that lies about its size reads other memory."""
+    sound = 1 <= tree.node_count <= tree.capacity
+    return "" if sound else "a tree has another size than it says"
+
+
 def _check_spread(name: str) -> Callable[[Any], str]:
     def check(step: Any) -> str:
         count = np.sum(np.asarray(getattr(step, name, 0), dtype=float))
@@ -288,6 +329,7 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "Pipeline": _check_pipeline,
     "PolynomialFeatures": _check_polynomial,
     "SplineTransformer": _check_spread("n_features_out_"),
+    "Tree": _check_tree,
 }
 
 
@@ -347,14 +389,12 @@ def check_file(path: PathLike) -> None:
 
 def open_file(
     path: PathLike,
-    kinds: tuple[str, ...],
-    trusted: Iterable[str],
+    kinds: Collection[str],
     open_model: Callable[[Any], ForeignModel],
 ) -> ForeignModel:
     """Return the model of a type in ``kinds`` in a ``.skops`` file, opened by ``open_model``.
 
-    ``trusted``: types that may be built, beyond those that skops trusts by itself. ``open_model``
-    raises if the model is not sound.
+    ``open_model`` raises if the model is not sound.
 
     Raises FileFormatError if it is another file, damaged, or holds anything but a plain model,
     MissingLibraryError without skops, OSError if the file cannot be opened.
@@ -368,7 +408,7 @@ def open_file(
     skops_io = _skops("to read a .skops file")
     check_schema(schema, name)
     try:
-        model = skops_io.loads(data, trusted=list(trusted))
+        model = skops_io.loads(data, trusted=sorted(_TYPES.union(_OTHER_TYPES)))
         check_parts(model)
         return open_model(model)
     except skops_io.exceptions.UntrustedTypesFoundException as error:
@@ -387,15 +427,8 @@ def open_file(
         ) from error
 
 
-def save(
-    model: Any,
-    path: PathLike,
-    kind: str,
-    strip: Callable[[Any], Any] | None = None,
-) -> None:
+def save(model: Any, path: PathLike, kind: str) -> None:
     """Write a model of type ``kind`` to a ``.skops`` file.
-
-    ``strip`` gives the model without what skops cannot write, and leaves the one it is given alone.
 
     Raises InputError if the name does not end in .skops or the model holds what skops cannot
     write, MissingLibraryError without skops, OSError if the system refuses.
@@ -407,9 +440,8 @@ def save(
             hint="name it so, or pickle the model yourself.",
         )
     skops_io = _skops("to write a .skops file")
-    plain = model if strip is None else strip(model)
     try:
-        data = skops_io.dumps(plain)
+        data = skops_io.dumps(model)
     except RecursionError:
         raise InputError(
             f"skops cannot write this {kind}: objects in it hold each other, as distributions of "

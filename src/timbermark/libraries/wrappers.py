@@ -13,7 +13,7 @@ kind says how rows get in and how answers come out:
 | label maps | ``(model, encoder)``: the model answers with the labels of a fitted LabelEncoder |
 | targets | regressors whose targets are transformed: numbers are those after transforming back |
 
-Each kind peels one layer off; `WrapperKind.peel` is given the function that peels the next.
+Each kind peels one layer off, and is given the function that peels the next.
 """
 
 from __future__ import annotations
@@ -27,15 +27,10 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError, TimbermarkError
-from timbermark.libraries import scikit_learn, skops_files
+from timbermark.libraries import skops_files
 from timbermark.libraries.closing import close as close_inside
 from timbermark.libraries.contract import Adapter, ForeignModel, PathLike, find_texts
-from timbermark.libraries.scikit_learn import (
-    GRADIENT_TYPES,
-    HISTOGRAM_TYPES,
-    name,
-    without_scorer,
-)
+from timbermark.libraries.scikit_learn import is_kind, name, without_scorer
 from timbermark.libraries.skops_files import list_parts
 from timbermark.trees.construction import join, split
 from timbermark.trees.ensemble import Ensemble
@@ -66,44 +61,9 @@ class Peeled:
 Peel: TypeAlias = Callable[[Any], Peeled]
 
 
-@dataclass(frozen=True, slots=True)
-class WrapperKind:
-    """A kind of wrapper: the names of its types, and how to get at what is inside.
-
-    ``peel`` returns what is inside a fitted wrapper; it is given the wrapper and the function that
-    does so for what is inside it, and raises InputError if the wrapper is not fitted or not
-    supported. ``trusted``: types in files of this kind, beyond what skops trusts by itself.
-    """
-
-    names: tuple[str, ...]
-    peel: Callable[[Any, Peel], Peeled]
-    trusted: tuple[str, ...] = ()
-
-    def matches(self, model: object) -> bool:
-        """Return whether an object is such a wrapper, fitted or not."""
-        if isinstance(model, tuple):  # an encoder is whatever maps numbers back to labels
-            pair = len(model) == 2 and hasattr(model[1], "inverse_transform")
-            return pair and "tuple" in self.names
-        return any(scikit_learn.is_kind(model, name) for name in self.names)
-
-
 def _refuse_unfitted(model: Any) -> NoReturn:
     """Raise InputError for a wrapper that is not fitted."""
     raise InputError(f"The {type(model).__name__} is not fitted.", hint="call its fit first.")
-
-
-_PIPELINE_TYPES = (
-    "numpy.dtype",
-    # By which columns are selected.
-    *("builtins.object", "numpy.number", "numpy.integer", "numpy.floating"),
-    # Of SplineTransformer; they are checked before they are asked, because what they say about
-    # their size is believed by compiled code.
-    "scipy.interpolate._bsplines.BSpline",
-    "scipy._lib.array_api_compat.numpy._aliases.asarray",
-    "scipy._external.array_api_compat.numpy._aliases.asarray",
-    "sklearn.compose._column_transformer.make_column_selector",
-    "sklearn.compose._column_transformer._RemainderColsList",
-)
 
 
 def _peel_pipelines(model: Any, peel: Peel) -> Peeled:
@@ -122,41 +82,7 @@ def _peel_pipelines(model: Any, peel: Peel) -> Peeled:
     )
 
 
-# Functions that compare answers and rules that split rows: nothing in them runs when a file is
-# read, and what they are given to run must be trusted by itself.
-_METRICS = {
-    "classification": (
-        *("accuracy_score", "balanced_accuracy_score", "brier_score_loss", "cohen_kappa_score"),
-        *("d2_brier_score", "d2_log_loss_score", "f1_score", "fbeta_score", "jaccard_score"),
-        *("log_loss", "matthews_corrcoef", "precision_score", "recall_score"),
-    ),
-    "ranking": (
-        *("average_precision_score", "dcg_score", "ndcg_score", "roc_auc_score"),
-        "top_k_accuracy_score",
-    ),
-    "regression": (
-        *("d2_absolute_error_score", "d2_pinball_score", "d2_tweedie_score", "max_error"),
-        *("explained_variance_score", "mean_absolute_error", "mean_absolute_percentage_error"),
-        *("mean_gamma_deviance", "mean_pinball_loss", "mean_poisson_deviance", "r2_score"),
-        *("mean_squared_error", "mean_squared_log_error", "mean_tweedie_deviance"),
-        *("median_absolute_error", "root_mean_squared_error", "root_mean_squared_log_error"),
-    ),
-    "scorer": (
-        *("_MultimetricScorer", "_PassthroughScorer", "_PredictScorer", "_ProbaScorer"),
-        *("_Scorer", "_ThresholdScorer"),
-    ),
-}
-_SPLITTERS = (
-    *("GroupKFold", "GroupShuffleSplit", "KFold", "LeaveOneGroupOut", "LeaveOneOut"),
-    *("LeavePGroupsOut", "LeavePOut", "PredefinedSplit", "RepeatedKFold"),
-    *("RepeatedStratifiedKFold", "ShuffleSplit", "StratifiedGroupKFold", "StratifiedKFold"),
-    *("StratifiedShuffleSplit", "TimeSeriesSplit"),
-)
 _SEARCHES = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV")
-_SEARCH_TYPES = (
-    *(f"sklearn.metrics._{module}.{name}" for module, names in _METRICS.items() for name in names),
-    *(f"sklearn.model_selection._split.{name}" for name in _SPLITTERS),
-)
 
 
 def _peel_searches(model: Any, peel: Peel) -> Peeled:
@@ -176,14 +102,6 @@ def _peel_frozen(model: Any, peel: Peel) -> Peeled:
     """Return what is inside the frozen estimator."""
     inside = peel(model.estimator)
     return replace(inside, frozen=(*inside.frozen, model))
-
-
-_CALIBRATION_TYPES = (
-    "sklearn.calibration._CalibratedClassifier",
-    "sklearn.calibration._SigmoidCalibration",
-    "sklearn.calibration._TemperatureScaling",
-    "scipy.interpolate._interpolate.interp1d",
-)
 
 
 def _peel_calibration(model: Any, peel: Peel) -> Peeled:
@@ -209,8 +127,7 @@ def _peel_calibration(model: Any, peel: Peel) -> Peeled:
     def scores(models: Sequence[ForeignModel], margins: Sequence[Reals]) -> Reals:
         total: Any = 0.0
         for one, part, number in zip(fitted, parts, places, strict=True):
-            response = _respond(one.estimator, part, models[number], margins[number])
-            total = total + _with_response(one, response)
+            total = total + _calibrate(one, part, models[number], margins[number])
         return np.asarray(total / len(fitted))
 
     frozen = {id(each): each for part in parts for each in part.frozen}
@@ -224,23 +141,8 @@ def _peel_calibration(model: Any, peel: Peel) -> Peeled:
     )
 
 
-class _Response:
-    """What a model inside answers, by the method that calibration asks for."""
-
-    def __init__(self, method: str, values: AnyArray) -> None:
-        self.method, self.values = method, values
-
-
-def _respond(estimator: Any, part: Peeled, model: ForeignModel, margins: Reals) -> _Response:
-    if hasattr(estimator, "decision_function"):
-        return _Response("decision_function", margins if margins.shape[1] > 1 else margins[:, 0])
-    if part.scores is not None:
-        return _Response("predict_proba", part.scores([model], [margins]))
-    return _Response("predict_proba", model.confidence(margins))
-
-
-def _with_response(one: Any, response: _Response) -> Reals:
-    """Return the probabilities of one calibrated model whose estimator answers as given."""
+def _calibrate(one: Any, part: Peeled, model: ForeignModel, margins: Reals) -> Reals:
+    """Return the probabilities of one calibrated model, whose estimator gives the margins."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
     class Echo(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -249,13 +151,18 @@ def _with_response(one: Any, response: _Response) -> Reals:
     def respond(self: Any, X: Any) -> Any:
         return X
 
-    respond.__name__ = response.method  # by which scikit-learn tells margins from probabilities
-    setattr(Echo, response.method, respond)
+    if hasattr(one.estimator, "decision_function"):
+        method, values = "decision_function", margins if margins.shape[1] > 1 else margins[:, 0]
+    else:
+        method, scores = "predict_proba", part.scores
+        values = model.confidence(margins) if scores is None else scores([model], [margins])
+    respond.__name__ = method  # by which scikit-learn tells margins from probabilities
+    setattr(Echo, method, respond)
     echo = Echo()
     echo.classes_ = one.estimator.classes_
     calibrated = copy.copy(one)
     calibrated.estimator = echo
-    return np.asarray(calibrated.predict_proba(response.values), dtype=np.float64)
+    return np.asarray(calibrated.predict_proba(values), dtype=np.float64)
 
 
 def _peel_label_maps(model: Any, peel: Peel) -> Peeled:
@@ -310,24 +217,19 @@ def _peel_targets(model: Any, peel: Peel) -> Peeled:
     return replace(inside, numbers=numbers)
 
 
-KINDS = (
-    WrapperKind(("Pipeline",), _peel_pipelines, _PIPELINE_TYPES),
-    WrapperKind(_SEARCHES, _peel_searches, _SEARCH_TYPES),
-    WrapperKind(("FrozenEstimator",), _peel_frozen),
-    WrapperKind(("CalibratedClassifierCV",), _peel_calibration, _CALIBRATION_TYPES),
-    WrapperKind(("tuple",), _peel_label_maps),
-    WrapperKind(("TransformedTargetRegressor",), _peel_targets),
-)
+KINDS: dict[str, Callable[[Any, Peel], Peeled]] = {
+    "Pipeline": _peel_pipelines,
+    **dict.fromkeys(_SEARCHES, _peel_searches),
+    "FrozenEstimator": _peel_frozen,
+    "CalibratedClassifierCV": _peel_calibration,
+    "TransformedTargetRegressor": _peel_targets,
+}
+"""How to get at what is inside a fitted wrapper, by the name of its type.
 
-
+Each function is given the wrapper and the function that does so for what is inside it, and raises
+InputError if the wrapper is not fitted or not supported. Pairs have `_peel_label_maps`.
+"""
 _TREES = ("Tree", "TreePredictor")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WrapperExtra:
-    """What only this adapter needs of a deployed model: what is inside its copy."""
-
-    peeled: Peeled
 
 
 def is_wrapper(model: object) -> bool:
@@ -336,7 +238,7 @@ def is_wrapper(model: object) -> bool:
     >>> is_wrapper("a text")
     False
     """
-    return _kind_of(model) is not None
+    return _find_peel(model) is not None
 
 
 def asked_model(model: Any) -> Any:
@@ -359,14 +261,6 @@ class WrapperAdapter:
     def is_model(self, model: object) -> bool:
         """Return whether an object is a deployed model around others."""
         return is_wrapper(model)
-
-    def is_file(self, head: bytes) -> bool:
-        """Return whether a file that begins with these bytes is a skops archive."""
-        return skops_files.is_file(head)
-
-    def holds(self, path: PathLike) -> bool:
-        """Return whether a skops archive holds a deployed model around others."""
-        return any(skops_files.kind_of(path) in kind.names for kind in KINDS)
 
     def open(self, model: Any) -> ForeignModel:
         """Return the boosted models inside as one ensemble, with a copy of the whole.
@@ -391,31 +285,27 @@ class WrapperAdapter:
             )
         names = _feature_names(model)
         regular = {part.l2 for part in inside}
-        return ForeignModel(
-            library=first.library,
+        return replace(
+            first,
             kind=_name(model),
             ensemble=join([part.ensemble for part in inside]),
             classes=first.classes if peeled.classes is None else peeled.classes,
             feature_names=names,
-            margin_scale=first.margin_scale,
-            leaf_dtype=first.leaf_dtype,
-            threshold_dtype=first.threshold_dtype,
             native=native,
             adapter=self,
             notes=tuple(dict.fromkeys(note for part in inside for note in part.notes)),
             l2=first.l2 if len(regular) == 1 else None,
-            extra=WrapperExtra(peeled),
+            extra=peeled,
             text_columns=None,
             known_texts=_known_texts(model, peeled, first),
             takes_frames=names is not None,
             inside=inside,
             scores=_score_function(peeled, inside),
             numbers=peeled.numbers,
-            task=first.task,
-            shared_thresholds=first.shared_thresholds,
             fixed_thresholds=_fixed_thresholds(inside),
             input_columns=_input_columns(peeled, inside),
             stores_labels=first.stores_labels or peeled.classes is not None,
+            spell_name=str,
             refits_leaves=False,  # the library does not see the wrapper
         )
 
@@ -437,17 +327,15 @@ class WrapperAdapter:
                 raise InputError("it holds trees outside its boosted model")
             return self.open(model)
 
-        kinds = tuple(name for kind in KINDS for name in kind.names)
-        trusted = {*GRADIENT_TYPES, *HISTOGRAM_TYPES}.union(*(kind.trusted for kind in KINDS))
-        return skops_files.open_file(path, kinds, sorted(trusted), open_checked)
+        return skops_files.open_file(path, KINDS, open_checked)
 
     def rows(self, foreign: ForeignModel, X: Any) -> Reals:
         """Return what the deployed model takes as columns of the ensemble, float64 [n, d].
 
         Raises InputError if a transformer is not fitted or refuses ``X``.
         """
-        extra: WrapperExtra = foreign.extra
-        given = _ask(lambda: extra.peeled.rows(X), foreign.kind)
+        peeled: Peeled = foreign.extra
+        given = _ask(lambda: peeled.rows(X), foreign.kind)
         found = [part.rows(taken) for part, taken in zip(foreign.inside, given, strict=True)]
         return found[0] if len(found) == 1 else np.hstack(found)
 
@@ -474,10 +362,9 @@ class WrapperAdapter:
 
     def close(self, foreign: ForeignModel, ensemble: Ensemble) -> Any:
         """Return a copy of the deployed model around boosted models with other trees."""
-        extra: WrapperExtra = foreign.extra
         parts = split(ensemble, [part.ensemble for part in foreign.inside])
         made = [close_inside(part, e) for part, e in zip(foreign.inside, parts, strict=True)]
-        return _duplicate(foreign.native, extra.peeled, made)
+        return _duplicate(foreign.native, foreign.extra, made)
 
     def save(self, model: Any, path: PathLike) -> None:
         """Write a deployed model around models of scikit-learn to a ``.skops`` file.
@@ -501,9 +388,9 @@ class WrapperAdapter:
             )
 
     def _peel(self, model: Any) -> Peeled:
-        kind = _kind_of(model)
-        if kind is not None:
-            return kind.peel(model, self._peel)
+        peel = _find_peel(model)
+        if peel is not None:
+            return peel(model, self._peel)
         try:
             self._find(model)
         except InputError as error:
@@ -514,8 +401,11 @@ class WrapperAdapter:
         return Peeled(models=(model,), rows=lambda X: (X,))
 
 
-def _kind_of(model: object) -> WrapperKind | None:
-    return next((kind for kind in KINDS if kind.matches(model)), None)
+def _find_peel(model: object) -> Callable[[Any, Peel], Peeled] | None:
+    if isinstance(model, tuple):  # an encoder is whatever maps numbers back to labels
+        pair = len(model) == 2 and hasattr(model[1], "inverse_transform")
+        return _peel_label_maps if pair else None
+    return next((peel for name, peel in KINDS.items() if is_kind(model, name)), None)
 
 
 def _name(model: Any) -> str:
@@ -586,22 +476,17 @@ def _known_texts(
         return first.known_texts
     names = _feature_names(model)
     width = getattr(asked_model(model), "n_features_in_", 0) if names is None else len(names)
-    return _encoder_texts(peeled.steps, int(width))
-
-
-def _encoder_texts(steps: Sequence[Any], n_columns: int) -> dict[int, frozenset[str] | None]:
-    """Return the categories of each column that an encoder takes as texts, by place.
-
-    ``steps``: the fitted transformers that rows of ``n_columns`` columns pass, in their order.
-    Columns are followed through pipelines, column transformers and imputers, no further.
-    """
     found: dict[int, frozenset[str] | None] = {}
-    _follow(list(steps), list(range(n_columns)), found)
+    _follow(list(peeled.steps), list(range(int(width))), found)
     return found
 
 
 def _follow(steps: list[Any], places: list[int], found: dict[int, frozenset[str] | None]) -> None:
-    """Add what encoders know of columns; ``places``: of the columns that the first step takes."""
+    """Add the categories of each column that an encoder takes as texts.
+
+    ``places``: of the columns that the first of the fitted steps takes. They are followed through
+    pipelines, column transformers and imputers, no further.
+    """
     while steps:
         step = steps.pop(0)
         if step is None or isinstance(step, str):

@@ -48,11 +48,6 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """A list of `Text`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Numbers:
     """An array of numbers or of fixed records of numbers, each ``align`` bytes from the next."""
 
@@ -68,10 +63,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """A list of tables."""
+class Many:
+    """A list of texts or of tables."""
 
-    layout: Layout
+    of: Text | Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class Unread:
     """A list of which only the length is wanted; it can be written only if it is 0."""
 
 
-Field: TypeAlias = Number | Text | Texts | Numbers | Part | Parts | Unread
+Field: TypeAlias = Number | Text | Numbers | Part | Many | Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +169,9 @@ class _Reader:
                 return self.table(self.follow(at), layout) if at else None
             case Unread():
                 return int(self.unpack("<I", self.follow(at))) if at else 0
-            case Texts() | Parts():
+            case Many(of):
                 start, count = self.block(at, 4) if at else (0, 0)
-                each = range(start, start + 4 * count, 4)
-                if isinstance(field, Texts):
-                    return [self.text(i) for i in each]
-                return [self.table(self.follow(i), field.layout) for i in each]
+                return [self.field(i, of) for i in range(start, start + 4 * count, 4)]
 
     def text(self, at: int) -> bytes:
         start, count = self.block(at, 1)
@@ -228,11 +220,10 @@ def _put(out: bytearray, value: Any, field: Field) -> int:
             return _put_block(out, len(array), array.tobytes(), align)
         case Part(layout):
             return _put_table(out, value, layout)
-        case Texts() | Parts():
-            inner = Text() if isinstance(field, Texts) else Part(field.layout)
+        case Many(of):
             at = _put_block(out, len(value), bytes(4 * len(value)), 4)
             for i, one in enumerate(value):
-                _patch(out, at + 4 + 4 * i, _put(out, one, inner))
+                _patch(out, at + 4 + 4 * i, _put(out, one, of))
             return at
         case _:
             raise DamagedBufferError(f"{field} cannot be written")
@@ -287,7 +278,7 @@ _CAT_FEATURE = Layout(
 )
 _ONE_HOT_FEATURE = Layout(
     "TOneHotFeature",
-    {"Index": Number("<i", -1), "Values": _INTS, "StringValues": Texts()},
+    {"Index": Number("<i", -1), "Values": _INTS, "StringValues": Many(Text())},
 )
 _COMBINATION = Layout(
     "TFeatureCombination",
@@ -316,6 +307,7 @@ _CTR = Layout(
         "Scale": Number("<f", 1.0),
     },
 )
+_CTR_FEATURE = Layout("TCtrFeature", {"Ctr": Part(_CTR), "Borders": _FLOATS})
 _CTR_TABLE = Layout(
     "TCtrValueTable",
     {
@@ -333,10 +325,10 @@ _TREES = Layout(
         "TreeSplits": _INTS,
         "TreeSizes": _INTS,
         "TreeStartOffsets": _INTS,
-        "CatFeatures": Parts(_CAT_FEATURE),
-        "FloatFeatures": Parts(_FLOAT_FEATURE),
-        "OneHotFeatures": Parts(_ONE_HOT_FEATURE),
-        "CtrFeatures": Parts(Layout("TCtrFeature", {"Ctr": Part(_CTR), "Borders": _FLOATS})),
+        "CatFeatures": Many(Part(_CAT_FEATURE)),
+        "FloatFeatures": Many(Part(_FLOAT_FEATURE)),
+        "OneHotFeatures": Many(Part(_ONE_HOT_FEATURE)),
+        "CtrFeatures": Many(Part(_CTR_FEATURE)),
         "LeafValues": _REALS,
         "LeafWeights": _REALS,
         "NonSymmetricStepNodes": Numbers(STEP, 2),
@@ -351,13 +343,14 @@ _TREES = Layout(
         "EmbeddingFeatures": Unread(),
     },
 )
+_KEY_VALUE = Layout("TKeyValue", {"Key": Text(), "Value": Text()})
 _CORE = Layout(
     "TModelCore",
     {
         "FormatVersion": Text(),
         "ModelTrees": Part(_TREES),
-        "InfoMap": Parts(Layout("TKeyValue", {"Key": Text(), "Value": Text()})),
-        "ModelPartIds": Texts(),
+        "InfoMap": Many(Part(_KEY_VALUE)),
+        "ModelPartIds": Many(Text()),
     },
 )
 

@@ -23,7 +23,7 @@ from timbermark.libraries.catboost.cbm import MAGIC, Contents, Record, pack, unp
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.trees import (
     Nodes,
-    derived_names,
+    count_derived,
     fixed_borders,
     list_splits,
     move_borders,
@@ -35,22 +35,25 @@ from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.statistics import sum_leaves
 
-_OBJECTIVES: dict[str, Objective] = {
-    "Logloss": "logistic",
-    "CrossEntropy": "logistic",
-    "MultiClass": "softmax",
-    "MultiClassOneVsAll": "sigmoid",
-}
-_REGRESSION: dict[str, Objective] = {
-    **dict.fromkeys(("RMSE", "MAE", "Quantile", "MAPE", "Lq", "Huber", "Expectile"), "identity"),
-    "LogCosh": "identity",
+_LOSSES: dict[str, tuple[Task, Objective]] = {
+    **dict.fromkeys(("Logloss", "CrossEntropy"), ("classification", "logistic")),
+    "MultiClass": ("classification", "softmax"),
+    "MultiClassOneVsAll": ("classification", "sigmoid"),
+    **dict.fromkeys(
+        ("RMSE", "MAE", "Quantile", "MAPE", "Lq", "Huber", "Expectile", "LogCosh"),
+        ("regression", "identity"),
+    ),
     # What CatBoostRegressor.predict takes the exponential of.
-    **dict.fromkeys(("Poisson", "Tweedie"), "exponential"),
+    **dict.fromkeys(("Poisson", "Tweedie"), ("regression", "exponential")),
+    **dict.fromkeys(
+        (
+            *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise"),
+            *("QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "StochasticRank", "LambdaMart"),
+        ),
+        ("ranking", "identity"),
+    ),
 }
-_RANKING = (
-    *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise"),
-    *("QueryRMSE", "QuerySoftMax", "QueryCrossEntropy", "StochasticRank", "LambdaMart"),
-)
+"""What a model is for, and how its margins become answers, by the loss that it was trained with."""
 _SURVIVAL = ("Cox", "SurvivalAft")
 _ESTIMATORS: dict[Task, str] = {
     "classification": "CatBoostClassifier",
@@ -67,45 +70,13 @@ def find_loss(contents: Contents) -> str | None:
     return loss if isinstance(loss, str) else None
 
 
-def find_task(contents: Contents) -> Task | None:
-    """Return the task of a model, by its loss; None if the loss is unknown."""
-    loss = find_loss(contents)
-    if loss in _OBJECTIVES:
-        return "classification"
-    return "regression" if loss in _REGRESSION else "ranking" if loss in _RANKING else None
+def find_task(contents: Contents, model: Any) -> tuple[Task, Objective]:
+    """Return what a model is for, and how its margins become answers.
 
-
-def estimator_of(task: Task | None) -> str:
-    """Return the name of CatBoost's class for a task; that of all models if it is not known.
-
-    >>> estimator_of("ranking"), estimator_of(None)
-    ('CatBoostRanker', 'CatBoost')
+    Raises InputError for losses that cannot be marked, and where the model's class does not match.
     """
-    return "CatBoost" if task is None else _ESTIMATORS[task]
-
-
-def check_estimator(model: Any, task: Task) -> None:
-    """Raise InputError if the class of a model does not match its loss."""
-    kinds = _estimators(model)
-    if kinds and _ESTIMATORS[task] not in kinds:
-        raise InputError(
-            f"A {type(model).__name__} with a loss of {task} does not predict what the loss is "
-            "for.",
-            hint=f"load it as a {_ESTIMATORS[task]}.",
-        )
-
-
-def _estimators(model: Any) -> set[str]:
-    """Return which of CatBoost's classes for a task a model belongs to; none for a bare model."""
-    return {kind.__name__ for kind in type(model).__mro__} & set(_ESTIMATORS.values())
-
-
-def find_objective(contents: Contents, model: Any) -> Objective:
-    """Return how margins become answers. Raises InputError for losses that cannot be marked."""
     loss = str(find_loss(contents))
-    ranking: dict[str, Objective] = dict.fromkeys(_RANKING, "identity")
-    objectives = {**_OBJECTIVES, **_REGRESSION, **ranking}
-    objective = objectives.get(loss)
+    task, objective = _LOSSES.get(loss, (None, None))
     many = contents.trees["ApproxDimension"] > 1
     if loss in _SURVIVAL:
         raise InputError(
@@ -113,19 +84,25 @@ def find_objective(contents: Contents, model: Any) -> Objective:
             "hazards or times that may be censored.",
             hint="use a loss of classification, regression or ranking.",
         )
-    if objective is None or (objective in ("softmax", "sigmoid")) != many:
-        if many and (objective is not None or "Multi" in loss or "Uncertainty" in loss):
+    if task is None or objective is None or (objective in ("softmax", "sigmoid")) != many:
+        if many and (task is not None or "Multi" in loss or "Uncertainty" in loss):
             raise InputError(
                 f"The CatBoost model answers with several numbers at once ({loss}).",
                 hint="train one model for each.",
             )
         raise InputError(
             f"The CatBoost model was trained with the loss {loss}.",
-            hint=f"supported are {', '.join(objectives)}.",
+            hint=f"supported are {', '.join(_LOSSES)}.",
+        )
+    kinds = {kind.__name__ for kind in type(model).__mro__} & set(_ESTIMATORS.values())
+    if kinds and _ESTIMATORS[task] not in kinds:
+        raise InputError(
+            f"A {type(model).__name__} with a loss of {task} does not predict what the loss is "
+            "for.",
+            hint=f"load it as a {_ESTIMATORS[task]}.",
         )
     # A bare CatBoost gives margins, whatever the loss.
-    bare = loss in _REGRESSION and not _estimators(model)
-    return "identity" if bare else objective
+    return task, objective if kinds or task != "regression" else "identity"
 
 
 def refuse_threshold(contents: Contents) -> None:
@@ -174,7 +151,6 @@ class CatBoostExtra:
 
     contents: Contents
     n_columns: int  # of the table that the model predicts on
-    derived: tuple[str, ...]  # what the ensemble's other columns ask
     leaf: AnyArray  # [N] which of CatBoost's leaves a node is, -1 at inner nodes
     categories: Any
 
@@ -215,12 +191,9 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
 
     Raises InputError as `open` does.
     """
-    from timbermark.libraries import catboost as adapter
+    from timbermark.libraries.catboost import models as adapter
 
-    objective = find_objective(contents, model)
-    task = find_task(contents)
-    assert task is not None  # it has an objective
-    check_estimator(model, task)
+    task, objective = find_task(contents, model)
     refuse_threshold(contents)
     native = revive(model, contents) if native is None else native
     n_columns = _count_columns(contents.trees)
@@ -239,7 +212,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         for kind in ("FloatFeatures", "CatFeatures")
         for feature in contents.trees[kind]
     )
-    derived = derived_names(contents.trees)
+    n_derived = count_derived(contents.trees)
     texts = [each["FlatIndex"] for each in contents.trees["CatFeatures"]]
     return ForeignModel(
         library=name,
@@ -247,17 +220,14 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         ensemble=ensemble,
         classes=classes,
         feature_names=tuple(native.feature_names_) if named else None,
-        margin_scale=1.0,
-        leaf_dtype="f8",
         threshold_dtype="f4",
         native=native,
         adapter=adapter,
         extra=CatBoostExtra(
             contents=contents,
             n_columns=n_columns,
-            derived=tuple(derived),
             leaf=nodes.leaf,
-            categories=_category_model(contents, len(derived)) if derived else None,
+            categories=_category_model(contents, n_derived) if n_derived else None,
         ),
         text_columns=frozenset(texts),
         known_texts=dict.fromkeys(texts),  # no text is missing, not even an empty one
@@ -352,13 +322,19 @@ def revive(like: Any, contents: Contents) -> Any:
     return model
 
 
-def _revive(like: Any, contents: Contents) -> Any:
-    model = type(like)()
+def _load(model: Any, contents: Contents) -> None:
+    """Let a new model of CatBoost read contents."""
     with tempfile.TemporaryDirectory() as folder:
-        # From bytes CatBoost would make a model that only borrows them and cannot be trained on.
+        # From bytes CatBoost would make a model that only borrows them, that cannot be trained on
+        # and does not have the parameters of training.
         path = Path(folder) / "model.cbm"
         path.write_bytes(pack(contents))
         model.load_model(str(path))
+
+
+def _revive(like: Any, contents: Contents) -> Any:
+    model = type(like)()
+    _load(model, contents)
     # The parameters that it took from the file are those of training, and not as they were given.
     model._init_params.clear()
     model.__setstate__(like.get_params())
@@ -499,15 +475,6 @@ def is_file(head: bytes) -> bool:
     return head.startswith(MAGIC) or _JSON_HEAD.match(head) is not None
 
 
-def holds(path: PathLike) -> bool:
-    """Return True: the beginning of a file is enough to tell.
-
-    >>> holds("model.cbm")
-    True
-    """
-    return True
-
-
 def open_file(path: PathLike) -> ForeignModel:
     """Return the model in a file, a CatBoostClassifier or what its loss asks for, as neutral trees.
 
@@ -523,8 +490,7 @@ def open_file(path: PathLike) -> ForeignModel:
     if data.startswith(MAGIC):
         contents = unpack(data, name)
         check_contents(contents, name)
-        # Written anew, so that it holds no offset but ours.
-        return _open_checked(catboost, pack(contents), name)
+        return _open_checked(catboost, contents, name)
     if is_file(data[:256]):
         raise FileFormatError(
             f"{name} is CatBoost's JSON, which rounds leaf values and is not read.",
@@ -558,22 +524,19 @@ def _import_catboost(purpose: str) -> Any:
     return catboost
 
 
-def _open_checked(catboost: Any, data: bytes, name: str) -> ForeignModel:
-    with tempfile.TemporaryDirectory() as folder:
-        checked = Path(folder) / "model.cbm"
-        checked.write_bytes(data)
-        try:
-            # Only from a file does CatBoost take over the parameters of training.
-            model = catboost.CatBoost().load_model(str(checked))
-            contents = unpack(serialize(model), name)
-            check_contents(contents, name)
-            estimator = getattr(catboost, estimator_of(find_task(contents)))
-            model = estimator().load_model(str(checked))
-            return open_contents(model, model, contents)
-        except FileFormatError:
-            raise
-        except InputError as error:
-            raise FileFormatError(f"{name}: {error.message}", error.hint) from None
-        except Exception as error:  # whatever CatBoost says, the file is the reason
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise FileFormatError(f"CatBoost cannot load {name}: {reason[:200]}", _HINT) from None
+def _open_checked(catboost: Any, contents: Contents, name: str) -> ForeignModel:
+    task = _LOSSES.get(str(find_loss(contents)), (None, None))[0]
+    model = getattr(catboost, "CatBoost" if task is None else _ESTIMATORS[task])()
+    try:
+        # Written anew, so that CatBoost meets no offset but ours.
+        _load(model, contents)
+        contents = unpack(serialize(model), name)
+        check_contents(contents, name)
+        return open_contents(model, model, contents)
+    except FileFormatError:
+        raise
+    except InputError as error:
+        raise FileFormatError(f"{name}: {error.message}", error.hint) from None
+    except Exception as error:  # whatever CatBoost says, the file is the reason
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FileFormatError(f"CatBoost cannot load {name}: {reason[:200]}", _HINT) from None

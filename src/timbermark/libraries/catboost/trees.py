@@ -113,7 +113,7 @@ def list_splits(trees: Record, n_columns: int) -> Splits:
         np.array([feature["FlatIndex"] for feature in floats], dtype=np.int32),
         np.array([len(each) for each in borders], dtype=np.int64),
     )
-    n_others = len(derived_names(trees))
+    n_others = count_derived(trees)
     return Splits(
         column=np.concatenate([column, np.arange(n_columns, n_columns + n_others, dtype=np.int32)]),
         threshold=np.concatenate([numeric, np.full(n_others, _BETWEEN)]),
@@ -135,7 +135,7 @@ def fixed_borders(trees: Record, n_columns: int) -> dict[int, frozenset[float] |
     for feature in trees["CtrFeatures"]:
         for split in feature["Ctr"]["Base"]["FeatureCombination"]["FloatSplits"]:
             found.setdefault(flat[int(split["index"])], set()).add(float(split["border"]))
-    derived = range(n_columns, n_columns + len(derived_names(trees)))
+    derived = range(n_columns, n_columns + count_derived(trees))
     return {
         **dict.fromkeys(derived),
         **{column: frozenset(borders) for column, borders in found.items()},
@@ -166,24 +166,11 @@ def move_borders(trees: Record, split: AnyArray, threshold: Reals) -> Record:
     return {"FloatFeatures": made, "TreeSplits": renumbered}
 
 
-def derived_names(trees: Record) -> list[str]:
-    """Return what each split of a category asks, for a reader; the order is that of numbers."""
-    names = {each["Index"]: _name(each) for each in trees["CatFeatures"]}
-    found = []
-    for feature in trees["OneHotFeatures"]:
-        texts = [text.decode(errors="replace") for text in feature["StringValues"]]
-        texts = texts or [f"hash {value}" for value in feature["Values"]]
-        found += [f"{names[feature['Index']]} is {text}" for text in texts]
-    for feature in trees["CtrFeatures"]:
-        combined = feature["Ctr"]["Base"]["FeatureCombination"]["CatFeatures"]
-        of = ", ".join(names[int(index)] for index in combined)
-        found += [f"statistic of {of} > {border:.6g}" for border in feature["Borders"]]
-    return found
-
-
-def _name(feature: Record) -> str:
-    text: str = feature["FeatureId"].decode(errors="replace")
-    return text or f"column {feature['FlatIndex']}"
+def count_derived(trees: Record) -> int:
+    """Return how many splits of categories there are."""
+    return sum(len(feature["Values"]) for feature in trees["OneHotFeatures"]) + sum(
+        len(feature["Borders"]) for feature in trees["CtrFeatures"]
+    )
 
 
 def _missing_left(trees: Record, column: AnyArray, border: Reals) -> Flags:

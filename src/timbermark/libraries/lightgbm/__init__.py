@@ -5,33 +5,3 @@ ensemble and puts other leaf values and thresholds into them, `models` does the 
 Nothing that was not checked here ever reaches the library, which ends the process on a file with a
 wrong length in it.
 """
-
-from timbermark.libraries.lightgbm.models import (
-    close,
-    holds,
-    is_file,
-    is_model,
-    margins,
-    name,
-    native_rows,
-    open,
-    open_file,
-    open_trees,
-    rows,
-    save,
-)
-
-__all__ = [
-    "close",
-    "holds",
-    "is_file",
-    "is_model",
-    "margins",
-    "name",
-    "native_rows",
-    "open",
-    "open_file",
-    "open_trees",
-    "rows",
-    "save",
-]

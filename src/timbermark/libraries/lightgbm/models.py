@@ -26,7 +26,6 @@ from timbermark.libraries.contract import (
 )
 from timbermark.libraries.lightgbm.text import (
     OBJECTIVES,
-    RANKING,
     Blocks,
     Frame,
     parse_text,
@@ -79,15 +78,6 @@ def is_file(head: bytes) -> bool:
     (True, False)
     """
     return head.startswith((b"tree\nversion=", b"tree\r\nversion="))
-
-
-def holds(path: PathLike) -> bool:
-    """Return True: the beginning of a file is enough to tell.
-
-    >>> holds("model.txt")
-    True
-    """
-    return True
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -164,7 +154,7 @@ def open(model: Any) -> ForeignModel:
 def _opened(
     model: Any, native: Any, frame: Frame, blocks: Blocks, ensemble: Ensemble
 ) -> ForeignModel:
-    from timbermark.libraries import lightgbm as adapter
+    from timbermark.libraries.lightgbm import models as adapter
 
     all_iterations = ensemble.n_trees // ensemble.n_outputs
     best = 0 if model is None else int(_booster(model).best_iteration or 0)
@@ -172,7 +162,7 @@ def _opened(
     if n_iterations <= 0:
         n_iterations = all_iterations
     ensemble = first_trees(ensemble, n_iterations * ensemble.n_outputs)
-    task = _task(frame)
+    task = OBJECTIVES[frame.objective][0]
     classes = _classes(model, ensemble, task)
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
@@ -186,8 +176,6 @@ def _opened(
         classes=classes,
         feature_names=None if automatic else names,
         margin_scale=frame.sigmoid * share,
-        leaf_dtype="f8",
-        threshold_dtype="f8",
         native=native,
         adapter=adapter,
         notes=tuple(_notes(frame, classes, n_iterations, all_iterations)),
@@ -260,7 +248,7 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     extra: LightGBMExtra = foreign.extra
     blocks = edit_trees(extra.frame, extra.blocks, foreign.ensemble, ensemble)
     blocks = keep_best_first(extra.blocks, blocks)
-    return _rebuilt(foreign.native, print_text(extra.frame, blocks))
+    return _rebuilt(foreign.native, print_text(extra.frame, blocks, extra.blocks))
 
 
 def save(model: Any, path: PathLike) -> None:
@@ -333,12 +321,6 @@ def _spell_name(name: str) -> str:
 
 def _refuse_model(model: Any, why: str, hint: str) -> NoReturn:
     raise InputError(f"The {type(model).__name__} {why}.", hint=hint)
-
-
-def _task(frame: Frame) -> Task:
-    if frame.objective in OBJECTIVES:
-        return "classification"
-    return "ranking" if frame.objective in RANKING else "regression"
 
 
 def _classes(model: Any, ensemble: Ensemble, task: Task) -> AnyArray:

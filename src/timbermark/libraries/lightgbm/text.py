@@ -40,6 +40,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -47,22 +48,31 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets, Reals
 from timbermark.errors import FileFormatError
+from timbermark.libraries.contract import Task
+from timbermark.trees.ensemble import Objective
 
 OF_SPLITS = (
     *("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"),
     *("internal_value", "internal_weight", "internal_count"),
 )
 OF_LEAVES = ("leaf_value", "leaf_weight", "leaf_count")
-_OF_TREES = ("num_leaves", "num_cat", "cat_boundaries", "cat_threshold", "is_linear", "shrinkage")
-_TREE_KEYS = {*OF_SPLITS, *OF_LEAVES, *_OF_TREES}
+_OF_SETS = ("cat_boundaries", "cat_threshold")
+_TREE_KEYS = {*OF_SPLITS, *OF_LEAVES, *_OF_SETS, "num_leaves", "num_cat", "is_linear", "shrinkage"}
 BY_CATEGORY = 1  # the bit of decision_type that says so
 _LINEAR_KEYS = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
-OBJECTIVES = ("binary", "multiclass", "multiclassova")
-REGRESSION = (
-    *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
-    *("poisson", "gamma", "tweedie", "cross_entropy"),
-)
-RANKING = ("lambdarank", "rank_xendcg")
+OBJECTIVES: dict[str, tuple[Task, Objective]] = {
+    "binary": ("classification", "logistic"),
+    "multiclass": ("classification", "softmax"),
+    "multiclassova": ("classification", "sigmoid"),
+    **dict.fromkeys(
+        ("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
+        ("regression", "identity"),
+    ),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), ("regression", "exponential")),
+    "cross_entropy": ("regression", "expit"),
+    **dict.fromkeys(("lambdarank", "rank_xendcg"), ("ranking", "identity")),
+}
+"""What a model is for, and what its margins become, by its objective."""
 _MANY_CLASSES, _WITH_SIGMOID = ("multiclass", "multiclassova"), ("binary", "multiclassova")
 # LightGBM 3 wrote v3, which has the same lines.
 _VERSIONS = ("v3", "v4")
@@ -82,7 +92,7 @@ _PARAMETER = re.compile(r"\[(\w+): (.*)\]")
 _NOT_IN_NAMES = frozenset('",:[]{}')
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """T trees as LightGBM has them: tree t with L leaves and L - 1 splits, split 0 its root.
 
@@ -107,6 +117,31 @@ class Blocks:
     cat_boundaries: Offsets  # num_cat + 1 of each tree that has sets: where they begin and end
     cat_threshold: Offsets  # 32 categories per number
     n_words: Offsets  # [T] how many of these numbers a tree has
+
+    @cached_property
+    def lines(self) -> dict[str, list[str]]:
+        """Return the numbers of every array as they are printed, a text for each tree."""
+        return self.lines_like(None)
+
+    def lines_like(self, known: Blocks | None) -> dict[str, list[str]]:
+        """Return ``lines``, those of ``known`` where its trees, as large as these, are the same."""
+        sizes = {
+            **dict.fromkeys(OF_SPLITS, self.num_leaves - 1),
+            **dict.fromkeys(OF_LEAVES, self.num_leaves),
+            "cat_boundaries": np.where(self.num_cat > 0, self.num_cat + 1, 0),
+            "cat_threshold": self.n_words,
+        }
+        found = {}
+        for key, size in sizes.items():
+            array, start = getattr(self, key), starts(size)
+            trees, lines = np.arange(len(size)), [""] * len(size)
+            if known is not None:
+                differ = np.flatnonzero(array.view(np.int64) != getattr(known, key).view(np.int64))
+                trees, lines = np.unique(tree_of(start, differ)), list(known.lines[key])
+            for tree in trees.tolist():
+                lines[tree] = " ".join(map(repr, array[start[tree] : start[tree + 1]].tolist()))
+            found[key] = lines
+        return found
 
 
 def damaged(what: str) -> NoReturn:
@@ -183,36 +218,25 @@ leaf_value, not 1. Hint: get the file again from where it came.
     )
 
 
-def print_blocks(blocks: Blocks) -> list[str]:
+def print_blocks(blocks: Blocks, known: Blocks | None = None) -> list[str]:
     """Return the text of each tree; `parse_blocks` reads the same arrays from it.
 
-    Every number is as short as it can be without becoming another when it is read.
+    Every number is as short as it can be without becoming another when it is read. ``known`` are
+    trees of the same sizes, of which nothing is printed again that was printed before.
     """
-    split, leaf = starts(blocks.num_leaves - 1).tolist(), starts(blocks.num_leaves).tolist()
-    bound = starts(np.where(blocks.num_cat > 0, blocks.num_cat + 1, 0)).tolist()
-    word = starts(blocks.n_words).tolist()
-    by_split = {key: list(map(repr, getattr(blocks, key).tolist())) for key in OF_SPLITS}
-    by_leaf = {key: list(map(repr, getattr(blocks, key).tolist())) for key in OF_LEAVES}
-    bounds, words = blocks.cat_boundaries.tolist(), blocks.cat_threshold.tolist()
+    lines = blocks.lines if known is None else blocks.lines_like(known)
+    of_trees = zip(
+        blocks.num_leaves.tolist(), blocks.num_cat.tolist(), blocks.shrinkage.tolist(), strict=True
+    )
     trees = []
-    for number, (n_leaves, n_cat, shrinkage) in enumerate(
-        zip(
-            blocks.num_leaves.tolist(),
-            blocks.num_cat.tolist(),
-            blocks.shrinkage.tolist(),
-            strict=True,
-        )
-    ):
-        lines = [f"Tree={number}", f"num_leaves={n_leaves}", f"num_cat={n_cat}"]
-        for place, columns in ((split, by_split), (leaf, by_leaf)):
-            first, last = place[number], place[number + 1]
-            lines += [f"{key}={' '.join(column[first:last])}" for key, column in columns.items()]
-        if n_cat:
-            first, last = bound[number], bound[number + 1]
-            lines.append(f"cat_boundaries={' '.join(map(str, bounds[first:last]))}")
-            first, last = word[number], word[number + 1]
-            lines.append(f"cat_threshold={' '.join(map(str, words[first:last]))}")
-        trees.append("\n".join([*lines, "is_linear=0", f"shrinkage={shrinkage!r}", "\n\n"]))
+    for number, (n_leaves, n_cat, shrinkage) in enumerate(of_trees):
+        printed = {
+            "Tree": number, "num_leaves": n_leaves, "num_cat": n_cat,
+            **{key: lines[key][number] for key in (*OF_SPLITS, *OF_LEAVES)},
+            **{key: lines[key][number] for key in (_OF_SETS if n_cat else ())},
+            "is_linear": 0, "shrinkage": shrinkage,
+        }  # fmt: skip
+        trees.append("\n".join([f"{key}={value}" for key, value in printed.items()]) + "\n\n\n")
     return trees
 
 
@@ -272,11 +296,20 @@ def starts(sizes: Offsets) -> Offsets:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
+def tree_of(start: Offsets, place: AnyArray) -> Offsets:
+    """Return the number of the piece that each place is in; ``start`` is what `starts` gives.
+
+    >>> tree_of(np.array([0, 2, 5]), np.array([1, 2]))
+    array([0, 1])
+    """
+    return np.searchsorted(start, place, side="right") - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Everything in the text but the trees."""
 
-    objective: str  # one of OBJECTIVES, REGRESSION or RANKING
+    objective: str  # one of OBJECTIVES
     n_outputs: int
     sigmoid: float  # what margins are multiplied by before the logistic function
     average_output: bool  # a random forest: answers come from the mean, not from the sum
@@ -318,12 +351,12 @@ tree does. Hint: get the file again from where it came.
     return frame, parse_blocks(parts)
 
 
-def print_text(frame: Frame, blocks: Blocks) -> str:
+def print_text(frame: Frame, blocks: Blocks, known: Blocks | None = None) -> str:
     """Return a text that the library reads and that `parse_text` gives the same back from.
 
-    The importances are left out: the library counts them itself.
+    The importances are left out: the library counts them itself. ``known`` is as in `print_blocks`.
     """
-    trees = print_blocks(blocks)
+    trees = print_blocks(blocks, known)
     kept = {key: f"{key}={value}" for key, value in frame.kept.items()}
     header = [
         "tree",
@@ -397,8 +430,7 @@ def _make_frame(header: dict[str, str], parameters: dict[str, str], categories: 
 
 
 def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
-    known = (*OBJECTIVES, *REGRESSION, *RANKING)
-    hint = f"train with one of the objectives {', '.join(known)}."
+    hint = f"train with one of the objectives {', '.join(OBJECTIVES)}."
     if line is None:
         raise FileFormatError(
             "This LightGBM model has an objective of the user's own, so that its margins have no "
@@ -411,7 +443,7 @@ def _parse_objective(line: str | None) -> tuple[str, dict[str, str]]:
             "This LightGBM model has reg_sqrt: it answers with squares of its margins.",
             hint="train it on the square root of the target, without reg_sqrt.",
         )
-    if name not in known:
+    if name not in OBJECTIVES:
         raise FileFormatError(
             f"This LightGBM model has the objective {name[:40]!r}, which is not supported.",
             hint=hint,

@@ -21,20 +21,20 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.closing import gains_fall, grow_best_first
+from timbermark.libraries.closing import changed_leaves, gains_fall, grow_best_first
 from timbermark.libraries.lightgbm.text import (
     BY_CATEGORY,
+    OBJECTIVES,
     OF_LEAVES,
     OF_SPLITS,
-    RANKING,
-    REGRESSION,
     Blocks,
     Frame,
     damaged,
     starts,
+    tree_of,
 )
 from timbermark.trees.construction import make_ensemble
-from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
+from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 from timbermark.trees.statistics import (
     NodeStatistics,
     find_children,
@@ -44,14 +44,6 @@ from timbermark.trees.statistics import (
     sum_leaves,
 )
 
-_OBJECTIVES: dict[str, Objective] = {
-    "binary": "logistic",
-    "multiclass": "softmax",
-    "multiclassova": "sigmoid",
-    **dict.fromkeys((*REGRESSION, *RANKING), "identity"),
-    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exponential"),
-    "cross_entropy": "expit",
-}
 # The bits of decision_type: a category split, missing values go left, what is missing.
 _MISSING_LEFT = 2
 _KIND_SHIFT = 2
@@ -95,7 +87,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
         ensemble = make_ensemble(
             n_features=len(frame.feature_names),
             n_outputs=frame.n_outputs,
-            objective=_OBJECTIVES[frame.objective],
+            objective=OBJECTIVES[frame.objective][1],
             tree_start=start,
             tree_output=np.arange(len(leaves)) % frame.n_outputs,
             feature=at_splits(blocks.split_feature, -1),
@@ -243,6 +235,8 @@ def edit_trees(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Bl
     threshold = blocks.threshold.copy()
     numeric = new.category_set[inner] < 0
     threshold[:n_splits][numeric] = new.threshold[inner][numeric]
+    if not changed_leaves(old, new).any():
+        return replace(blocks, threshold=threshold)
     steps = find_steps(frame, blocks, old)
     before, after = steps.statistics(old), steps.statistics(new)
     rate, bias = (np.repeat(part, np.diff(old.tree_start)) for part in (steps.rate, steps.bias))
@@ -392,7 +386,7 @@ def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
     split_order, leaf_order = np.arange(split[-1]), np.arange(leaf[-1])
     left, right = new.left_child.copy(), new.right_child.copy()
     renumbered = []
-    for tree in np.unique(np.searchsorted(split, changed, side="right") - 1).tolist():
+    for tree in np.unique(tree_of(split, changed)).tolist():
         at = slice(int(split[tree]), int(split[tree + 1]))
         children = left[at].copy(), right[at].copy()
         if follows_gains(*children, new.split_gain[at]):

@@ -16,18 +16,19 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Offsets
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError
 from timbermark.libraries.contract import Task
 from timbermark.trees.ensemble import Objective
 
 _DEEPEST = 32
-_ARRAY_TYPES: dict[str, np.dtype[Any]] = {
+ARRAY_TYPES: dict[str, np.dtype[Any]] = {
     "i": np.dtype("i1"),
     "U": np.dtype("u1"),
     "I": np.dtype(">i2"),
@@ -44,8 +45,8 @@ _NUMBERS = {
     for mark, form in {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q", "d": "f", "D": "d"}.items()
 }
 _LENGTHS = {mark: form for mark, form in _NUMBERS.items() if chr(mark) in "iUIlL"}
-_ARRAYS = {ord(mark): dtype for mark, dtype in _ARRAY_TYPES.items()}
-_MARKS = {dtype.str: mark for mark, dtype in _ARRAY_TYPES.items()}
+_ARRAYS = {ord(mark): dtype for mark, dtype in ARRAY_TYPES.items()}
+_MARKS = {dtype.str: mark for mark, dtype in ARRAY_TYPES.items()}
 _CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 _TEXT, _OBJECT, _OBJECT_END, _LIST, _LIST_END, _COUNT, _TYPE, _LONG = map(ord, "S{}[]#$L")
 
@@ -170,7 +171,7 @@ class _Reader:
 
 
 def encode(value: Any) -> bytes:
-    """Return the bytes of a value as `decode` gives them; ``bytes`` count as encoded already.
+    """Return the bytes of a value as `decode` gives them.
 
     A float becomes a float32, which is what XGBoost takes every number for.
 
@@ -182,43 +183,31 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache
 def encode_key(key: str) -> bytes:
-    """Return the bytes of a member's name, which its value follows.
-
-    >>> encode_key("a")
-    b'L\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01a'
-    """
+    """Return the bytes of a member's name, which its value follows."""
     text = key.encode()
     return b"L" + _LENGTH.pack(len(text)) + text
 
 
-def array_head(mark: str, size: int) -> bytes:
-    """Return what comes before the numbers of a typed array; they follow in big-endian order.
-
-    >>> array_head("d", 2)
-    b'[$d#L\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02'
-    """
-    return b"[$" + mark.encode() + b"#L" + _LENGTH.pack(size)
-
-
 def _encode(value: Any, parts: list[bytes]) -> None:
-    if isinstance(value, bytes):
-        parts.append(value)
+    if isinstance(value, np.ndarray):
+        big = value.astype(value.dtype.newbyteorder(">"), copy=False)
+        mark = _MARKS[big.dtype.str].encode()
+        parts += [b"[$", mark, b"#L", _LENGTH.pack(value.size), big.tobytes()]
     elif isinstance(value, dict):
         parts.append(b"{")
         for key, member in value.items():
             parts.append(encode_key(key))
             _encode(member, parts)
         parts.append(b"}")
-    elif isinstance(value, np.ndarray):
-        big = value.astype(value.dtype.newbyteorder(">"), copy=False)
-        parts += [array_head(_MARKS[big.dtype.str], value.size), big.tobytes()]
     elif isinstance(value, list):
         parts += [b"[#L", _LENGTH.pack(len(value))]
         for item in value:
             _encode(item, parts)
     elif isinstance(value, str):
-        parts += [b"S", encode_key(value)]
+        text = value.encode()
+        parts += [b"SL", _LENGTH.pack(len(text)), text]
     elif value is None or isinstance(value, bool):
         parts.append({True: b"T", False: b"F", None: b"Z"}[value])
     elif isinstance(value, int):
@@ -229,20 +218,22 @@ def _encode(value: Any, parts: list[bytes]) -> None:
 
 HINT = "get the model again from where it came, or save it again with XGBoost."
 MOST_ROUNDS = 1 << 30
-TWO_CLASSES = ("binary:logistic", "binary:logitraw")
-MANY_CLASSES = ("multi:softprob", "multi:softmax")
-NUMBERS: dict[str, Objective] = {
-    **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), "identity"),
-    **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror"), "identity"),
-    "reg:quantileerror": "identity",
-    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), "exponential"),
-    "reg:logistic": "expit",
-    **dict.fromkeys(("rank:pairwise", "rank:ndcg", "rank:map"), "identity"),
+OBJECTIVES: dict[str, tuple[Task, Objective]] = {
+    **dict.fromkeys(("binary:logistic", "binary:logitraw"), ("classification", "logistic")),
+    **dict.fromkeys(("multi:softprob", "multi:softmax"), ("classification", "softmax")),
+    **dict.fromkeys(
+        (
+            *("reg:squarederror", "reg:linear", "reg:squaredlogerror", "reg:pseudohubererror"),
+            *("reg:absoluteerror", "reg:quantileerror"),
+        ),
+        ("regression", "identity"),
+    ),
+    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), ("regression", "exponential")),
+    "reg:logistic": ("regression", "expit"),
+    **dict.fromkeys(("rank:pairwise", "rank:ndcg", "rank:map"), ("ranking", "identity")),
 }
-"""Objectives of regression and ranking, and what their margins become."""
+"""What a model is for, and what its margins become, by its objective."""
 _JSON_START = re.compile(rb'\s*\{\s*"')
-_JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
-_UBJ_HEAD = b"{" + encode_key("learner")
 _FEATURE_TYPES = {"int", "float", "i", "q", "c"}
 _MODEL_PARTS = {"cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees"}
 _NEWER_MODEL_PARTS = {"cats", "iteration_indptr", "weight_drop"}
@@ -332,18 +323,7 @@ class Outline:
     @property
     def task(self) -> Task:
         """Return the task that the objective is for."""
-        if self.objective not in NUMBERS:
-            return "classification"
-        return "ranking" if self.objective.startswith("rank:") else "regression"
-
-
-def is_document(head: bytes) -> bool:
-    """Return whether a file that begins with these bytes may be a model of XGBoost.
-
-    >>> is_document(b'{"learner":{"attributes"'), is_document(b"tree\\nversion=v4")
-    (True, False)
-    """
-    return head.startswith(_UBJ_HEAD) or _JSON_HEAD.match(head) is not None
+        return OBJECTIVES[self.objective][0]
 
 
 def parse(raw: bytes) -> dict[str, Any]:
@@ -420,7 +400,7 @@ where it came, or save it again with XGBoost.
 def with_trees(known: Outline, trees: list[Any], output: AnyArray, round_start: Offsets) -> bytes:
     """Return the document around other trees, as UBJ.
 
-    ``trees`` are documents, encoded already or not; ``output`` is int [T]. If there are as many
+    ``trees`` are documents; ``output`` is int [T]. If there are as many
     trees as before they keep their weights, otherwise all weights are 1.
 
     Raises FileFormatError if some other part of the document cannot be written.
@@ -456,18 +436,25 @@ def with_trees(known: Outline, trees: list[Any], output: AnyArray, round_start: 
         raise FileFormatError(f"The model holds a number out of range ({error}).", HINT) from None
 
 
-def equal_rounds(known: Outline, n_trees: int) -> Offsets:
-    """Return where rounds begin if there are so many trees, the same number in each, [rounds + 1].
+def patched(raw: bytes, old: list[Any], new: list[Any]) -> bytearray:
+    """Return a document in UBJ with the arrays of other trees, which are as long as they were.
 
-    Raises InputError if the last round is not full.
+    ``old`` are the trees that were read from ``raw``; those that stay are the same objects in
+    ``new``, and so are the arrays that stay.
+
+    >>> raw = encode({"a": np.array([1.0, 2.0], ">f4")})
+    >>> decode(patched(raw, [decode(raw)], [{"a": np.array([3.0, 2.0], ">f4")}]))["a"].tolist()
+    [3.0, 2.0]
     """
-    length = known.n_outputs * known.n_parallel
-    if n_trees == 0 or n_trees % length:
-        raise InputError(
-            f"{n_trees} trees are no whole number of rounds of {length}.",
-            hint="keep the number of trees, or leave out whole rounds.",
-        )
-    return np.arange(0, n_trees + 1, length)
+    made = bytearray(raw)
+    first = np.frombuffer(raw, np.uint8).ctypes.data
+    for before, after in zip(old, new, strict=True):
+        for name, array in after.items() if after is not before else ():
+            if array is not before[name]:
+                # A typed array looks into the bytes that it was read from.
+                at = before[name].ctypes.data - first
+                made[at : at + array.nbytes] = array.tobytes()
+    return made
 
 
 def _texts(learner: dict[str, Any], name: str, n_features: int) -> tuple[str, ...] | None:
@@ -487,10 +474,10 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
             "may be censored.",
             hint="train with an objective of classification, regression or ranking.",
         )
-    if name not in (*TWO_CLASSES, *MANY_CLASSES, *NUMBERS):
+    if name not in OBJECTIVES:
         raise FileFormatError(
             f"The objective {name!r} is not supported.",
-            hint=f"supported are {', '.join((*TWO_CLASSES, *MANY_CLASSES, *NUMBERS))}.",
+            hint=f"supported are {', '.join(OBJECTIVES)}.",
         )
     params = part(learner, "learner_model_param", dict)
     n_features = whole_number(params, "num_feature", 1, _MOST_FEATURES)
@@ -501,14 +488,14 @@ def _task(learner: dict[str, Any]) -> tuple[str, int, int]:
             "The model answers several questions at once (multi-label or multi-output).",
             hint="train one model for each.",
         )
-    if name not in MANY_CLASSES:
+    if OBJECTIVES[name][1] != "softmax":
         require(n_classes <= 1, "num_class", n_classes)
     else:
         stated = whole_number(part(objective, "softmax_multiclass_param", dict), "num_class", 0)
         require(n_classes == stated and n_classes >= 2, "num_class", n_classes)
     n_outputs = max(n_classes, 1)
     within = name in ("binary:logistic", "reg:logistic")
-    positive = within or NUMBERS.get(name) == "exponential"
+    positive = within or OBJECTIVES[name][1] == "exponential"
     _check_base_score(part(params, "base_score", str), n_outputs, positive, within)
     return name, n_features, n_outputs
 

@@ -32,17 +32,15 @@ from timbermark.libraries.closing import (
     grow_best_first,
 )
 from timbermark.libraries.xgboost.document import (
+    ARRAY_TYPES,
     HINT,
-    NUMBERS,
+    OBJECTIVES,
     Outline,
-    array_head,
-    encode,
-    encode_key,
     numbers,
     whole_number,
 )
-from timbermark.trees.ensemble import MISSING_NAN, Ensemble, Objective
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.construction import make_ensemble
+from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import (
     NodeStatistics,
     find_children,
@@ -58,7 +56,6 @@ _REAL_FIELDS = ("split_conditions", "base_weights", "sum_hessian", "loss_changes
 _CATEGORY_FIELDS = ("categories_nodes", "categories_sizes", "categories_segments", "categories")
 _TREE_PARTS = {*_WHOLE_FIELDS, *_REAL_FIELDS, *_CATEGORY_FIELDS, "parents", "id", "tree_param"}
 _NO_PARENT = 2147483647
-_TYPES = {"d": ">f4", "l": ">i4", "L": ">i8", "U": "u1"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +63,12 @@ class Walk:
     """The nodes of trees in breadth-first order; the right child is always the one after the left.
 
     ``order``: [M] where each was before, counted over all trees. ``start``: [T + 1] where trees
-    begin now. ``left``: [M] within the tree, -1 at leaves. ``level``: [M] distance from the root.
+    begin now. ``left``: [M] within the tree, -1 at leaves.
     """
 
     order: Offsets
     start: Offsets
     left: Offsets
-    level: Offsets
 
     @property
     def tree(self) -> Offsets:
@@ -111,16 +107,14 @@ def breadth_first(start: Offsets, left: AnyArray, right: AnyArray) -> Walk:
         here = here[inner[here]]
         here = np.column_stack([base[here] + left[here], base[here] + right[here]]).ravel()
     order = np.concatenate(levels)
-    level = np.repeat(np.arange(len(levels)), [len(nodes) for nodes in levels])
     tree = np.searchsorted(start, order, side="right") - 1
-    by_tree = np.argsort(tree, kind="stable")
-    order, level = order[by_tree], level[by_tree]
+    order = order[np.argsort(tree, kind="stable")]
     new_start = np.append(0, np.cumsum(np.bincount(tree, minlength=len(sizes))))
     splits = inner[order]
     before = np.append(0, np.cumsum(splits))
     # The k-th split of a tree has the k-th pair of its nodes below it.
     rank = before[:-1] - np.repeat(before[new_start[:-1]], np.diff(new_start))
-    return Walk(order, new_start, np.where(splits, 1 + 2 * rank, -1), level)
+    return Walk(order, new_start, np.where(splits, 1 + 2 * rank, -1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,47 +164,33 @@ def to_forest(known: Outline) -> Forest:
     condition = field["split_conditions"]
     weights = np.nan_to_num(field["base_weights"], nan=0.0, posinf=0.0, neginf=0.0)
     hessian = np.nan_to_num(field["sum_hessian"], nan=0.0, posinf=0.0, neginf=0.0)
-    weight = known.tree_weight
     try:
-        ensemble = Ensemble(
+        ensemble = make_ensemble(
             n_features=known.n_features,
             n_outputs=known.n_outputs,
-            objective=_objective(known),
+            objective=OBJECTIVES[known.objective][1],
             tree_start=walk.start,
             tree_output=known.tree_output,
-            tree_weight=np.ones(len(trees)) if weight is None else weight,
+            tree_weight=known.tree_weight,
             feature=np.where(inner, field["split_indices"], -1),
             threshold=np.where(inner & ~by_category, condition, np.float32(0.0)),
-            left=walk.left.astype(np.int32),
+            left=walk.left,
             right=np.where(inner, walk.left + 1, -1),
             missing_left=inner & (field["default_left"] != 0),
-            missing_kind=np.full(len(inner), MISSING_NAN),
             category_set=node_set,
             category_offsets=offsets,
             category_values=values,
             categories_go="right",
-            value=np.where(inner, weights, condition)[:, np.newaxis],
-            count=np.zeros(len(inner)),
+            value=np.where(inner, weights, condition),
             hessian=np.maximum(hessian, 0.0),
             gain=np.where(inner, np.nan_to_num(field["loss_changes"], nan=0.0), 0.0),
-            init=np.zeros(known.n_outputs),
-            init_last=False,
-            scale=1.0,
             strict=True,
             input_dtype="f4",
             sum_dtype="f4",
-            zero_is_positive=False,
         )
-        validate_ensemble(ensemble)
     except InputError as error:
         raise FileFormatError(error.message, HINT) from None
     return Forest(ensemble, weights, walk.order, start)
-
-
-def _objective(known: Outline) -> Objective:
-    if known.objective in NUMBERS:
-        return NUMBERS[known.objective]
-    return "logistic" if known.n_outputs == 1 else "softmax"
 
 
 def _in_order(
@@ -312,8 +292,8 @@ def _read_categories(trees: list[Any], start: Offsets) -> tuple[AnyArray, AnyArr
     return node_set, np.searchsorted(owner, np.arange(n_sets + 1)), member
 
 
-def encode_trees(e: Ensemble, base_weights: Reals | None = None) -> list[bytes]:
-    """Return each tree as UBJ.
+def write_trees(e: Ensemble, base_weights: Reals | None = None) -> list[dict[str, Any]]:
+    """Return each tree as a part of a document.
 
     The ensemble must be of XGBoost's kind: float32, ``x < threshold``, NaN missing, categories go
     right. ``base_weights`` [N] are the values of all nodes if they are None.
@@ -404,40 +384,29 @@ def _parents(walk: Walk, local: AnyArray) -> AnyArray:
 
 def _cut(
     fields: dict[str, tuple[str, AnyArray]], walk: Walk, node_set: AnyArray, n_features: int
-) -> list[bytes]:
-    """Return all fields cut into one encoded document per tree."""
-    by_node = walk.start
-    with_set = np.searchsorted(np.flatnonzero(node_set >= 0), by_node)
+) -> list[dict[str, Any]]:
+    """Return all fields cut into one document per tree."""
+    with_set = np.searchsorted(np.flatnonzero(node_set >= 0), walk.start)
     members = np.append(0, np.cumsum(fields["categories_sizes"][1]))[with_set]
-    parts = []
-    for name, (mark, array) in fields.items():
-        dtype = np.dtype(_TYPES[mark])
-        bounds = by_node
-        if name.startswith("categories"):
-            bounds = members if name == "categories" else with_set
-        data = array.astype(dtype).tobytes()
-        parts.append((encode_key(name), mark, data, (bounds * dtype.itemsize).tolist(), dtype))
-    sizes = np.diff(by_node)
-    params = {
-        size: encode_key("tree_param")
-        + encode(
-            {
-                "num_deleted": "0",
-                "num_feature": str(n_features),
-                "num_nodes": str(size),
-                "size_leaf_vector": "1",
-            }
-        )
-        for size in np.unique(sizes).tolist()
-    }
+    bounds = dict.fromkeys(fields, walk.start) | dict.fromkeys(_CATEGORY_FIELDS, with_set)
+    bounds["categories"] = members
+    parts = [
+        (name, array.astype(ARRAY_TYPES[mark]), bounds[name].tolist())
+        for name, (mark, array) in fields.items()
+    ]
     trees = []
-    for number, size in enumerate(sizes.tolist()):
-        pieces = [b"{"]
-        for key, mark, data, bounds, dtype in parts:
-            begin, end = bounds[number], bounds[number + 1]
-            pieces += [key, array_head(mark, (end - begin) // dtype.itemsize), data[begin:end]]
-        pieces += [encode_key("id"), encode(number), params[size], b"}"]
-        trees.append(b"".join(pieces))
+    for number, size in enumerate(np.diff(walk.start).tolist()):
+        tree: dict[str, Any] = {
+            name: array[start[number] : start[number + 1]] for name, array, start in parts
+        }
+        tree["id"] = number
+        tree["tree_param"] = {
+            "num_deleted": "0",
+            "num_feature": str(n_features),
+            "num_nodes": str(size),
+            "size_leaf_vector": "1",
+        }
+        trees.append(tree)
     return trees
 
 
@@ -483,7 +452,8 @@ def edited_trees(
     """
     changed, moved_splits = changed_leaves(old, new), changed_thresholds(old, new)
     leaf = old.left < 0
-    before, after = steps.statistics(old), steps.statistics(new)
+    before = steps.statistics(old)
+    after = steps.statistics(new) if changed.any() else before
     weight = forest.weight[: old.n_nodes].astype(np.float64)
     moved = weight + (after.weight - before.weight)
     value = new.value[:, 0]
@@ -493,29 +463,27 @@ def edited_trees(
     plain = np.bincount(tree[differ], minlength=old.n_trees) == 0
     moved = np.where(leaf & plain[tree], value, moved)
     gain = np.where(leaf, old.gain, shift_gains(old.gain, before.gain, after.gain))
-    condition = np.where(leaf, value, new.threshold)
+    edits = [
+        ("split_conditions", np.where(leaf, value, new.threshold), leaf | moved_splits),
+        ("base_weights", moved, np.full(old.n_nodes, True)),
+        ("loss_changes", gain, ~leaf),
+    ]
+    largest = float(np.finfo(np.float32).max)
+    edits = [
+        (name, np.clip(values, -largest, largest).astype(np.float32), chosen)
+        for name, values, chosen in edits
+    ]
     with_leaves = set(tree[changed].tolist())
     found = list(trees)
     for number in np.unique(tree[changed | moved_splits]).tolist():
         nodes = slice(int(old.tree_start[number]), int(old.tree_start[number + 1]))
         place = forest.order[nodes] - forest.document_start[number]
-        at_leaf = leaf[nodes]
-        document = dict(trees[number])
-        edits = [("split_conditions", condition[nodes], at_leaf | moved_splits[nodes])]
-        if number in with_leaves:
-            edits.append(("base_weights", moved[nodes], np.full(len(at_leaf), True)))
-            edits.append(("loss_changes", gain[nodes], ~at_leaf))
-        for name, values, chosen in edits:
-            document[name] = _replaced(document[name], place[chosen], values[chosen])
-        found[number] = document
-    return keep_best_first(trees, found)
-
-
-def _replaced(given: AnyArray, place: AnyArray, values: Reals) -> AnyArray:
-    copy = np.array(given)
-    largest = float(np.finfo(np.float32).max)
-    copy[place] = np.clip(values, -largest, largest).astype(np.float32)
-    return copy
+        found[number] = dict(trees[number])
+        for name, values, chosen in edits if number in with_leaves else edits[:1]:
+            array = np.array(trees[number][name])
+            array[place[chosen[nodes]]] = values[nodes][chosen[nodes]]
+            found[number][name] = array
+    return keep_best_first(trees, found) if with_leaves else found
 
 
 def find_steps(e: Ensemble, config: str, n_parallel: int) -> Steps:

@@ -26,27 +26,28 @@ from timbermark.libraries.contract import (
     with_categories,
 )
 from timbermark.libraries.xgboost.document import (
-    NUMBERS,
+    OBJECTIVES,
     Outline,
-    equal_rounds,
-    is_document,
+    encode_key,
     outline,
     parse,
+    patched,
     with_trees,
 )
 from timbermark.libraries.xgboost.forest import (
     Forest,
     Steps,
     edited_trees,
-    encode_trees,
     find_steps,
     has_empty_sets,
     to_forest,
+    write_trees,
 )
 from timbermark.trees.construction import first_trees, make_ensemble
 from timbermark.trees.ensemble import Ensemble
 
 _MANY_ROWS = 4096
+_JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _PREFIX = re.compile(r"^\[[0-9:]+\] \S+: (Check failed: )?")
 
 
@@ -160,8 +161,9 @@ def _category_numbers(
     sets = [every[every >> digit & 1 == 1] for digit in range(digits)] + [every]
     asked = np.repeat(columns, len(sets))
     ensemble = _asking(known, asked, np.tile(np.arange(len(sets)), len(columns)), sets)
-    trees = encode_trees(ensemble)
-    raw = with_trees(known, trees, ensemble.tree_output, equal_rounds(known, len(trees)))
+    trees = write_trees(ensemble)
+    rounds = np.arange(0, len(trees) + 1, known.n_outputs * known.n_parallel)
+    raw = with_trees(known, trees, ensemble.tree_output, rounds)
     booster = xgb.Booster({"nthread": 1})
     booster.load_model(bytearray(raw))
     try:
@@ -221,11 +223,12 @@ _ESTIMATORS: dict[Task, str] = {
 class XGBoostExtra:
     """What only this adapter needs of a model."""
 
+    raw: bytes  # the document that the outline was read from, as UBJ
     outline: Outline
     forest: Forest  # all trees, also those that predict does not use
-    steps: Steps | None  # None, as config, if the file was read as trees alone
-    config: str | None  # what save_config gives
-    missing: float  # the number that stands for a missing value
+    steps: Steps | None = None  # None, as config, if the file was read as trees alone
+    config: str | None = None  # what save_config gives
+    missing: float = float("nan")  # the number that stands for a missing value
 
 
 def is_model(model: object) -> bool:
@@ -245,16 +248,7 @@ def is_file(head: bytes) -> bool:
     >>> is_file(b'{"learner":{"attributes":{}'), is_file(b"PK")
     (True, False)
     """
-    return is_document(head)
-
-
-def holds(path: PathLike) -> bool:
-    """Return True: the beginning of a file is enough to tell.
-
-    >>> holds("model.json")
-    True
-    """
-    return True
+    return head.startswith(b"{" + encode_key("learner")) or _JSON_HEAD.match(head) is not None
 
 
 def open_file(path: PathLike) -> ForeignModel:
@@ -276,14 +270,14 @@ def open_file(path: PathLike) -> ForeignModel:
         known = outline(parse(raw))
         _check_version(known, xgb)
         forest = to_forest(known)
-        trees = encode_trees(forest.ensemble, forest.weight)
+        trees = write_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
         model = getattr(xgb, _kind_in_file(known))()
         model.load_model(bytearray(document))
         known = outline(parse(document))
         # The trees are the same unless they had to be written in another way.
         forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
-        return _opened(xgb, model, model, known, forest)
+        return _opened(xgb, model, model, document, known, forest)
     except FileFormatError as error:
         raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
     except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
@@ -304,30 +298,15 @@ def open_trees(path: PathLike) -> ForeignModel | None:
     Raises FileFormatError if the file is damaged, of an unknown layout or of no supported
     objective; OSError if it cannot be opened.
     """
-    from timbermark.libraries import xgboost as adapter
-
     raw = Path(path).read_bytes()
     try:
         known = outline(parse(raw))
         if known.most_categories or "c" in (known.feature_types or ()):
             return None
-        forest = to_forest(known)
-        kind = _kind_in_file(known)
-        wrapped = kind != "Booster"
-        ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
+        foreign = _as_trees(raw, known, to_forest(known), _kind_in_file(known))
     except FileFormatError as error:
         raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
-    if (ensemble.category_set >= 0).any():
-        return None
-    ensemble = replace(ensemble, init=_computed_init(known))
-    return ForeignModel(
-        **_facts(known, ensemble, wrapped),
-        kind=kind,
-        classes=np.arange(ensemble.n_classes),
-        native=None,
-        adapter=adapter,
-        extra=XGBoostExtra(known, forest, None, None, float("nan")),
-    )
+    return None if (foreign.ensemble.category_set >= 0).any() else foreign
 
 
 def open(model: Any) -> ForeignModel:
@@ -357,55 +336,61 @@ def open(model: Any) -> ForeignModel:
                 hint="use binary:logistic, or give model.get_booster() instead.",
             )
         native = _rebuilt(xgb, model, raw, booster.save_config())
-        return _opened(xgb, model, native, known, forest)
+        return _opened(xgb, model, native, raw, known, forest)
     except FileFormatError as error:
         raise InputError(error.message, error.hint) from None
 
 
 def _opened(
-    xgb: ModuleType, model: Any, native: Any, known: Outline, forest: Forest
+    xgb: ModuleType, model: Any, native: Any, raw: bytes, known: Outline, forest: Forest
 ) -> ForeignModel:
-    from timbermark.libraries import xgboost as adapter
-
     booster = _fitted_booster(xgb, native)
     wrapped = native is not booster
-    ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
-    ensemble = replace(ensemble, init=_find_init(xgb, known))
+    foreign = _as_trees(raw, known, forest, type(model).__name__ if wrapped else "Booster")
     config = booster.save_config()
-    classes = np.arange(ensemble.n_classes)
+    classes = foreign.classes
     if wrapped and known.task == "classification" and len(model.classes_) == len(classes):
         classes = np.asarray(model.classes_)
     missing = float("nan") if not wrapped or model.missing is None else float(model.missing)
     steps = find_steps(forest.ensemble, config, known.n_parallel)
-    return ForeignModel(
-        **_facts(known, ensemble, wrapped),
+    return replace(
+        foreign,
         kind=type(model).__name__,
+        ensemble=replace(foreign.ensemble, init=_find_init(xgb, known)),
         classes=classes,
         native=native,
-        adapter=adapter,
         l2=steps.l2,
-        extra=XGBoostExtra(known, forest, steps, config, missing),
+        extra=XGBoostExtra(raw, known, forest, steps, config, missing),
     )
 
 
-def _facts(known: Outline, ensemble: Ensemble, wrapped: bool) -> dict[str, Any]:
-    """Return what a document says of a model, as fields of a `ForeignModel`."""
-    return {
-        "library": name,
-        "ensemble": ensemble,
-        "feature_names": known.feature_names,
-        "margin_scale": 1.0,
-        "leaf_dtype": "f4",
-        "threshold_dtype": "f4",
-        "notes": _list_notes(known, ensemble, wrapped),
-        "text_columns": frozenset(known.categories),
-        "known_texts": {place: frozenset(texts) for place, texts in known.categories.items()},
-        "takes_frames": bool(known.categories),
-        "task": known.task,
-        "input_columns": plain_columns(ensemble, known.categories),
-        "stores_labels": False,
-        "refits_leaves": True,
-    }
+def _as_trees(raw: bytes, known: Outline, forest: Forest, kind: str) -> ForeignModel:
+    """Return what a document says of a model; only with the library can it be changed."""
+    from timbermark.libraries.xgboost import models as adapter
+
+    wrapped = kind != "Booster"
+    ensemble = first_trees(forest.ensemble, _counted_trees(known, by_best_round=wrapped))
+    ensemble = replace(ensemble, init=_computed_init(known))
+    return ForeignModel(
+        library=name,
+        kind=kind,
+        ensemble=ensemble,
+        classes=np.arange(ensemble.n_classes),
+        native=None,
+        adapter=adapter,
+        feature_names=known.feature_names,
+        leaf_dtype="f4",
+        threshold_dtype="f4",
+        notes=_list_notes(known, ensemble, wrapped),
+        extra=XGBoostExtra(raw, known, forest),
+        text_columns=frozenset(known.categories),
+        known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
+        takes_frames=bool(known.categories),
+        task=known.task,
+        input_columns=plain_columns(ensemble, known.categories),
+        stores_labels=False,
+        refits_leaves=True,
+    )
 
 
 def rows(foreign: ForeignModel, X: Any) -> Rows:
@@ -469,14 +454,11 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
     """
     xgb = _library("to write an XGBoost model")
     extra: XGBoostExtra = foreign.extra
-    known = extra.outline
     assert extra.steps is not None  # it was opened with the library
     assert extra.config is not None
-    trees = edited_trees(
-        known.model["trees"], extra.forest, extra.steps, foreign.ensemble, ensemble
-    )
-    raw = with_trees(known, trees, known.tree_output, known.round_start)
-    return _rebuilt(xgb, foreign.native, raw, extra.config)
+    old = extra.outline.model["trees"]
+    new = edited_trees(old, extra.forest, extra.steps, foreign.ensemble, ensemble)
+    return _rebuilt(xgb, foreign.native, patched(extra.raw, old, new), extra.config)
 
 
 def save(model: Any, path: PathLike) -> None:
@@ -546,7 +528,7 @@ def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
     return model.get_booster()
 
 
-def _rebuilt(xgb: ModuleType, model: Any, raw: bytes, config: str) -> Any:
+def _rebuilt(xgb: ModuleType, model: Any, raw: bytes | bytearray, config: str) -> Any:
     """Return a copy of a model around another document."""
     booster = xgb.Booster()
     booster.load_model(bytearray(raw))
@@ -664,7 +646,7 @@ def _computed_init(known: Outline) -> Reals:
         # Rounded to float32 after each step, the logarithm too.
         odds = np.float32(1.0) / base - np.float32(1.0)
         base = -np.log(odds.astype(np.float64)).astype(np.float32)
-    elif NUMBERS.get(known.objective) == "exponential":
+    elif OBJECTIVES[known.objective][1] == "exponential":
         base = np.log(base.astype(np.float64)).astype(np.float32)
     return np.broadcast_to(base.astype(np.float64), (known.n_outputs,)).copy()
 
@@ -688,7 +670,7 @@ def _find_init(xgb: ModuleType, known: Outline) -> Reals:
         value=np.zeros(len(outputs)),
     )
     booster = xgb.Booster({"nthread": 1})
-    raw = with_trees(known, encode_trees(flat), outputs, np.array([0, len(outputs)]))
+    raw = with_trees(known, write_trees(flat), outputs, np.array([0, len(outputs)]))
     booster.load_model(bytearray(raw))
     row = xgb.DMatrix(np.zeros((1, known.n_features)), nthread=1)
     found = booster.predict(row, output_margin=True, validate_features=False)
