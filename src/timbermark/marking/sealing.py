@@ -70,8 +70,10 @@ _WEAKER, _AIM = 0.7, 0.93
 """If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
 attempt aims at the second number as a share of the budget."""
 _MOST_DRAWS = 4
-_FEWEST_BOUNDARIES = 8
-"""Triggers below which a split seal is not worth a part of the mark."""
+_FEWEST_BOUNDARIES, _ENOUGH_BOUNDARIES = 8, 96
+"""Triggers below which a split seal is not worth a part of the mark, and those below which
+thresholds may also lie between two values of a column's grid. (`./dev bench models`, diamonds: five
+of six regressors had 35 to 64 bits, and were refused.)"""
 _SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
 """Choices of boundaries until they use at most their share of the budget with so many sets of
 throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
@@ -262,7 +264,14 @@ def draft_mark(
     splits = None
     if choices.seals != "leaves":
         say("finding boundaries")
-        splits = _find_boundaries(prepared, choices, workers, say, limits or SplitLimits())
+        given = limits or SplitLimits()
+        splits = _find_boundaries(prepared, choices, workers, say, given)
+        if limits is None and len(splits) < _ENOUGH_BOUNDARIES:
+            given = replace(given, off_grid=True)
+            more = _find_boundaries(prepared, choices, workers, say, given)
+            if len(more) > len(splits):
+                splits = more
+                notes.append(Note("off_grid"))
         if not prepared.training.known:
             notes.append(Note("gaps_from_candidates"))
         notes += library_notes(splits.notes)
@@ -276,6 +285,8 @@ def draft_mark(
     rehearsal = None
     if strengths is not None:
         share = 1.0 if splits is None else LEAF_SHARE
+        if splits is not None and len(splits) < _ENOUGH_BOUNDARIES:
+            share = 1.0 - SPLIT_SHARE  # what so few leave is needed
         try:
             rehearsal = rehearse(
                 prepared, choices.budget, strengths, choices.triggers, workers, say, share
