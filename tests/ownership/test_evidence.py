@@ -34,7 +34,6 @@ from timbermark.ownership.evidence import (
     nearest_margins,
     predict_scores,
     round_bits,
-    seal_order,
     show_chance,
     split_gains,
     split_sides,
@@ -148,7 +147,7 @@ def worth_of_prefixes(mark, answers, order):
             known = tuple(
                 tuple(int(of[name][i]) for i in seals[name].asked[:n]) for name, n in asked.items()
             )
-            now = [seals[name].after(n) for name, n in asked.items()]
+            now = [seals[name].growth[n] for name, n in asked.items()]
             found = 2.0 ** total_bits(now, len(mark.seals))
             assert value.setdefault(known, found) == pytest.approx(found, rel=1e-9)
     return value, list(answered.values())
@@ -171,7 +170,7 @@ def test_no_rule_of_stopping_is_worth_anything(case):
     order = np.random.default_rng(5).permutation(mark.n_triggers)
     answers = random_answers(mark, kind, 3)
     value, most = worth_of_prefixes(mark, answers, order)
-    sizes = [mark.q if name == "leaves" else 2 for name in seal_order(mark, kind)]
+    sizes = [seal.q for seal in mark.seals]
     best = {}
     for known in sorted(value, key=lambda known: -sum(map(len, known))):
         choices = [value[known]]
@@ -183,6 +182,46 @@ def test_no_rule_of_stopping_is_worth_anything(case):
                 choices.append(np.mean([best[k] for k in later]))
         best[known] = max(choices)
     assert best[((),) * len(sizes)] == pytest.approx(1.0, rel=1e-9)
+
+
+def by_promise(seals):
+    """The bits of each seal before each question and at the end, asked by the rule."""
+    asked = [0] * len(seals)
+    yield [seal.growth[n] for seal, n in zip(seals, asked, strict=True)]
+    while left := [i for i, seal in enumerate(seals) if asked[i] < seal.answered]:
+        asked[max(left, key=lambda i: seals[i].promise(asked[i]))] += 1
+        yield [seal.growth[n] for seal, n in zip(seals, asked, strict=True)]
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_the_seal_that_promises_more_may_be_asked_next(data):
+    """The rule looks at symbols that were compared: after any number of questions the mean is 1."""
+    mark = data.draw(st.sampled_from([make_both(2, 3, q=2), make_both(3, 2), BOTH_KNOWN]))
+    answers = data.draw(answers_to(mark))
+    order = data.draw(st.permutations(range(mark.n_triggers)))
+    runs = [
+        [2.0 ** total_bits(now, 2) for now in by_promise(weigh(marked, answers))]
+        for marked in (with_symbols(mark, symbols, order) for symbols in every_symbols(mark))
+    ]
+    for values in zip(*runs, strict=True):
+        check_e_value(values)
+
+
+def test_the_rule_asks_seals_in_another_order_for_other_symbols():
+    """Otherwise the test above shows nothing."""
+    mark = make_both(6, 2, q=2)
+    answers = random_answers(mark, "scores", 1)
+    found = {
+        tuple(
+            np.argmax(
+                np.diff(list(by_promise(weigh(with_symbols(mark, s), answers))), axis=0) != 0,
+                axis=1,
+            )
+        )
+        for s in every_symbols(mark)
+    }
+    assert len(found) > 1
 
 
 def stop_above(b):
@@ -221,11 +260,7 @@ def test_rules_that_people_use_have_the_expectation_1(case):
     runs = []
     for symbols in every_symbols(mark):
         seals = weigh(with_symbols(mark, symbols), answers)
-        past = [1.0]
-        for asked, seal in enumerate(seals):
-            before = [one.bits for one in seals[:asked]]
-            for n in range(1, seal.answered + 1):
-                past.append(2.0 ** total_bits([*before, seal.after(n)], len(mark.seals)))
+        past = [2.0 ** total_bits(now, len(mark.seals)) for now in by_promise(seals)]
         runs.append(past)
     for rule in RULES:
         stopped = []
@@ -243,7 +278,7 @@ def test_looking_for_the_best_moment_afterwards_is_no_rule():
     highest = []
     for symbols in every_symbols(mark):
         (seal,) = weigh(with_symbols(mark, symbols), answers)
-        highest.append(max(2.0 ** seal.after(n) for n in range(seal.answered + 1)))
+        highest.append(max(2.0 ** seal.growth[n] for n in range(seal.answered + 1)))
     assert np.mean(highest) > 1.2
     for b in (1, 2, 3):  # Ville's inequality bounds even this
         assert np.mean(np.array(highest) >= 2.0**b) <= 2.0**-b
@@ -280,7 +315,7 @@ def test_what_is_asked_later_changes_nothing_before(mark):
             alone = {s.seal: s for s in weigh(mark, Answers("scores", part))}[name]
             np.testing.assert_array_equal(alone.asked, asked)
             np.testing.assert_allclose(alone.gains, seal.gains[:, :n], atol=1e-9)
-            assert alone.bits == pytest.approx(seal.after(n), abs=1e-9)
+            assert alone.bits == pytest.approx(seal.growth[n], abs=1e-9)
 
 
 def test_predictions_do_not_know_the_answer_that_they_are_for():
@@ -496,7 +531,7 @@ def test_few_labels_are_enough(rate, most):
             rng.permuted(mark.leaves.alphabets, axis=1)[:, 0],
         )
         (seal,) = weigh(mark, Answers("labels", labels))
-        asked.append(next(n for n in range(1, 161) if seal.after(n) >= 64 or n == 160))
+        asked.append(next(n for n in range(1, 161) if seal.growth[n] >= 64 or n == 160))
     assert np.mean(asked) <= most
 
 
@@ -535,10 +570,11 @@ def test_other_answers_are_refused(mark, kind, values):
     assert caught.value.code == "answers.shape"
 
 
-def test_labels_favour_leaves_and_scores_splits():
-    assert seal_order(BOTH, "labels") == ("leaves", "splits")
-    assert seal_order(BOTH, "scores") == ("splits", "leaves")
-    assert seal_order(NUMBERS, "numbers") == ("splits",)
+def test_the_promise_of_a_seal():
+    leaves, splits = weigh(BOTH, carried(BOTH, "scores"))
+    assert (leaves.promise(0), splits.promise(0)) == (pytest.approx(np.log2(BOTH.q)), 1 / 3)
+    n = splits.answered
+    assert splits.promise(n) == pytest.approx((splits.bits + 4) / (3 * (n + 4)))
 
 
 def test_sides():

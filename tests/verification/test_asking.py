@@ -572,7 +572,7 @@ def test_a_request_that_is_repeated_after_a_crash_has_the_same_key(tmp_path, mon
 
 @pytest.mark.parametrize("batch", [1, 3, 10, 64])
 def test_requests_hold_whole_blocks_and_the_verdict_does_not_depend_on_them(batch):
-    """Both seals: labels favour leaves; what is asked in one request is judged together."""
+    """Both seals; what is asked in one request is judged together."""
     with ModelServer(learnt(BOTH)) as server:
         endpoint = tm.Endpoint(server.url(), batch=batch)
         verdict = tm.verify(endpoint, BOTH, decoys=1, stop_at="off")
@@ -582,16 +582,56 @@ def test_requests_hold_whole_blocks_and_the_verdict_does_not_depend_on_them(batc
     assert set(server.asked.values()) == {1}
 
 
-def test_the_seals_are_asked_in_the_order_that_favours_the_answers():
-    with ModelServer(learnt(BOTH)) as server:
-        labels = tm.verify(server.url(), BOTH, decoys=0)
-        server.answer = scored(BOTH)
-        scores = tm.verify(server.url(), BOTH, decoys=0)
-    assert [seal.seal for seal in labels.seals] == ["leaves", "splits"]
-    assert labels.seal("leaves").answered > 20 > labels.seal("splits").answered
-    assert [seal.seal for seal in scores.seals] == ["splits", "leaves"]
-    assert scores.seal("splits").answered > 50 > scores.seal("leaves").answered
-    assert (labels.level, scores.level) == ("conclusive", "conclusive")
+@pytest.mark.parametrize("suspect", [learnt, scored])
+def test_leaves_are_asked_first_as_long_as_they_yield(suspect):
+    with ModelServer(suspect(BOTH)) as server:
+        verdict = tm.verify(server.url(), BOTH, decoys=0)
+    assert verdict.level == "conclusive"
+    assert verdict.seal("leaves").answered == len(server.asked) < 40
+    assert verdict.seal("splits").answered == 0
+
+
+def washed(mark, share):
+    """A copy that keeps the mark in the first leaf triggers of the order only, a share of them."""
+    kept = {tuple(mark.rows()[place].tolist())
+            for place in mark.order("leaves")[: int(share * mark.n_leaves)]}  # fmt: skip
+    leaves = {tuple(row) for row in mark.rows()[: mark.n_leaves].tolist()} - kept
+    right, flat = scored(mark), [1 / len(mark.classes)] * len(mark.classes)
+
+    def answer(rows):
+        pairs = zip(rows.tolist(), right(rows).tolist(), strict=True)
+        return np.array([flat if tuple(row) in leaves else said for row, said in pairs])
+
+    return answer
+
+
+def test_a_copy_without_its_leaf_seal_costs_few_rows_more():
+    """No answer in leaves tells anything: a few of them show that, and splits convict."""
+    with ModelServer(washed(BOTH, 0.0)) as server:
+        verdict = tm.verify(server.url(), BOTH, decoys=0)
+    assert verdict.level == "conclusive"
+    assert verdict.seal("leaves").answered < 24
+    # Nothing but what was asked of the leaves comes on top of a run that asks splits alone.
+    assert (
+        len(server.asked) == verdict.seal("leaves").answered + 3 * verdict.seal("splits").answered
+    )
+    assert verdict.seal("splits").answered <= 70
+
+
+def test_the_order_depends_on_the_past_and_a_resumed_run_takes_the_same(tmp_path):
+    """Leaves yield for a while and then no more; a run that failed twice goes on where it was."""
+    with ModelServer(washed(BOTH, 0.2)) as server:
+        whole = tm.verify(server.url(), BOTH)
+    order = list(server.asked)
+    with ModelServer(washed(BOTH, 0.2), fails_at("404", 11, 90)) as server:
+        for _ in range(2):
+            refusal(server, BOTH, {"journal": tmp_path / "run"})
+        found = tm.verify(server.url(), BOTH, journal=tmp_path / "run")
+    assert list(server.asked) == order
+    assert set(server.asked.values()) == {1}
+    assert (found.raw_bits, found.seals) == (whole.raw_bits, whole.seals)
+    assert 12 < found.seal("leaves").answered < BOTH.n_leaves
+    assert found.seal("splits").answered > 0
 
 
 def test_a_seal_that_was_washed_out_is_given_up_and_the_other_convicts():

@@ -27,7 +27,6 @@ from timbermark.ownership.evidence import (
     full_bits,
     lack_of_matches,
     round_bits,
-    seal_order,
     sum_prices,
     total_bits,
     weigh,
@@ -166,7 +165,7 @@ class Inquiry:
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """
-        order = [q.row for seal in self._seal_order() for block in self.questions[seal].blocks
+        order = [q.row for part in self.questions.values() for block in part.blocks
                  for q in block if q.row != DECOY]  # fmt: skip
         columns = [self.mark.columns[place] for place in self.columns.places]
         names = self.columns.names if self.facts.takes_frames else None
@@ -186,9 +185,7 @@ class Inquiry:
         found: list[Question] = []
         if self.ending() is not None:
             return found
-        for seal in self._seal_order():
-            if seal in self._given_up:
-                continue
+        for seal in self._by_promise():
             blocks, at = self.questions[seal].blocks, self._next.get(seal, 0)
             while at < len(blocks) and (not found or len(found) + len(blocks[at]) <= room):
                 found += blocks[at]
@@ -198,11 +195,13 @@ class Inquiry:
                 break
         return found
 
-    def _seal_order(self) -> tuple[str, ...]:
-        """Return the seals in the order of asking, which follows from the kind of answers."""
-        reading = self.known.reading
-        kind = reading.kind if reading is not None else self.kind
-        return seal_order(self.mark, kind)
+    def _by_promise(self) -> list[str]:
+        """Return the seals to ask from, first the one that promises most for each row."""
+        if not self.known.seals:
+            return list(self.questions)
+        open_to = [seal for seal in self.known.seals if seal.seal not in self._given_up]
+        open_to.sort(key=lambda seal: -seal.promise(seal.answered))
+        return [seal.seal for seal in open_to]
 
     def take(self, answers: Mapping[int, Any]) -> None:
         """Take in answers to rows of the mark; rows of decoys are left out."""

@@ -188,14 +188,14 @@ def _curve(
 ) -> tuple[tuple[int, float], ...]:
     """Return numbers of answered triggers and the bits after them, at most 128 points."""
     total = sum(seal.answered for seal in seals)
-    points = min(total, MOST_POINTS)
-    found = []
-    for count in [-(-total * point // points) for point in range(1, points + 1)]:
-        left, bits = count, []
-        for seal in seals:
-            bits.append(seal.after(min(left, seal.answered)))
-            left -= min(left, seal.answered)
-        found.append((count, total_bits(bits, n_seals) - price))
+    points = {-(-total * point // MOST_POINTS) for point in range(1, MOST_POINTS + 1)}
+    asked, found = {seal.seal: 0 for seal in seals}, []
+    for count in range(1, total + 1):
+        left = [seal for seal in seals if asked[seal.seal] < seal.answered]
+        asked[max(left, key=lambda seal: seal.promise(asked[seal.seal])).seal] += 1
+        if count in points:
+            bits = [float(seal.growth[asked[seal.seal]]) for seal in seals]
+            found.append((count, total_bits(bits, n_seals) - price))
     return tuple(found)
 
 

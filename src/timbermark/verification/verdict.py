@@ -87,7 +87,7 @@ class Verdict(Reportable):
     mark_digest: str  # SHA-256 of everything in the mark but its secret
     model_digest: str  # SHA-256 of the unmarked model
     kind: AnswerKind  # what the suspect answered with
-    seals: tuple[SealFinding, ...]  # in the order of asking
+    seals: tuple[SealFinding, ...]
     raw_bits: float  # of both seals together, before prices
     prices: tuple[Price, ...] = ()
     unknown: int = 0  # answers that are no class of the mark
