@@ -102,6 +102,8 @@ def random_answers(mark, kind, seed=0):
     if mark.n_splits:  # a middle that is answered like one of its ends, as trees do it
         rows = values[mark.n_leaves :].reshape(mark.n_splits, 3, -1)
         rows[:, 1] = rows[np.arange(mark.n_splits), rng.integers(0, 2, mark.n_splits) * 2]
+        if kind != "labels":  # and some that settle what b need not be asked for
+            rows[::3, :2], rows[::6, 2] = mark.splits.reference[::3], np.nan
     return Answers(kind, values)
 
 
@@ -587,6 +589,36 @@ def test_sides():
     assert split_sides(noise, "scores")[0] < 1e-9
     same = np.repeat(scores[:, :1], 3, axis=1) + np.array([0.0, 1e-15, 3e-15])[:, None]
     assert np.isnan(split_sides(same, "scores")).all()
+
+
+@pytest.mark.parametrize("mark", [make_mark(0, n_splits=24), make_number_mark(24)])
+def test_b_counts_as_the_middle_where_that_has_the_owners_change(mark):
+    kind = "scores" if mark.classes else "numbers"
+    known = mark.splits.reference if mark.classes else mark.splits.reference[..., 0]
+    copied = Answers(kind, np.stack([known[:, 0], known[:, 1], known[:, 1]], axis=1).reshape(
+        mark.n_rows, *known.shape[2:]))  # fmt: skip
+    (whole,) = weigh(mark, copied)
+    assert (whole.answered, whole.counted) == (24, 24)
+    for said in (np.nan, 0.3):
+        values = copied.values.copy()
+        values[2::3] = said
+        (found,) = weigh(mark, Answers(kind, values))
+        np.testing.assert_array_equal(found.gains, whole.gains)
+    # A middle with nothing of the change, or with a part of it, needs b, as a missing one shows.
+    for share in (0.0, 0.9, 1.1):
+        values = copied.values.reshape(24, 3, -1).copy()
+        logs = np.log(values) if mark.classes else values
+        middle = logs[:, 0] + share * (logs[:, 2] - logs[:, 0])
+        values[:, 1] = np.minimum(np.exp(middle), 1.0) if mark.classes else middle
+        values[:, 2] = np.nan
+        (found,) = weigh(mark, Answers(kind, values.reshape(copied.values.shape)))
+        assert found.answered <= (3 if share == 1.1 and mark.classes else 0)
+
+
+def test_b_is_always_needed_for_labels():
+    mark = make_mark(0, n_splits=6)
+    values = np.tile([0, 1, UNANSWERED], 6)
+    assert weigh(mark, Answers("labels", values))[0].answered == 0
 
 
 @given(st.integers(0, 1), st.sampled_from(["scores", "numbers", "labels"]))

@@ -236,6 +236,7 @@ def ask_server(
                     refused += sum(answer is None for answer in said.values())
                     known.update(said)
                 inquiry.asked += len(batch)
+                inquiry.heard |= known
                 taken += sum(answer is not None for answer in known.values())
                 yield {q.row: known[q.id] for q in batch if q.row != DECOY}
 

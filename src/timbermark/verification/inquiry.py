@@ -27,6 +27,7 @@ from timbermark.ownership.evidence import (
     full_bits,
     lack_of_matches,
     round_bits,
+    split_rows,
     sum_prices,
     total_bits,
     weigh,
@@ -131,6 +132,7 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
+    heard: dict[str, Any] = field(default_factory=dict)  # by question, decoys included
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
@@ -139,6 +141,7 @@ class Inquiry:
     _questions: dict[str, Questions] | None = None
     _given_up: set[str] = field(default_factory=set)
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
+    _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
 
     @property
@@ -179,21 +182,34 @@ class Inquiry:
     def following(self, room: int = 1) -> list[Question]:
         """Return the questions to ask next; none once enough is known.
 
-        These are whole blocks, as many as fit into ``room`` questions and at least one. Take in
-        their answers before asking for more.
+        These are whole blocks, as many as fit into ``room`` questions and at least one, without
+        their rows at b; or those rows at b that the answers to the last blocks have not settled.
+        Take in their answers before asking for more.
         """
+        ends, self._ends = [q for q in self._ends if self._is_needed(q)], []
+        if ends or self.ending() is not None:
+            return ends
         found: list[Question] = []
-        if self.ending() is not None:
-            return found
         for seal in self._by_promise():
-            blocks, at = self.questions[seal].blocks, self._next.get(seal, 0)
-            while at < len(blocks) and (not found or len(found) + len(blocks[at]) <= room):
-                found += blocks[at]
-                at += 1
-            self._next[seal] = at
-            if at < len(blocks):
-                break
+            at = self._next.get(seal, 0)
+            for block in self.questions[seal].blocks[at:]:
+                begun = [q for q in block if not q.pair]
+                if found and len(found) + len(begun) > room:
+                    return found
+                found += begun
+                self._ends += [q for q in block if q.pair]
+                self._next[seal] = at = at + 1
         return found
+
+    def _is_needed(self, end: Question) -> bool:
+        """Return whether a row at b is to be asked, given the answers at a and in the middle."""
+        low, middle = (self.heard[name] for name in end.pair)
+        if end.row == DECOY:
+            return bool(low == middle)  # as for a trigger of a copy, one way or the other
+        if low is None or middle is None or self.known.answers is None:
+            return False
+        whole = split_rows(self.mark, self.known.answers)[1]
+        return not whole[(end.row - self.mark.n_leaves) // 3]
 
     def _by_promise(self) -> list[str]:
         """Return the seals to ask from, first the one that promises most for each row."""

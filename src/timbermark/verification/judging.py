@@ -17,6 +17,7 @@ from timbermark.ownership.evidence import (
     SealEvidence,
     lack_of_matches,
     number_sides,
+    split_rows,
     split_sides,
     sum_prices,
     total_bits,
@@ -224,11 +225,8 @@ def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[A
             Answer("leaves", i, mark.classes[expected[i]], response, number == expected[i])
         )
     if mark.n_splits:
-        values = answers.values[mark.n_leaves :]
-        rows = values.reshape(mark.n_splits, 3, *values.shape[1:])
-        whole = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3)
-        told = np.asarray(whole.all(axis=1))
-        sides = np.where(told, split_sides(rows, answers.kind), np.nan)
+        rows, whole = split_rows(mark, answers)
+        sides = np.where(whole, split_sides(rows, answers.kind), np.nan)
         for j, (side, symbol) in enumerate(zip(sides, mark.split_symbols, strict=True)):
             said = None if np.isnan(side) or side == 0.5 else ("high" if side > 0.5 else "low")
             wanted = "high" if symbol else "low"
