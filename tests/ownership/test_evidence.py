@@ -3,7 +3,6 @@
 import itertools
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,14 +26,11 @@ from timbermark.ownership.evidence import (
     UNKNOWN,
     full_bits,
     label_gains,
-    lack_of_matches,
     level,
-    log2_factorial,
     log_scores,
     nearest_margins,
     predict_scores,
     round_bits,
-    show_chance,
     split_gains,
     split_sides,
     total_bits,
@@ -635,8 +631,6 @@ def test_prices_and_totals():
     assert total_bits([10.0], 2) == pytest.approx(math.log2((2**10 + 2**10 + 1) / 3))
     assert total_bits([3.0, 5.0], 2) == pytest.approx(math.log2((2**8 + 2**3 + 2**5) / 3))
     assert total_bits([5.0], 1) == 5.0
-    for n in (0, 1, 5, 1000, 1001, 5000):
-        assert log2_factorial(n) == pytest.approx(math.lgamma(n + 1) / math.log(2), abs=1e-9)
 
 
 def test_levels():
@@ -644,38 +638,7 @@ def test_levels():
     assert found == ["none", "none", "indicative", "indicative", "conclusive", "conclusive"]
 
 
-@given(st.floats(0, 40000))
-def test_shown_chances_never_overstate_the_evidence(bits):
-    shown = show_chance(bits)
-    assert shown.startswith("1 in ")
-    first, _, power = shown[5:].partition("·10^")
-    count = int(first) * 10 ** int(power or 0)
-    assert math.log2(count) <= bits + 1e-8
-    # One digit is at most halved by rounding down.
-    assert bits - 1.002 <= math.log2(count)
-
-
-@pytest.mark.parametrize(
-    ("bits", "text"),
-    [(0, "1 in 1"), (-3, "1 in 1"), (1, "1 in 2"), (9.965, "1 in 999"), (9.97, "1 in 1·10^3"),
-     (64, "1 in 1·10^19"), (192, "1 in 6·10^57"), (32768, "1 in 1·10^9864")],
-)  # fmt: skip
-def test_chances_in_words(bits, text):
-    assert show_chance(bits) == text
-
-
 @given(st.floats(-1e5, 1e5))
 def test_bits_are_rounded_towards_less_evidence(bits):
     assert bits - 0.001001 <= round_bits(bits) <= bits + 2e-9
     assert round_bits(round_bits(bits)) == round_bits(bits)
-
-
-@given(st.integers(1, 60), st.data(), st.sampled_from([2, 4]))
-def test_the_lack_of_matches_is_exact(counted, data, q):
-    matched = data.draw(st.integers(0, counted))
-    p = Fraction(1, q)
-    tail = sum(math.comb(counted, i) * p**i * (1 - p) ** (counted - i) for i in range(matched + 1))
-    expected = math.log2(tail.denominator) - math.log2(tail.numerator)
-    if matched * q >= counted:
-        expected = 0.0
-    assert lack_of_matches(matched, counted, q) == pytest.approx(expected, rel=1e-12, abs=1e-12)

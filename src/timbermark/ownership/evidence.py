@@ -12,7 +12,6 @@ tuned. So is (E_s·E_l + E_s + E_l)/3 of both seals. docs/mark-format.md states 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -38,8 +37,6 @@ HEAD_START = 4
 """Chosen by ``./dev bench endpoint`` among 2 to 16: with 4 a copy whose leaves were refitted takes
 10 rows more to 64 bits than with splits alone, and one whose leaves are whole no more than these
 take; 16 cost 44 rows."""
-_PLAIN_COUNT = 1000
-_EXACT_FACTORIAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +58,6 @@ def price_of_draws(draws: int) -> Price:
     2.0
     """
     return Price("draws", math.log2(draws), {"draws": draws})
-
-
-def log2_factorial(n: int) -> float:
-    """Return log₂ n!.
-
-    >>> log2_factorial(4) == math.log2(24)
-    True
-    """
-    if n <= _EXACT_FACTORIAL:
-        return math.log2(math.factorial(n))
-    return math.lgamma(n + 1.0) / _LOG_2
 
 
 def sum_prices(prices: Sequence[Price]) -> float:
@@ -731,22 +717,6 @@ def round_bits(bits: float) -> float:
     return math.floor(bits * 1000.0 + 1e-6) / 1000.0
 
 
-def show_chance(bits: float) -> str:
-    """Return the chance 2^-bits as text, rounded towards less evidence.
-
-    >>> show_chance(192.0), show_chance(20.0), show_chance(7.5), show_chance(0.0)
-    ('1 in 6·10^57', '1 in 1·10^6', '1 in 181', '1 in 1')
-    """
-    thousandths = round(round_bits(max(bits, 0.0)) * 1000)
-    with localcontext(Context(prec=60, rounding=ROUND_FLOOR)):
-        count = Decimal(2) ** (Decimal(thousandths) / 1000)
-        if count < _PLAIN_COUNT:
-            return f"1 in {int(count)}"
-        # A power of two that is not whole is irrational; 60 digits settle its first one.
-        power = count.adjusted()
-        return f"1 in {int(count.scaleb(-power))}·10^{power}"
-
-
 def level(bits: float) -> Level:
     """Return the level of evidence: none, indicative (convinces the owner) or conclusive.
 
@@ -756,19 +726,3 @@ def level(bits: float) -> Level:
     if bits >= CONCLUSIVE_BITS:
         return "conclusive"
     return "indicative" if bits >= INDICATIVE_BITS else "none"
-
-
-def lack_of_matches(matched: int, counted: int, q: int) -> float:
-    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
-
-    A suspect that does not depend on the secret matches each symbol with a chance of 1/q. Far too
-    few matches say that answers are misread, not that the suspect avoids the mark.
-
-    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
-    (39.8, 0.0)
-    """
-    if matched * q >= counted:
-        return 0.0
-    # In whole numbers, rounded once, so that 2^-2000 is as exact as 1/2.
-    ways = sum(math.comb(counted, i) * (q - 1) ** (counted - i) for i in range(matched + 1))
-    return counted * math.log2(q) - math.log2(ways)

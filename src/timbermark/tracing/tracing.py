@@ -24,7 +24,6 @@ from timbermark.ownership.evidence import (
     Price,
     level,
     round_bits,
-    show_chance,
     split_rows,
     split_sides,
     sum_prices,
@@ -37,7 +36,7 @@ from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
-from timbermark.verification.verdict import Context, Verdict
+from timbermark.verification.verdict import Context, Verdict, show_chance
 from timbermark.verification.verifying import ask_suspect
 
 LARGEST_GROUP = 3

@@ -25,7 +25,6 @@ from timbermark.ownership.evidence import (
     Price,
     SealEvidence,
     full_bits,
-    lack_of_matches,
     round_bits,
     split_rows,
     sum_prices,
@@ -34,7 +33,12 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
-from timbermark.verification.judging import FEW_MATCHES_BITS, judge, price_missing
+from timbermark.verification.judging import (
+    FEW_MATCHES_BITS,
+    judge,
+    lack_of_matches,
+    price_missing,
+)
 from timbermark.verification.questions import (
     DECOY,
     Question,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -15,7 +16,6 @@ from timbermark.ownership.evidence import (
     Answers,
     Price,
     SealEvidence,
-    lack_of_matches,
     number_sides,
     split_rows,
     split_sides,
@@ -232,3 +232,19 @@ def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[A
             wanted = "high" if symbol else "low"
             found.append(Answer("splits", mark.n_leaves + j, wanted, said, said == wanted))
     return tuple(found)
+
+
+def lack_of_matches(matched: int, counted: int, q: int) -> float:
+    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
+
+    A suspect that does not depend on the secret matches each symbol with a chance of 1/q. Far too
+    few matches say that answers are misread, not that the suspect avoids the mark.
+
+    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
+    (39.8, 0.0)
+    """
+    if matched * q >= counted:
+        return 0.0
+    # In whole numbers, rounded once, so that 2^-2000 is as exact as 1/2.
+    ways = sum(math.comb(counted, i) * (q - 1) ** (counted - i) for i in range(matched + 1))
+    return counted * math.log2(q) - math.log2(ways)
