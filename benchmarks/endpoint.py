@@ -101,9 +101,7 @@ def rows_to_64(copy: Stolen, mark: tm.Mark, kind: str) -> float:
         said = copy.answer(np.array([q.values for q in questions], dtype=float))
         if kind != "scores":
             said = copy.classes[said.argmax(axis=1)] if kind == "labels" else said[:, 0]
-        pairs = list(zip(questions, said.tolist(), strict=True))
-        inquiry.heard |= {q.id: answer for q, answer in pairs}
-        inquiry.take({q.row: answer for q, answer in pairs})
+        inquiry.take({q.row: answer for q, answer in zip(questions, said.tolist(), strict=True)})
     return len(inquiry.answers) if inquiry.ending() == "enough" else float("nan")
 
 

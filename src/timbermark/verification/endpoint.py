@@ -27,7 +27,7 @@ from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import Journal, NoJournal
 from timbermark.verification.questions import DECOY, Question
-from timbermark.verification.reading import Scale
+from timbermark.verification.reading import ReadingRules, Scale
 from timbermark.verification.suspects import is_url
 from timbermark.verification.verdict import Note
 
@@ -183,11 +183,13 @@ class Endpoint:
             through="http",
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
             sends_names=open_dialect(self.protocol, self.options).sends_names,
-            classes=None if self.classes is None else tuple(self.classes),
-            classes_by_hand=self.classes is not None,
-            class_numbers=self.class_numbers,
-            numbers_by_hand=self.class_numbers,
-            scale=self.scale,
+            reading=ReadingRules(
+                classes=None if self.classes is None else tuple(self.classes),
+                classes_by_hand=self.classes is not None,
+                class_numbers=self.class_numbers,
+                numbers_by_hand=self.class_numbers,
+                scale=self.scale,
+            ),
             request=_describe(self),
             prices=price_request(self),
             conditions=_list_conditions(self),

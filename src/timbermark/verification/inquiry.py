@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -51,7 +51,6 @@ from timbermark.verification.reading import (
     AnswersWanted,
     Reading,
     ReadingRules,
-    Scale,
     check_label_map,
     check_wanted,
     read,
@@ -85,13 +84,8 @@ class Facts:
     server_columns: tuple[str, ...] | None = None  # names that an endpoint is said to have
     sends_names: bool = True
     offers: tuple[str, ...] = ()  # kinds of answers it can be asked for, best first; (): unknown
-    classes: tuple[Any, ...] | None = None  # of its scores, in their order
-    classes_by_hand: bool = False
     stores_labels: bool = True  # otherwise its classes are numbers from 0, whatever labels were
-    class_numbers: bool = False  # labels are numbers from 0 in the order of the mark's classes
-    numbers_by_hand: bool = False
-    scale: Scale = "auto"
-    scale_by_hand: bool = True
+    reading: ReadingRules = field(default_factory=ReadingRules)  # as far as it decides that
     request: Mapping[str, Any] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
     conditions: tuple[Note, ...] = ()
@@ -136,7 +130,7 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
-    heard: dict[str, Any] = field(default_factory=dict)  # by question, decoys included
+    heard: dict[str, Any] = field(default_factory=dict)  # by question, for those of decoys
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
@@ -207,12 +201,13 @@ class Inquiry:
 
     def _is_needed(self, end: Question) -> bool:
         """Return whether a row at b is to be asked, given the answers at a and in the middle."""
-        low, middle = (self.heard[name] for name in end.pair)
-        if end.row == DECOY:
-            return bool(low == middle)  # as for a trigger of a copy, one way or the other
-        if low is None or middle is None or self.known.answers is None:
+        if end.row == DECOY:  # as for a trigger of a copy, one way or the other
+            low, middle = (self.heard.get(name) for name in end.pair)
+            return bool(low == middle)
+        answers = self.known.answers
+        if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
             return False
-        whole = split_rows(self.mark, self.known.answers)[1]
+        whole = split_rows(self.mark, answers)[1]
         return not whole[(end.row - self.mark.n_leaves) // 3]
 
     def _by_promise(self) -> list[str]:
@@ -400,23 +395,14 @@ def begin(
     )
     translation = check_label_map(label_map, mark)
     wanted, prices = _choose_kind(facts, mark, answers)
-    classes, class_numbers = facts.classes, facts.class_numbers
-    if classes is not None and not facts.classes_by_hand and mark.classes and translation is None:
-        classes = settle_classes(classes, mark, facts.stores_labels)
-        class_numbers = class_numbers or classes is None
+    rules = replace(facts.reading, wanted=wanted, label_map=translation, prices=prices)
     if mark.answers == "numbers":
-        classes = None
-    rules = ReadingRules(
-        wanted=wanted,
-        classes=classes,
-        classes_by_hand=facts.classes_by_hand,
-        scale=facts.scale,
-        scale_by_hand=facts.scale_by_hand,
-        class_numbers=class_numbers,
-        numbers_by_hand=facts.numbers_by_hand,
-        label_map=translation,
-        prices=prices,
-    )
+        rules = replace(rules, classes=None)
+    elif rules.classes is not None and not rules.classes_by_hand and translation is None:
+        classes = settle_classes(rules.classes, mark, facts.stores_labels)
+        rules = replace(
+            rules, classes=classes, class_numbers=rules.class_numbers or classes is None
+        )
     return (make or Inquiry)(mark, facts, columns, rules, **more)
 
 
