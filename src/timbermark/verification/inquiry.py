@@ -33,6 +33,7 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
+from timbermark.verification.journal import Memory
 from timbermark.verification.judging import (
     FEW_MATCHES_BITS,
     judge,
@@ -130,7 +131,7 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
-    heard: dict[str, Any] = field(default_factory=dict)  # by question, for those of decoys
+    journal: Memory = field(default_factory=Memory)  # by question, decoys included
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
@@ -202,7 +203,7 @@ class Inquiry:
     def _is_needed(self, end: Question) -> bool:
         """Return whether a row at b is to be asked, given the answers at a and in the middle."""
         if end.row == DECOY:  # as for a trigger of a copy, one way or the other
-            low, middle = (self.heard.get(name) for name in end.pair)
+            low, middle = (self.journal.answers.get(name) for name in end.pair)
             return bool(low == middle)
         answers = self.known.answers
         if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
