@@ -6,13 +6,14 @@
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import common
 import lightgbm
 import numpy as np
 import xgboost
 from common import run_parts, show
-from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -21,10 +22,11 @@ import timbermark as tm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from timbermark.attacks.stolen import Stolen, Thief, steal
+from timbermark.attacks.trees import refit
 from timbermark.ownership.evidence import label_bits, label_gains
-from timbermark.verification.inquiry import is_hopeless
+from timbermark.verification.inquiry import Facts, begin, is_hopeless
 from timbermark.verification.questions import DECOY, make_questions
-from timbermark.verification.verdict import Verdict
 
 RATES = (1.0, 0.8, 0.5)
 N_RUNS = 1000
@@ -91,50 +93,58 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X[:4000], np.unique(y[:4000], return_inverse=True)[1]
 
 
-def rows_to_64(verdict: Verdict) -> float:
-    """Rows until 64 bits: one for a trigger in leaves, three for one in splits."""
-    left = next((n for n, bits in verdict.curve if bits >= 64), None)
-    if left is None:
-        return float("inf")
-    rows = 0
-    for seal in verdict.seals:
-        taken = min(left, seal.answered)
-        rows += taken * (3 if seal.seal == "splits" else 1)
-        left -= taken
-    return rows
+def rows_to_64(copy: Stolen, mark: tm.Mark, kind: str) -> float:
+    """Rows asked until 64 bits, as an endpoint is asked them one by one, decoys not counted."""
+    facts = Facts(description="a copy", through="http", offers=(kind,))
+    inquiry = begin(SimpleNamespace(facts=facts), mark, stop_at=64.0)
+    while questions := inquiry.following():
+        said = copy.answer(np.array([q.values for q in questions], dtype=float))
+        if kind != "scores":
+            said = copy.classes[said.argmax(axis=1)] if kind == "labels" else said[:, 0]
+        inquiry.take({q.row: answer for q, answer in zip(questions, said.tolist(), strict=True)})
+    return len(inquiry.answers) if inquiry.ending() == "enough" else float("nan")
+
+
+def make_models(name: str) -> tuple[np.ndarray, np.ndarray, dict[str, object]]:
+    """Rows, labels or numbers, and models of them."""
+    if name == "regression":
+        X, y = make_regression(4000, 12, n_informative=8, noise=10.0, random_state=1)
+        kinds = lightgbm.LGBMRegressor, xgboost.XGBRegressor
+    else:
+        X, y = rows_of(name)
+        kinds = lightgbm.LGBMClassifier, xgboost.XGBClassifier
+    light = kinds[0](n_estimators=100, n_jobs=1, verbose=-1, seed=7)
+    extreme = kinds[1](n_estimators=100, n_jobs=1, random_state=7)
+    return X, y, {"LightGBM": light.fit(X, y), "XGBoost": extreme.fit(X, y)}
 
 
 def untouched() -> dict:
-    """Rows that are asked until an untouched copy has shown 64 bits, decoys not counted."""
+    """Rows until 64 bits, of an untouched copy and of one with leaves refitted on half the rows."""
     table, found = [], {}
-    for name in ("wine", "pendigits", "churn", "digits", "cancer"):
-        X, y = rows_of(name)
-        models = {
-            "LightGBM": lightgbm.LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1, seed=7),
-            "XGBoost": xgboost.XGBClassifier(n_estimators=100, n_jobs=1, random_state=7),
-        }
+    for name in ("wine", "pendigits", "churn", "digits", "cancer", "regression"):
+        X, y, models = make_models(name)
+        half = np.random.default_rng(0).permutation(len(X))[: len(X) // 2]
+        thief = Thief(np.ascontiguousarray(X[half], np.float64), y[half])
         for library, model in models.items():
-            model.fit(X, y)
-            row = []
-            for seals, kind in (("both", "scores"), ("both", "labels"), ("splits", "scores")):
+            tried, row = {"both": ("labels", "scores"), "splits": ("scores",)}, []
+            if name == "regression":  # numbers have no leaf seal
+                tried, row = {"splits": ("numbers",)}, [float("nan")] * 3
+            for seals, kinds in tried.items():
                 try:
                     made = tm.embed(
-                        model,
-                        X,
-                        y,
-                        key=tm.OwnerKey.generate(),
-                        owner="Ann",
-                        seals=seals,
+                        model, X, y, key=tm.OwnerKey.generate(), owner="Ann", seals=seals,
                         random_state=7,
-                    )
-                except tm.errors.TimbermarkError:
-                    row.append(float("nan"))  # too weak for this model
+                    )  # fmt: skip
+                except tm.errors.TimbermarkError:  # too weak for this model
+                    row += [float("nan")] * (3 if seals == "both" else 2)
                     continue
-                row.append(rows_to_64(tm.verify(made.model, made.mark, answers=kind)))
+                copy = steal(made.model)
+                row += [rows_to_64(copy, made.mark, kind) for kind in kinds]
+                row.append(rows_to_64(refit(copy, thief, 0.0), made.mark, kinds[-1]))
             table.append([name, library, *row])
             found[f"{name} {library}"] = row
-    columns = ["data", "library", "scores", "labels", "splits alone, scores"]
-    show("rows asked to 64 bits, untouched copy", columns, table)
+    columns = ["data", "library", "labels", "scores", "refitted", "splits alone", "refitted"]
+    show("rows asked to 64 bits", columns, table)
     return found
 
 

@@ -189,7 +189,8 @@ def evidence(mark, kind, answers, symbols, orders):
         gains = weigh(mark["leaves"], answers[:n], symbols["leaves"], orders["leaves"])
         found["leaves"] = seal_bits([one for _, one in gains], [])
     if mark["splits"]:
-        gains = split_gains(mark["splits"], kind, answers[n:], symbols["splits"], orders["splits"])
+        rows = completed(mark["splits"], kind, answers[n:])
+        gains = split_gains(mark["splits"], kind, rows, symbols["splits"], orders["splits"])
         strata = [mark["splits"]["strata"][i] for i, _ in gains]
         found["splits"] = seal_bits([one for _, one in gains], list(zip(*strata, strict=True)))
     return {**found, "both": combined(list(found.values()))}
@@ -348,6 +349,25 @@ def leading(r, x, lead):
         m = [level + lead if c == x else min(value, level) for c, value in enumerate(m)]
     powers = [math.exp(value - max(m)) for value in m]
     return [value / math.fsum(powers) for value in powers]
+
+
+def completed(splits, kind, answers):
+    """The answer at the middle in place of that at b, where the change to it is the owner's."""
+    found = list(answers)
+    for i, (known_a, known_b) in enumerate(splits["reference"]):
+        a, m = found[3 * i : 3 * i + 2]
+        if kind == "labels" or a is None or m is None:
+            continue
+        a, m = ([y] if kind == "numbers" else [math.log(floored(x)) for x in y] for y in (a, m))
+        if kind == "scores":
+            known_a, known_b = ([math.log(floored(x)) for x in y] for y in (known_a, known_b))
+        change = [y - x for x, y in zip(known_a, known_b, strict=True)]
+        size = math.fsum(map(abs, change))
+        off = math.fsum(abs(y - x - c) for x, y, c in zip(a, m, change, strict=True))
+        told = math.isfinite(off) and size > (0.0 if kind == "numbers" else 1e-9)
+        if told and off <= 0.02 * size:
+            found[3 * i + 2] = found[3 * i + 1]
+    return found
 
 
 def split_gains(splits, kind, answers, symbols, order):

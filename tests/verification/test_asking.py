@@ -7,6 +7,7 @@ import pytest
 
 import timbermark as tm
 from tests.verification.making import (
+    draw,
     innocent,
     learnt,
     make_mark,
@@ -19,7 +20,7 @@ from timbermark.errors import InputError
 from timbermark.verification import http
 from timbermark.verification.endpoint import Endpoint
 from timbermark.verification.journal import Journal, read_journal
-from timbermark.verification.questions import make_questions
+from timbermark.verification.questions import DECOY, make_questions
 
 MARK = make_mark(k=128, d=5)
 
@@ -572,7 +573,7 @@ def test_a_request_that_is_repeated_after_a_crash_has_the_same_key(tmp_path, mon
 
 @pytest.mark.parametrize("batch", [1, 3, 10, 64])
 def test_requests_hold_whole_blocks_and_the_verdict_does_not_depend_on_them(batch):
-    """Both seals: labels favour leaves; what is asked in one request is judged together."""
+    """Both seals; what is asked in one request is judged together."""
     with ModelServer(learnt(BOTH)) as server:
         endpoint = tm.Endpoint(server.url(), batch=batch)
         verdict = tm.verify(endpoint, BOTH, decoys=1, stop_at="off")
@@ -582,16 +583,101 @@ def test_requests_hold_whole_blocks_and_the_verdict_does_not_depend_on_them(batc
     assert set(server.asked.values()) == {1}
 
 
-def test_the_seals_are_asked_in_the_order_that_favours_the_answers():
-    with ModelServer(learnt(BOTH)) as server:
-        labels = tm.verify(server.url(), BOTH, decoys=0)
-        server.answer = scored(BOTH)
-        scores = tm.verify(server.url(), BOTH, decoys=0)
-    assert [seal.seal for seal in labels.seals] == ["leaves", "splits"]
-    assert labels.seal("leaves").answered > 20 > labels.seal("splits").answered
-    assert [seal.seal for seal in scores.seals] == ["splits", "leaves"]
-    assert scores.seal("splits").answered > 50 > scores.seal("leaves").answered
-    assert (labels.level, scores.level) == ("conclusive", "conclusive")
+@pytest.mark.parametrize("suspect", [learnt, scored])
+def test_leaves_are_asked_first_as_long_as_they_yield(suspect):
+    with ModelServer(suspect(BOTH)) as server:
+        verdict = tm.verify(server.url(), BOTH, decoys=0)
+    assert verdict.level == "conclusive"
+    assert verdict.seal("leaves").answered == len(server.asked) < 40
+    assert verdict.seal("splits").answered == 0
+
+
+def washed(mark, share):
+    """A copy that keeps the mark in the first leaf triggers of the order only, a share of them."""
+    kept = {tuple(mark.rows()[place].tolist())
+            for place in mark.order("leaves")[: int(share * mark.n_leaves)]}  # fmt: skip
+    leaves = {tuple(row) for row in mark.rows()[: mark.n_leaves].tolist()} - kept
+    right, flat = scored(mark), [1 / len(mark.classes)] * len(mark.classes)
+
+    def answer(rows):
+        pairs = zip(rows.tolist(), right(rows).tolist(), strict=True)
+        return np.array([flat if tuple(row) in leaves else said for row, said in pairs])
+
+    return answer
+
+
+def test_a_copy_without_its_leaf_seal_costs_few_rows_more():
+    """No answer in leaves tells anything: a few of them show that, and splits convict."""
+    with ModelServer(washed(BOTH, 0.0)) as server:
+        verdict = tm.verify(server.url(), BOTH, decoys=0)
+    assert verdict.level == "conclusive"
+    assert verdict.seal("leaves").answered < 24
+    assert verdict.seal("splits").answered <= 70
+    assert len(server.asked) < 200
+
+
+def rows_at(mark, part):
+    """The rows of the split seal at a, the middle or b."""
+    return [tuple(row) for row in mark.rows()[mark.n_leaves + part :: 3].tolist()]
+
+
+@pytest.mark.parametrize("batch", [1, 8, 50])
+@pytest.mark.parametrize("suspect", ["numbers", "scores", "labels"])
+def test_rows_at_b_are_asked_where_a_and_the_middle_do_not_settle_them(batch, suspect, tmp_path):
+    mark = NUMBERS if suspect == "numbers" else make_mark(k=0, d=5, n_splits=90)
+    answer = {"numbers": numbered, "scores": scored, "labels": learnt}[suspect](mark)
+    with ModelServer(answer) as server:
+        endpoint = tm.Endpoint(server.url(), batch=batch)
+        found = tm.verify(endpoint, mark, decoys=0, stop_at="off", journal=tmp_path / "run")
+        again = tm.verify(endpoint, mark, decoys=0, stop_at="off", journal=tmp_path / "run")
+    # A copy changes before the middle where the symbol says so.
+    settled = mark.split_symbols == (9 if suspect == "labels" else 1)
+    for part in range(3):
+        asked = [row in server.asked for row in rows_at(mark, part)]
+        assert asked == ((~settled).tolist() if part == 2 else [True] * mark.n_splits)
+    assert set(server.asked.values()) == {1}
+    same = tm.verify(answer, mark)
+    assert (found.raw_bits, found.seals, found.answers) == (same.raw_bits, same.seals, same.answers)
+    assert (again.raw_bits, again.seals) == (found.raw_bits, found.seals)
+
+
+def test_decoys_are_asked_at_b_as_triggers_are():
+    """Of a decoy it is asked where a and the middle are answered alike."""
+    mark = make_mark(k=0, d=5, n_splits=60)
+    memory = scored(mark)
+
+    def answer(rows):
+        flat = np.eye(6)[[draw(row, 6) for row in rows.tolist()]] * 0.7 + 0.05
+        said = memory(rows)
+        return np.where(np.ptp(said, axis=1, keepdims=True) > 0, said, flat)
+
+    with ModelServer(answer) as server:
+        tm.verify(server.url(), mark, decoys=2, stop_at="off")
+    questions = make_questions(mark, 2)["splits"]
+    by_id = {q.id: q for block in questions.blocks for q in block}
+    ends = [q for q in by_id.values() if q.pair and q.row == DECOY]
+    alike = []
+    for end in ends:
+        low, middle = answer(np.array([by_id[name].values for name in end.pair], dtype=object))
+        alike.append(bool((low == middle).all()))
+        assert (tuple(end.values) in server.asked) == alike[-1]
+    assert 0 < sum(alike) < len(ends) == 120
+
+
+def test_the_order_depends_on_the_past_and_a_resumed_run_takes_the_same(tmp_path):
+    """Leaves yield for a while and then no more; a run that failed twice goes on where it was."""
+    with ModelServer(washed(BOTH, 0.2)) as server:
+        whole = tm.verify(server.url(), BOTH)
+    order = list(server.asked)
+    with ModelServer(washed(BOTH, 0.2), fails_at("404", 11, 90)) as server:
+        for _ in range(2):
+            refusal(server, BOTH, {"journal": tmp_path / "run"})
+        found = tm.verify(server.url(), BOTH, journal=tmp_path / "run")
+    assert list(server.asked) == order
+    assert set(server.asked.values()) == {1}
+    assert (found.raw_bits, found.seals) == (whole.raw_bits, whole.seals)
+    assert 12 < found.seal("leaves").answered < BOTH.n_leaves
+    assert found.seal("splits").answered > 0
 
 
 def test_a_seal_that_was_washed_out_is_given_up_and_the_other_convicts():

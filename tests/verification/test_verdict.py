@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,10 +13,17 @@ from hypothesis import strategies as st
 import timbermark as tm
 from tests.verification.making import innocent, learnt, make_mark, numbered, scored
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership.evidence import UNANSWERED, Answers, Price, round_bits
-from timbermark.verification.judging import judge, judge_again
+from timbermark.ownership.evidence import UNANSWERED, Answers, Price, round_bits, weigh
+from timbermark.verification.judging import judge, judge_again, lack_of_matches
 from timbermark.verification.transcript import Transcript
-from timbermark.verification.verdict import Context, Note, SealFinding, Verdict
+from timbermark.verification.verdict import (
+    Context,
+    Note,
+    SealFinding,
+    Verdict,
+    log2_factorial,
+    show_chance,
+)
 
 BOTH = make_mark(k=40, n_splits=60)
 NUMBERS = make_mark(n_splits=60, classes=())
@@ -123,12 +131,29 @@ def test_a_transcript_of_another_mark_is_refused():
     assert caught.value.code == "transcript.not-sound"
 
 
+def order_of_asking(mark, answers):
+    """By the rule of docs/mark-format.md: the seal that promises more bits for each row."""
+    seals = {seal.seal: seal for seal in weigh(mark, answers)}
+    left = {name: [*mark.order(name)] for name in seals}
+    order = []
+    while any(left.values()):
+        promises = {}
+        for name, places in left.items():
+            n = seals[name].triggers - len(places)
+            rows, perfect = (1, np.log2(mark.q)) if name == "leaves" else (3, 1.0)
+            if places:
+                promises[name] = (seals[name].growth[n] + 4 * perfect) / (rows * (n + 4))
+        name = max(promises, key=promises.get)
+        order.append((name, left[name].pop(0)))
+    return order
+
+
 @pytest.mark.parametrize("kind", ["labels", "scores", "numbers"])
 def test_the_curve_is_the_evidence_of_what_was_asked_so_far(kind):
     """Against the evidence of those answers alone, computed anew."""
     mark, answers = answers_of_kind(kind)
     found = judge(mark, Context("x", "file"), answers)
-    order = [(seal.seal, place) for seal in found.seals for place in mark.order(seal.seal)]
+    order = order_of_asking(mark, answers)
     for n, bits in found.curve[:: max(1, len(found.curve) // 9)]:
         values = answers.values.copy()
         for seal, place in order[n:]:
@@ -191,3 +216,39 @@ def test_answers_left_out_cost_the_choice_and_the_end_costs_nothing():
     values[order[[3, 7]]] = UNANSWERED
     (price,) = judge(mark, Context("x", "table"), Answers("labels", values)).prices
     assert (price.code, price.bits) == ("holes", math.log2(math.comb(30, 2) * 31))
+
+
+@given(st.floats(0, 40000))
+def test_shown_chances_never_overstate_the_evidence(bits):
+    shown = show_chance(bits)
+    assert shown.startswith("1 in ")
+    first, _, power = shown[5:].partition("·10^")
+    count = int(first) * 10 ** int(power or 0)
+    assert math.log2(count) <= bits + 1e-8
+    # One digit is at most halved by rounding down.
+    assert bits - 1.002 <= math.log2(count)
+
+
+@pytest.mark.parametrize(
+    ("bits", "text"),
+    [(0, "1 in 1"), (-3, "1 in 1"), (1, "1 in 2"), (9.965, "1 in 999"), (9.97, "1 in 1·10^3"),
+     (64, "1 in 1·10^19"), (192, "1 in 6·10^57"), (32768, "1 in 1·10^9864")],
+)  # fmt: skip
+def test_chances_in_words(bits, text):
+    assert show_chance(bits) == text
+
+
+@given(st.integers(1, 60), st.data(), st.sampled_from([2, 4]))
+def test_the_lack_of_matches_is_exact(counted, data, q):
+    matched = data.draw(st.integers(0, counted))
+    p = Fraction(1, q)
+    tail = sum(math.comb(counted, i) * p**i * (1 - p) ** (counted - i) for i in range(matched + 1))
+    expected = math.log2(tail.denominator) - math.log2(tail.numerator)
+    if matched * q >= counted:
+        expected = 0.0
+    assert lack_of_matches(matched, counted, q) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_logarithms_of_factorials():
+    for n in (0, 1, 5, 1000, 1001, 5000):
+        assert log2_factorial(n) == pytest.approx(math.lgamma(n + 1) / math.log(2), abs=1e-9)

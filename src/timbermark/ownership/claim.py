@@ -14,23 +14,19 @@ from typing import Any
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.files import container_bytes, read_container, write_public
 from timbermark.files.sealing import SizeLimits
-from timbermark.ownership.columns import MAX_TRIGGERS
 from timbermark.ownership.encoding import (
     FOREIGN,
     TIME_FORMAT,
     check_bytes,
-    check_count,
     check_digest,
-    check_name,
     check_time,
     encode,
     from_hex,
     require,
 )
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
-from timbermark.ownership.mark import ANSWERS, MAX_DRAWS, PROTOCOL, Head, Mark
+from timbermark.ownership.mark import Head, Mark, check_counts, check_stated
 from timbermark.ownership.mark_file import old_version
-from timbermark.ownership.symbols import ALPHABET_SIZES
 
 KIND = "claim"
 FORMAT_VERSION = 2
@@ -40,6 +36,10 @@ MAX_STAMP_BYTES = 1 << 16
 _DOMAIN = b"timbermark/claim/2"
 _KEY_BYTES, _SIGNATURE_BYTES, _DIGEST_BYTES = 32, 64, 32
 _BYTES = ("key", "mark_id", "mark_digest")
+_OF_HEAD = (
+    *("protocol", "owner", "mark_id", "model_digest", "answers", "q", "n_leaves", "n_splits"),
+    "draws",
+)
 # The points of Ed25519 whose order divides 8, without their sign: signatures that fit everything
 # can be made for these keys, so that they bind nobody.
 _BINDING_NOBODY = frozenset(
@@ -96,21 +96,11 @@ class Claim:
     stamps: tuple[bytes, ...] = field(default=(), repr=False)  # RFC 3161 responses
 
     def __post_init__(self) -> None:
-        require(
-            type(self.protocol) is int and self.protocol == PROTOCOL,
-            f"protocol={self.protocol!r} is not known",
-            code="field.protocol",
-        )
-        check_name(self.owner, "owner")
-        check_digest("model_digest", self.model_digest)
+        check_stated(self)
+        check_counts(self)
         check_digest("marked_digest", self.marked_digest)
         if self.marked_file is not None:
             check_digest("marked_file", self.marked_file)
-        require(
-            self.answers in ANSWERS,
-            f"answers={self.answers!r} is not known",
-            code="field.answers",
-        )
         check_time("mark_created", self.mark_created)
         check_time("claimed", self.claimed)
         for name, size in (
@@ -120,14 +110,6 @@ class Claim:
             ("signature", _SIGNATURE_BYTES),
         ):
             check_bytes(name, getattr(self, name), size)
-        for name, low, high in (
-            ("q", 2, 4),
-            ("n_leaves", 0, MAX_TRIGGERS),
-            ("n_splits", 0, MAX_TRIGGERS),
-            ("draws", 1, MAX_DRAWS),
-        ):
-            check_count(name, getattr(self, name), low, high)
-        require(self.q in ALPHABET_SIZES, f"q={self.q!r} is neither 2 nor 4", code="field.q")
         require(
             self.n_triggers >= 1, "the claim is about a mark without triggers", code="seals.none"
         )
@@ -171,20 +153,9 @@ class Claim:
                 parameter="model",
             )
         statement: dict[str, Any] = {
-            "protocol": mark.protocol,
-            "owner": mark.owner,
-            "key": key.claim_key,
-            "mark_id": mark.mark_id,
-            "mark_digest": mark.digest,
-            "model_digest": mark.model_digest,
+            **_stated(mark.head),
             "marked_digest": marked_digest,
             "marked_file": marked_file,
-            "answers": mark.answers,
-            "q": mark.q,
-            "n_leaves": mark.n_leaves,
-            "n_splits": mark.n_splits,
-            "draws": mark.draws,
-            "mark_created": mark.created,
             "claimed": datetime.now(UTC).strftime(TIME_FORMAT),
         }
         return cls(**statement, signature=key.sign_claim(_DOMAIN + encode(statement)))
@@ -217,21 +188,8 @@ class Claim:
 
     def check_head(self, head: Head) -> None:
         """Raise EvidenceError unless the claim is about the mark whose head this is."""
-        named = {
-            "mark_digest": head.digest,
-            "protocol": head.protocol,
-            "owner": head.owner,
-            "mark_id": head.mark_id,
-            "model_digest": head.model_digest,
-            "answers": head.answers,
-            "key": head.claim_key,
-            "q": head.q,
-            "n_leaves": head.n_leaves,
-            "n_splits": head.n_splits,
-            "draws": head.draws,
-            "mark_created": head.created,
-        }
-        wrong = [name for name, value in named.items() if getattr(self, name) != value]
+        stated = _stated(head)
+        wrong = [name for name, value in stated.items() if getattr(self, name) != value]
         if wrong:
             raise EvidenceError(
                 f"The claim is about another mark: they differ in {', '.join(wrong)}.",
@@ -290,6 +248,16 @@ class Claim:
             raise FileFormatError(
                 f"{name} is no sound claim. {error.message}", FOREIGN, error.code
             ) from None
+
+
+def _stated(head: Head) -> dict[str, Any]:
+    """Return what a claim states about the mark with this head, by name."""
+    return {
+        **{name: getattr(head, name) for name in _OF_HEAD},
+        "mark_digest": head.digest,
+        "key": head.claim_key,
+        "mark_created": head.created,
+    }
 
 
 def check_signature(key: bytes, signature: bytes, message: bytes) -> None:

@@ -49,6 +49,7 @@ from timbermark.ownership.seals import (
     check_classes,
 )
 from timbermark.ownership.symbols import (
+    ALPHABET_SIZES,
     derive_salts,
     derive_seed,
     derive_symbols,
@@ -64,6 +65,11 @@ PROTOCOL = 3
 """Raised whenever the same content would give other symbols or other evidence."""
 ANSWERS = ("classes", "numbers")
 """What the suspects of a mark answer with: labels or scores of classes, or numbers."""
+IN_BOTH = (
+    *("protocol", "mark_id", "claim_key", "owner", "model_digest", "feature_names", "classes"),
+    *("answers", "draws", "created"),
+)
+"""What a mark and its head have in common, by name."""
 MAX_DRAWS = 1 << 32
 _DIGEST_DOMAIN = b"timbermark/mark-digest/3"
 _SECRET_DOMAIN = b"timbermark/secret/3"
@@ -148,17 +154,10 @@ class Mark:
     _derived: dict[str, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        require(
-            type(self.protocol) is int and self.protocol == PROTOCOL,
-            f"protocol={self.protocol!r} is not known",
-            f"this timbermark knows protocol {PROTOCOL}.",
-            "field.protocol",
-        )
         check_bytes("mark_id", self.mark_id, MARK_ID_BYTES)
         check_bytes("claim_key", self.claim_key, KEY_BYTES)
         check_bytes("secret", self.secret, KEY_BYTES)
-        check_name(self.owner, "owner")
-        check_digest("model_digest", self.model_digest)
+        check_stated(self)
         check_time("created", self.created)
         classes = check_answers(self.answers, self.classes)
         if not isinstance(self.about, Mapping):
@@ -173,7 +172,7 @@ class Mark:
         frozen = {
             "classes": classes,
             **seals,
-            "draws": check_count("draws", self.draws, 1, MAX_DRAWS),
+            "draws": int(self.draws),
             "about": freeze(self.about, "about"),
         }
         for name, value in frozen.items():
@@ -357,18 +356,18 @@ class Mark:
     @property
     def hashes(self) -> tuple[bytes, ...]:
         """Return the hash of each trigger's record, over which the Merkle root is built."""
-        return self._once("hashes", self._hash_records)
+        return self._once("hashes", lambda: tuple(map(hash_leaf, self.records())))
 
-    def _hash_records(self) -> tuple[bytes, ...]:
+    def records(self) -> list[bytes]:
+        """Return the bytes of each trigger's record; see `encode_records`."""
         found: list[bytes] = []
         for seal in self.seals:
             part = slice(len(found), len(found) + len(seal.columns[0]))
             arrays = {name: getattr(seal, name) for name in seal.types}
-            records = encode_records(
+            found += encode_records(
                 seal.name, self.places[part], self.salts[part], seal.columns, arrays
             )
-            found += map(hash_leaf, records)
-        return tuple(found)
+        return found
 
     @property
     def head(self) -> Head:
@@ -378,21 +377,12 @@ class Mark:
     def _make_head(self) -> Head:
         about = _ABOUT_DOMAIN + self.secret + encode(self.about)
         return Head(
-            protocol=self.protocol,
-            mark_id=self.mark_id,
-            claim_key=self.claim_key,
+            **{name: getattr(self, name) for name in IN_BOTH},
             secret_digest=hashlib.sha256(_SECRET_DOMAIN + self.secret).digest(),
-            owner=self.owner,
-            model_digest=self.model_digest,
-            feature_names=self.feature_names,
             columns=self.kinds,
-            classes=self.classes,
-            answers=self.answers,
             q=self.q,
             n_leaves=self.n_leaves,
             n_splits=self.n_splits,
-            draws=self.draws,
-            created=self.created,
             about_digest=hashlib.sha256(about).digest(),
             root=merkle_root(self.hashes),
         )
@@ -571,20 +561,41 @@ class Mark:
         )
 
 
+def check_stated(record: Any) -> None:
+    """Raise InputError unless what marks, heads and claims all state is known and within bounds."""
+    require(
+        type(record.protocol) is int and record.protocol == PROTOCOL,
+        f"protocol={record.protocol!r} is not known",
+        f"this timbermark knows protocol {PROTOCOL}.",
+        "field.protocol",
+    )
+    check_name(record.owner, "owner")
+    check_digest("model_digest", record.model_digest)
+    require(
+        record.answers in ANSWERS,
+        f"answers={record.answers!r} is no known kind of answers",
+        f"use one of {ANSWERS}.",
+        "field.answers",
+    )
+    check_count("draws", record.draws, 1, MAX_DRAWS)
+
+
+def check_counts(record: Any) -> None:
+    """Raise InputError unless a head or a claim counts triggers as a mark can have them."""
+    for name in ("n_leaves", "n_splits"):
+        check_count(name, getattr(record, name), 0, MAX_TRIGGERS)
+    check_count("q", record.q, 2, 4)
+    require(record.q in ALPHABET_SIZES, f"q={record.q!r} is neither 2 nor 4", code="field.q")
+
+
 def check_answers(answers: object, classes: Any) -> tuple[Label, ...]:
     """Return the classes of a mark; none where suspects answer with numbers.
 
-    Raises InputError if the kind of answers is not known or the classes do not fit it.
+    Raises InputError if the classes do not fit the kind of answers.
 
     >>> check_answers("classes", ["no", "yes"]), check_answers("numbers", [])
     (('no', 'yes'), ())
     """
-    require(
-        answers in ANSWERS,
-        f"answers={answers!r} is no known kind of answers",
-        f"use one of {ANSWERS}.",
-        "field.answers",
-    )
     if answers == "classes":
         return check_classes(classes)
     require(

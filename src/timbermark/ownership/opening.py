@@ -11,7 +11,7 @@ import math
 import os
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,11 +22,8 @@ from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.files import container_bytes, read_container
 from timbermark.files.sealing import SizeLimits, save_sealed
 from timbermark.ownership.claim import Claim
-from timbermark.ownership.columns import MAX_TRIGGERS
 from timbermark.ownership.encoding import (
     FOREIGN,
-    check_count,
-    check_digest,
     check_name,
     check_time,
     encode,
@@ -40,20 +37,19 @@ from timbermark.ownership.evidence import (
     price_of_draws,
 )
 from timbermark.ownership.mark import (
-    MAX_DRAWS,
-    PROTOCOL,
+    IN_BOTH,
     Head,
     Mark,
     check_answers,
+    check_counts,
     check_names,
+    check_stated,
 )
 from timbermark.ownership.mark_file import old_version, read_seals, write_seals
 from timbermark.ownership.seals import LeafSeal, SplitSeal, take_triggers
 from timbermark.ownership.symbols import (
-    ALPHABET_SIZES,
     HASH_BYTES,
     derive_seed,
-    encode_records,
     hash_leaf,
     merkle_paths,
     path_length,
@@ -74,10 +70,6 @@ _DRAW_DOMAIN = b"timbermark/draw/2"
 _PLACES_DOMAIN = b"timbermark/places/2"
 _OPENING_DOMAIN = b"timbermark/opening/2"
 _PART_DOMAIN = b"timbermark/opened/2"
-_IN_BOTH = (
-    *("protocol", "mark_id", "claim_key", "owner", "model_digest", "feature_names", "classes"),
-    *("answers", "draws", "created"),
-)
 _HEAD_BYTES = {"mark_id": 16, "claim_key": 32, "secret_digest": 32, "about_digest": 32, "root": 32}
 
 
@@ -165,43 +157,26 @@ class Opening:
         return self.places == draw_places(claim, self.judge, sizes.index(self.n_opened) + 1)
 
     def _check_records(self, opened: "OpenedMark") -> None:
-        first = 0
-        for seal in opened.seals:
-            part = slice(first, first + len(seal.columns[0]))
-            first = part.stop
-            arrays = {name: getattr(seal, name) for name in seal.types}
-            places, salts = self.places[part], self.salts[part]
-            records = encode_records(seal.name, places, salts, seal.columns, arrays)
-            for place, record, path in zip(places, records, self.paths[part], strict=True):
-                try:
-                    root = root_from_path(hash_leaf(record), place, self.head.n_triggers, path)
-                except InputError:
-                    root = b""
-                if root != self.head.root:
-                    raise EvidenceError(
-                        f"Trigger {place} is not the one that the claim commits to.",
-                        hint="the opening was changed; ask the owner for the original.",
-                        code="opening.record",
-                    )
+        for place, record, path in zip(self.places, opened.records(), self.paths, strict=True):
+            try:
+                root = root_from_path(hash_leaf(record), place, self.head.n_triggers, path)
+            except InputError:
+                root = b""
+            if root != self.head.root:
+                raise EvidenceError(
+                    f"Trigger {place} is not the one that the claim commits to.",
+                    hint="the opening was changed; ask the owner for the original.",
+                    code="opening.record",
+                )
 
     def _opened_mark(self) -> "OpenedMark":
-        head = self.head
         return OpenedMark(
-            protocol=head.protocol,
-            mark_id=head.mark_id,
-            claim_key=head.claim_key,
+            **{name: getattr(self.head, name) for name in IN_BOTH},
             secret=hashlib.sha256(_PART_DOMAIN + b"".join(self.salts)).digest(),
-            owner=head.owner,
-            model_digest=head.model_digest,
-            feature_names=head.feature_names,
-            classes=head.classes,
-            answers=head.answers,
             leaves=self.leaves,
             splits=self.splits,
-            draws=head.draws,
-            created=head.created,
             about={},
-            opened_head=head,
+            opened_head=self.head,
             opened_places=self.places,
             opened_salts=self.salts,
         )
@@ -284,7 +259,7 @@ class OpenedMark(Mark):
         head = self.opened_head
         n_leaves = sum(place < head.n_leaves for place in self.opened_places)
         same = (
-            *((getattr(self, name), getattr(head, name)) for name in _IN_BOTH),
+            *((getattr(self, name), getattr(head, name)) for name in IN_BOTH),
             (self.leaves is None or self.q == head.q, True),
             (self.kinds, head.columns),
             (self.n_leaves, n_leaves),
@@ -525,23 +500,6 @@ def _read_head(given: Any) -> Head:
     parts = dict(given)
     for name, size in _HEAD_BYTES.items():
         parts[name] = from_hex(name, parts[name], size)
-    require(
-        type(parts["protocol"]) is int and parts["protocol"] == PROTOCOL,
-        f"protocol={parts['protocol']!r} is not known",
-        code="field.protocol",
-    )
-    check_name(parts["owner"], "owner")
-    check_digest("model_digest", parts["model_digest"])
-    check_time("created", parts["created"])
-    for name, low, high in (
-        ("q", 2, 4),
-        ("n_leaves", 0, MAX_TRIGGERS),
-        ("n_splits", 0, MAX_TRIGGERS),
-        ("draws", 1, MAX_DRAWS),
-    ):
-        parts[name] = check_count(name, parts[name], low, high)
-    require(parts["q"] in ALPHABET_SIZES, f"q={parts['q']!r} is neither 2 nor 4", code="field.q")
-    parts["classes"] = check_answers(parts["answers"], parts["classes"])
     kinds = parts["columns"]
     require(
         isinstance(kinds, list) and all(kind in ("numbers", "texts") for kind in kinds),
@@ -549,8 +507,15 @@ def _read_head(given: Any) -> Head:
         code="field.columns",
     )
     parts["columns"] = tuple(kinds)
-    parts["feature_names"] = check_names(parts["feature_names"], len(kinds))
-    return Head(**parts)
+    head = Head(**parts)
+    check_stated(head)
+    check_counts(head)
+    check_time("created", head.created)
+    return replace(
+        head,
+        classes=check_answers(head.answers, head.classes),
+        feature_names=check_names(head.feature_names, len(kinds)),
+    )
 
 
 def _read_paths(

@@ -13,7 +13,7 @@ from importlib import resources
 from itertools import count
 from typing import Any, TypeAlias
 
-from timbermark.ownership.evidence import show_chance
+from timbermark.verification.verdict import show_chance
 
 Row: TypeAlias = tuple[str, ...]
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -24,7 +24,7 @@ from timbermark.ownership.evidence import (
     Price,
     level,
     round_bits,
-    show_chance,
+    split_rows,
     split_sides,
     sum_prices,
 )
@@ -36,7 +36,7 @@ from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
-from timbermark.verification.verdict import Context, Verdict
+from timbermark.verification.verdict import Context, Verdict, show_chance
 from timbermark.verification.verifying import ask_suspect
 
 LARGEST_GROUP = 3
@@ -282,7 +282,7 @@ class TracingInquiry(Inquiry):
         answers = self.known.answers
         if answers is None or self.accusation is None:
             return 0.0
-        done = int(_whole(answers).sum())
+        done = int(split_rows(self.mark, answers)[1].sum())
         if done >= self._weighed[0] + _STEP:
             found = weigh_customers(self.mark, answers, self.accusation)
             self._weighed = done, float(found.max())
@@ -428,17 +428,12 @@ def _check_labels(grid: Mark) -> None:
         )
 
 
-def _whole(answers: Answers) -> AnyArray:
-    """Return which boundaries have all three answers, bool [n]."""
-    return np.asarray(answers.answered.reshape(-1, 3).all(axis=1))
-
-
 def _answered_rows(grid: Mark, answers: Answers) -> tuple[AnyArray, AnyArray, Reals]:
     """Return the places of the answered boundaries, their answers, and their references."""
     assert grid.splits is not None
-    places = np.flatnonzero(_whole(answers))
-    rows = answers.values.reshape(grid.n_splits, 3, *answers.values.shape[1:])[places]
-    return places, rows, grid.splits.reference[places]
+    rows, whole = split_rows(grid, answers)
+    places = np.flatnonzero(whole)
+    return places, rows[places], grid.splits.reference[places]
 
 
 def weigh_customers(grid: Mark, answers: Answers, accusation: Accusation) -> Reals:

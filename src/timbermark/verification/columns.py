@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from timbermark.errors import InputError
-from timbermark.ownership.evidence import Price, log2_factorial
+from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
+from timbermark.verification.verdict import log2_factorial
 
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 _SPELLINGS: tuple[Callable[[str], str], ...] = (str, lambda name: name.replace(" ", "_"))

@@ -200,6 +200,7 @@ class MLflow:
     options: ClassVar[tuple[str, ...]] = ("answer",)
     one_at_a_time = False
     sends_names = True
+    takes_lists = True  # as replies: old servers answer with the bare list
 
     def __init__(self, answer: str | None = None) -> None:
         self._steps = None if answer is None else parse_path(answer)
@@ -227,12 +228,12 @@ class MLflow:
         return {"dataframe_split": split}
 
     def read_reply(self, reply: Any, n: int) -> list[Any]:
-        """Return the predictions; old servers answer with the bare list."""
+        """Return the predictions."""
         steps = self._steps
         if steps not in (None, _PREDICTIONS):
             check_paths(reply, n)
         if steps is None:
-            steps = () if isinstance(reply, list) else _PREDICTIONS
+            steps = () if self.takes_lists and isinstance(reply, list) else _PREDICTIONS
         return list_replies(follow(reply, steps), n)
 
 
@@ -246,15 +247,11 @@ def _complete(path: str, model: re.Pattern[str], verb: str) -> str:
 _MODEL_V1 = re.compile(r"/v1/models/[^/:]+/?")
 
 
-class KServeV1:
+class KServeV1(MLflow):
     """``answer``: a path to the answers, by default "predictions"."""
 
-    options: ClassVar[tuple[str, ...]] = ("answer",)
-    one_at_a_time = False
     sends_names = False
-
-    def __init__(self, answer: str = "predictions") -> None:
-        self._steps = parse_path(answer)
+    takes_lists = False
 
     @staticmethod
     def speaks_at(path: str) -> bool:
@@ -275,12 +272,6 @@ class KServeV1:
     def make_body(self, batch: Batch) -> Any:
         """Return {"instances": …}."""
         return {"instances": [list(row) for row in batch.rows]}
-
-    def read_reply(self, reply: Any, n: int) -> list[Any]:
-        """Return the predictions."""
-        if self._steps != _PREDICTIONS:
-            check_paths(reply, n)
-        return list_replies(follow(reply, self._steps), n)
 
 
 _MODEL_V2 = re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/?")

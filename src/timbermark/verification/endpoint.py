@@ -25,9 +25,9 @@ from timbermark.verification.dialects import (
 )
 from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
-from timbermark.verification.journal import Journal, NoJournal
+from timbermark.verification.journal import Journal, Memory
 from timbermark.verification.questions import DECOY, Question
-from timbermark.verification.reading import Scale
+from timbermark.verification.reading import ReadingRules, Scale
 from timbermark.verification.suspects import is_url
 from timbermark.verification.verdict import Note
 
@@ -183,11 +183,13 @@ class Endpoint:
             through="http",
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
             sends_names=open_dialect(self.protocol, self.options).sends_names,
-            classes=None if self.classes is None else tuple(self.classes),
-            classes_by_hand=self.classes is not None,
-            class_numbers=self.class_numbers,
-            numbers_by_hand=self.class_numbers,
-            scale=self.scale,
+            reading=ReadingRules(
+                classes=None if self.classes is None else tuple(self.classes),
+                classes_by_hand=self.classes is not None,
+                class_numbers=self.class_numbers,
+                numbers_by_hand=self.class_numbers,
+                scale=self.scale,
+            ),
             request=_describe(self),
             prices=price_request(self),
             conditions=_list_conditions(self),
@@ -197,60 +199,48 @@ class Endpoint:
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
         """Yield answers, one request after the other, until enough is known.
 
-        Answers that a journal holds come first. Raises InputError if the server does not answer,
-        or not with what can be read.
+        Every answer is in the inquiry's journal by then, and what that holds already is not asked
+        again. Raises InputError if the server does not answer, or not with what can be read.
         """
-        yield from ask_server(self, inquiry, NoJournal())
+        line = Line(
+            self.url,
+            open_dialect(self.protocol, self.options),
+            self.sent_headers,
+            self.timeout,
+            self.retries,
+            None if self.cafile is None else os.fspath(self.cafile),
+        )
+        pace, taken, refused = Pace(self.rate), 0, 0
+        with line:
+            while waiting := inquiry.following(self.batch):
+                while waiting:
+                    batch, waiting = waiting[: self.batch], waiting[self.batch :]
+                    held = inquiry.journal.answers
+                    known = {q.id: held[q.id] for q in batch if q.id in held}
+                    asked = [q for q in batch if q.id not in known]
+                    if asked:
+                        pace.wait(len(asked))
+                        said = _ask(self, inquiry, line, asked, taken > 0, refused)
+                        refused += sum(answer is None for answer in said.values())
+                        known.update(said)
+                    inquiry.asked += len(batch)
+                    taken += sum(answer is not None for answer in known.values())
+                    yield {q.row: known[q.id] for q in batch if q.row != DECOY}
 
     def __repr__(self) -> str:
         return f"Endpoint({self.shown_url}, protocol={self.protocol!r})"
 
 
-def ask_server(
-    endpoint: Endpoint, inquiry: Inquiry, journal: Journal | NoJournal
-) -> Iterator[Mapping[int, Any]]:
-    """Yield the answers of a server to an inquiry; every answer is in the journal by then.
-
-    Questions of a block that the journal holds are not asked again. Requests hold up to
-    ``endpoint.batch`` questions.
-    """
-    dialect = open_dialect(endpoint.protocol, endpoint.options)
-    line = Line(
-        endpoint.url,
-        dialect,
-        endpoint.sent_headers,
-        endpoint.timeout,
-        endpoint.retries,
-        None if endpoint.cafile is None else os.fspath(endpoint.cafile),
-    )
-    pace, taken, refused = Pace(endpoint.rate), 0, 0
-    with line:
-        while waiting := inquiry.following(endpoint.batch):
-            while waiting:
-                batch, waiting = waiting[: endpoint.batch], waiting[endpoint.batch :]
-                known = {q.id: journal.answers[q.id] for q in batch if q.id in journal.answers}
-                asked = [q for q in batch if q.id not in known]
-                if asked:
-                    pace.wait(len(asked))
-                    said = _ask(endpoint, inquiry, journal, line, asked, taken > 0, refused)
-                    refused += sum(answer is None for answer in said.values())
-                    known.update(said)
-                inquiry.asked += len(batch)
-                taken += sum(answer is not None for answer in known.values())
-                yield {q.row: known[q.id] for q in batch if q.row != DECOY}
-
-
 def _ask(
     endpoint: Endpoint,
     inquiry: Inquiry,
-    journal: Journal | NoJournal,
     line: Line,
     questions: Sequence[Question],
     taken: bool,
     refused: int,
 ) -> dict[str, Any]:
     """Return the answers to some questions, by their ids; None for those that are refused."""
-    ids = [question.id for question in questions]
+    ids, journal = [question.id for question in questions], inquiry.journal
     dialect = open_dialect(endpoint.protocol, endpoint.options)
     rows = inquiry.wire(questions)
     body = json.dumps(dialect.make_body(Batch(rows, inquiry.columns.names)), allow_nan=False)
@@ -272,7 +262,7 @@ def _ask(
         if len(questions) > 1:
             found: dict[str, Any] = {}
             for question in questions:
-                found |= _ask(endpoint, inquiry, journal, line, [question], taken, refused)
+                found |= _ask(endpoint, inquiry, line, [question], taken, refused)
                 refused += found[question.id] is None
             return found
         answers = [None]
@@ -281,11 +271,9 @@ def _ask(
     return said
 
 
-def _complaint(
-    endpoint: Endpoint, journal: Journal | NoJournal, failure: FailureError
-) -> InputError:
+def _complaint(endpoint: Endpoint, journal: Memory, failure: FailureError) -> InputError:
     hint, message = failure.hint, failure.message
-    if journal.answers:
+    if isinstance(journal, Journal) and journal.answers:
         kept = f"the journal holds {len(journal.answers)} answers, and the same command goes on."
         hint = f"{hint} {kept[0].upper()}{kept[1:]}" if hint else kept
     if failure.kind == "again":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -25,16 +25,21 @@ from timbermark.ownership.evidence import (
     Price,
     SealEvidence,
     full_bits,
-    lack_of_matches,
     round_bits,
-    seal_order,
+    split_rows,
     sum_prices,
     total_bits,
     weigh,
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
-from timbermark.verification.judging import FEW_MATCHES_BITS, judge, price_missing
+from timbermark.verification.journal import Memory
+from timbermark.verification.judging import (
+    FEW_MATCHES_BITS,
+    judge,
+    lack_of_matches,
+    price_missing,
+)
 from timbermark.verification.questions import (
     DECOY,
     Question,
@@ -47,7 +52,6 @@ from timbermark.verification.reading import (
     AnswersWanted,
     Reading,
     ReadingRules,
-    Scale,
     check_label_map,
     check_wanted,
     read,
@@ -81,13 +85,8 @@ class Facts:
     server_columns: tuple[str, ...] | None = None  # names that an endpoint is said to have
     sends_names: bool = True
     offers: tuple[str, ...] = ()  # kinds of answers it can be asked for, best first; (): unknown
-    classes: tuple[Any, ...] | None = None  # of its scores, in their order
-    classes_by_hand: bool = False
     stores_labels: bool = True  # otherwise its classes are numbers from 0, whatever labels were
-    class_numbers: bool = False  # labels are numbers from 0 in the order of the mark's classes
-    numbers_by_hand: bool = False
-    scale: Scale = "auto"
-    scale_by_hand: bool = True
+    reading: ReadingRules = field(default_factory=ReadingRules)  # as far as it decides that
     request: Mapping[str, Any] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
     conditions: tuple[Note, ...] = ()
@@ -132,6 +131,7 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
+    journal: Memory = field(default_factory=Memory)  # by question, decoys included
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
@@ -140,6 +140,7 @@ class Inquiry:
     _questions: dict[str, Questions] | None = None
     _given_up: set[str] = field(default_factory=set)
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
+    _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
 
     @property
@@ -166,7 +167,7 @@ class Inquiry:
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """
-        order = [q.row for seal in self._seal_order() for block in self.questions[seal].blocks
+        order = [q.row for part in self.questions.values() for block in part.blocks
                  for q in block if q.row != DECOY]  # fmt: skip
         columns = [self.mark.columns[place] for place in self.columns.places]
         names = self.columns.names if self.facts.takes_frames else None
@@ -180,29 +181,43 @@ class Inquiry:
     def following(self, room: int = 1) -> list[Question]:
         """Return the questions to ask next; none once enough is known.
 
-        These are whole blocks, as many as fit into ``room`` questions and at least one. Take in
-        their answers before asking for more.
+        These are whole blocks, as many as fit into ``room`` questions and at least one, without
+        their rows at b; or those rows at b that the answers to the last blocks have not settled.
+        Take in their answers before asking for more.
         """
+        ends, self._ends = [q for q in self._ends if self._is_needed(q)], []
+        if ends or self.ending() is not None:
+            return ends
         found: list[Question] = []
-        if self.ending() is not None:
-            return found
-        for seal in self._seal_order():
-            if seal in self._given_up:
-                continue
-            blocks, at = self.questions[seal].blocks, self._next.get(seal, 0)
-            while at < len(blocks) and (not found or len(found) + len(blocks[at]) <= room):
-                found += blocks[at]
-                at += 1
-            self._next[seal] = at
-            if at < len(blocks):
-                break
+        for seal in self._by_promise():
+            at = self._next.get(seal, 0)
+            for block in self.questions[seal].blocks[at:]:
+                begun = [q for q in block if not q.pair]
+                if found and len(found) + len(begun) > room:
+                    return found
+                found += begun
+                self._ends += [q for q in block if q.pair]
+                self._next[seal] = at = at + 1
         return found
 
-    def _seal_order(self) -> tuple[str, ...]:
-        """Return the seals in the order of asking, which follows from the kind of answers."""
-        reading = self.known.reading
-        kind = reading.kind if reading is not None else self.kind
-        return seal_order(self.mark, kind)
+    def _is_needed(self, end: Question) -> bool:
+        """Return whether a row at b is to be asked, given the answers at a and in the middle."""
+        if end.row == DECOY:  # as for a trigger of a copy, one way or the other
+            low, middle = (self.journal.answers.get(name) for name in end.pair)
+            return bool(low == middle)
+        answers = self.known.answers
+        if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
+            return False
+        whole = split_rows(self.mark, answers)[1]
+        return not whole[(end.row - self.mark.n_leaves) // 3]
+
+    def _by_promise(self) -> list[str]:
+        """Return the seals to ask from, first the one that promises most for each row."""
+        if not self.known.seals:
+            return list(self.questions)
+        open_to = [seal for seal in self.known.seals if seal.seal not in self._given_up]
+        open_to.sort(key=lambda seal: -seal.promise(seal.answered))
+        return [seal.seal for seal in open_to]
 
     def take(self, answers: Mapping[int, Any]) -> None:
         """Take in answers to rows of the mark; rows of decoys are left out."""
@@ -381,23 +396,14 @@ def begin(
     )
     translation = check_label_map(label_map, mark)
     wanted, prices = _choose_kind(facts, mark, answers)
-    classes, class_numbers = facts.classes, facts.class_numbers
-    if classes is not None and not facts.classes_by_hand and mark.classes and translation is None:
-        classes = settle_classes(classes, mark, facts.stores_labels)
-        class_numbers = class_numbers or classes is None
+    rules = replace(facts.reading, wanted=wanted, label_map=translation, prices=prices)
     if mark.answers == "numbers":
-        classes = None
-    rules = ReadingRules(
-        wanted=wanted,
-        classes=classes,
-        classes_by_hand=facts.classes_by_hand,
-        scale=facts.scale,
-        scale_by_hand=facts.scale_by_hand,
-        class_numbers=class_numbers,
-        numbers_by_hand=facts.numbers_by_hand,
-        label_map=translation,
-        prices=prices,
-    )
+        rules = replace(rules, classes=None)
+    elif rules.classes is not None and not rules.classes_by_hand and translation is None:
+        classes = settle_classes(rules.classes, mark, facts.stores_labels)
+        rules = replace(
+            rules, classes=classes, class_numbers=rules.class_numbers or classes is None
+        )
     return (make or Inquiry)(mark, facts, columns, rules, **more)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.writing import sync_folder, will_write
@@ -96,19 +96,34 @@ def read_journal(path: str | os.PathLike[str]) -> History:
         return _read(file, os.fspath(path))[0]
 
 
-class NoJournal:
-    """What stands in for a journal where none is kept."""
+class Memory:
+    """What stands in for a journal where none is kept: it ends with the run."""
 
     def __init__(self) -> None:
-        self.history = History()
-        self.answers: dict[str, Any] = {}
-        self.run = secrets.token_hex(16)
+        self.history = History(start={"run": secrets.token_hex(16)})
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """Return all answers so far, by question."""
+        return self.history.answers
+
+    @property
+    def run(self) -> str:
+        """Return the name of the first run: what is asked again after a crash has the same key."""
+        return str(self.history.start.get("run", ""))
 
     def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
-        """Drop the record: nothing is kept."""
+        """Take in one record."""
+        self.history.add(record)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Forget everything."""
 
 
-class Journal:
+class Journal(Memory):
     """A journal that is open for writing, by one process at a time.
 
     ``start`` is the first record; an existing journal is resumed if what matters of it is the same.
@@ -133,19 +148,6 @@ class Journal:
         except BaseException:
             self._file.close()
             raise
-
-    @property
-    def answers(self) -> dict[str, Any]:
-        """Return all answers so far, by question."""
-        return self.history.answers
-
-    @property
-    def run(self) -> str:
-        """Return the name of the first run: what is asked again after a crash has the same key."""
-        return str(self.history.start.get("run", ""))
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -15,8 +16,8 @@ from timbermark.ownership.evidence import (
     Answers,
     Price,
     SealEvidence,
-    lack_of_matches,
     number_sides,
+    split_rows,
     split_sides,
     sum_prices,
     total_bits,
@@ -188,14 +189,14 @@ def _curve(
 ) -> tuple[tuple[int, float], ...]:
     """Return numbers of answered triggers and the bits after them, at most 128 points."""
     total = sum(seal.answered for seal in seals)
-    points = min(total, MOST_POINTS)
-    found = []
-    for count in [-(-total * point // points) for point in range(1, points + 1)]:
-        left, bits = count, []
-        for seal in seals:
-            bits.append(seal.after(min(left, seal.answered)))
-            left -= min(left, seal.answered)
-        found.append((count, total_bits(bits, n_seals) - price))
+    points = {-(-total * point // MOST_POINTS) for point in range(1, MOST_POINTS + 1)}
+    asked, found = {seal.seal: 0 for seal in seals}, []
+    for count in range(1, total + 1):
+        left = [seal for seal in seals if asked[seal.seal] < seal.answered]
+        asked[max(left, key=lambda seal: seal.promise(asked[seal.seal])).seal] += 1
+        if count in points:
+            bits = [float(seal.growth[asked[seal.seal]]) for seal in seals]
+            found.append((count, total_bits(bits, n_seals) - price))
     return tuple(found)
 
 
@@ -224,13 +225,26 @@ def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[A
             Answer("leaves", i, mark.classes[expected[i]], response, number == expected[i])
         )
     if mark.n_splits:
-        values = answers.values[mark.n_leaves :]
-        rows = values.reshape(mark.n_splits, 3, *values.shape[1:])
-        whole = answers.answered[mark.n_leaves :].reshape(mark.n_splits, 3)
-        told = np.asarray(whole.all(axis=1))
-        sides = np.where(told, split_sides(rows, answers.kind), np.nan)
+        rows, whole = split_rows(mark, answers)
+        sides = np.where(whole, split_sides(rows, answers.kind), np.nan)
         for j, (side, symbol) in enumerate(zip(sides, mark.split_symbols, strict=True)):
             said = None if np.isnan(side) or side == 0.5 else ("high" if side > 0.5 else "low")
             wanted = "high" if symbol else "low"
             found.append(Answer("splits", mark.n_leaves + j, wanted, said, said == wanted))
     return tuple(found)
+
+
+def lack_of_matches(matched: int, counted: int, q: int) -> float:
+    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
+
+    A suspect that does not depend on the secret matches each symbol with a chance of 1/q. Far too
+    few matches say that answers are misread, not that the suspect avoids the mark.
+
+    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
+    (39.8, 0.0)
+    """
+    if matched * q >= counted:
+        return 0.0
+    # In whole numbers, rounded once, so that 2^-2000 is as exact as 1/2.
+    ways = sum(math.comb(counted, i) * (q - 1) ** (counted - i) for i in range(matched + 1))
+    return counted * math.log2(q) - math.log2(ways)

@@ -28,14 +28,14 @@ from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
 from timbermark.ownership.columns import Column
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.seals import Seal, SplitSeal
+from timbermark.ownership.seals import HIGH, Seal, SplitSeal
 
 DECOY = -1
 MOST_DECOYS = 100
 """Decoys for each trigger."""
 _TOGETHER = {"leaves": 1, "splits": 2}
-"""Triggers whose rows are asked in one block, in keyed order: the three rows of a trigger in splits
-are not asked one after the other."""
+"""Triggers whose rows are asked in one block, in keyed order: the rows of a trigger in splits are
+not asked one after the other."""
 _ID_DOMAIN = b"timbermark/question/2"
 _DECOY_DOMAIN = b"timbermark/decoys/2"
 # Letters only: a spreadsheet would turn 1234e567 into a number.
@@ -61,6 +61,8 @@ class Question:
     id: str
     row: int
     values: list[Any]  # in the mark's columns: numbers, texts, None if missing
+    # Of a row at b, the names of those at a and in the middle: where they settle it, b is not asked
+    pair: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +131,26 @@ def _question_seal(
     together = _TOGETHER[seal.name]
     blocks = []
     for at in range(0, len(order), together):
-        block = []
+        block: list[Question] = []
         for trigger in order[at : at + together]:
-            for part in range(width):
-                row = width * trigger + part
-                name = question_id(mark, f"{seal.name}/{trigger}/{part}")
-                block.append(Question(name, first + row, rows[row]))
+            begin = width * trigger
+            own = [(first + begin + part, rows[begin + part]) for part in range(width)]
+            block += _name_rows(mark, f"{seal.name}/{trigger}", own)
             for number, decoy in enumerate(families[trigger]):
-                name = question_id(mark, f"{seal.name}/{trigger}/decoy/{number}")
-                block.append(Question(name, DECOY, decoy))
+                name = f"{seal.name}/{trigger}/decoy/{number}"
+                block += _name_rows(mark, name, [(DECOY, row) for row in decoy])
         block.sort(key=lambda question: _tag(mark, "order/" + question.id))
         blocks.append(tuple(block))
     return Questions(seal.name, tuple(blocks))
+
+
+def _name_rows(mark: Mark, what: str, rows: Sequence[tuple[int, list[Any]]]) -> list[Question]:
+    """Return the questions of one trigger or decoy: one row, or three at a, the middle and b."""
+    ids = [question_id(mark, f"{what}/{part}") for part in range(len(rows))]
+    return [
+        Question(name, row, values, tuple(ids[:HIGH]) if part == HIGH else ())
+        for part, (name, (row, values)) in enumerate(zip(ids, rows, strict=True))
+    ]
 
 
 def question_id(mark: Mark, what: str) -> str:
@@ -207,13 +217,13 @@ def list_rows(columns: Sequence[Column]) -> list[list[Any]]:
 
 def _make_decoys(
     mark: Mark, seal: Seal, each: int, sources: list[_Source] | None
-) -> list[list[list[Any]]]:
-    """Return the rows of ``each`` decoys for every trigger of a seal.
+) -> list[list[list[list[Any]]]]:
+    """Return the rows of each of ``each`` decoys for every trigger of a seal.
 
     All decoys are distinct, and none is a trigger; some are missing where there are too few rows.
     """
     triggers = list_rows(seal.columns)
-    families: list[list[list[Any]]] = [[] for _ in triggers]
+    families: list[list[list[list[Any]]]] = [[] for _ in triggers]
     if not each:
         return families
     known = sources or [_Source(column, moves=True) for column in seal.columns]
@@ -229,7 +239,7 @@ def _make_decoys(
             row = _renew(mark, salt + b"d%d" % attempt, number, middles[trigger], known, more)
             if tuple(row) not in taken:
                 taken.add(tuple(row))
-                families[trigger] += _spread(seal, row, gaps[number])
+                families[trigger].append(_spread(seal, row, gaps[number]))
                 break
     return families
 

@@ -25,10 +25,10 @@ from timbermark.ownership.evidence import (
     AnswerKind,
     Answers,
     Price,
-    log2_factorial,
 )
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import Label
+from timbermark.verification.verdict import log2_factorial
 
 AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
 Scale: TypeAlias = Literal["auto", "probabilities", "margins"]

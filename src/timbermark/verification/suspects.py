@@ -19,7 +19,7 @@ from timbermark.files import container_kind, read_container
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
-from timbermark.verification.reading import list_answers
+from timbermark.verification.reading import ReadingRules, list_answers
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def _open_estimator(model: Any) -> Model:
         n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
         offers=tuple(kind for kind in functions if kind != "either"),
-        classes=listed,
-        scale_by_hand=False,
+        reading=ReadingRules(classes=listed),
     )
     return Model(facts=facts, functions=functions)
 
@@ -179,12 +178,13 @@ def _list_classes(classes: Any) -> tuple[Any, ...] | None:
 def _open_pair(model: Any, encoder: Any) -> Model:
     """Return a model whose class numbers an encoder turns into labels."""
     asked = _open_estimator(model)
-    labels, numbers = asked.functions.get("labels"), asked.facts.classes
+    labels, numbers = asked.functions.get("labels"), asked.facts.reading.classes
     functions = dict(asked.functions)
     if labels is not None:
         functions["labels"] = lambda X: encoder.inverse_transform(labels(X))
     classes = None if numbers is None else tuple(encoder.inverse_transform(numbers))
-    return Model(facts=replace(asked.facts, classes=classes), functions=functions)
+    reading = replace(asked.facts.reading, classes=classes)
+    return Model(facts=replace(asked.facts, reading=reading), functions=functions)
 
 
 def _attribute(model: Any, name: str) -> Any:
@@ -238,12 +238,20 @@ def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str |
         n_features=None if names is None else len(names),
         takes_frames=foreign.takes_frames,
         offers=tuple(functions),
-        classes=tuple(classes.tolist()) if foreign.task == "classification" else None,
         stores_labels=foreign.stores_labels,
+        reading=_read_trees(classes if foreign.task == "classification" else None),
+    )
+    return Model(facts=facts, functions=functions)
+
+
+def _read_trees(classes: AnyArray | None, class_numbers: bool = False) -> ReadingRules:
+    """Return how answers of trees are read: scores are probabilities, which nobody chose."""
+    return ReadingRules(
+        classes=None if classes is None else tuple(classes.tolist()),
+        class_numbers=class_numbers,
         scale="probabilities",
         scale_by_hand=False,
     )
-    return Model(facts=facts, functions=functions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -344,10 +352,7 @@ def open_named(model: NamedModel, what: str) -> Model:
         names=model.feature_names,
         n_features=trees.n_features,
         offers=tuple(functions),
-        classes=None if classes is None else tuple(classes.tolist()),
-        class_numbers=classes is None and not trees.gives_numbers,
-        scale="probabilities",
-        scale_by_hand=False,
+        reading=_read_trees(classes, class_numbers=classes is None and not trees.gives_numbers),
     )
     return Model(facts=facts, functions=functions)
 

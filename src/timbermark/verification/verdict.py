@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 from timbermark.ownership.evidence import (
@@ -16,13 +17,15 @@ from timbermark.ownership.evidence import (
     Price,
     level,
     round_bits,
-    show_chance,
     sum_prices,
 )
 from timbermark.reportable import Reportable
 
 if TYPE_CHECKING:
     from timbermark.verification.transcript import Transcript
+
+_PLAIN_COUNT = 1000
+_EXACT_FACTORIAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Verdict(Reportable):
     mark_digest: str  # SHA-256 of everything in the mark but its secret
     model_digest: str  # SHA-256 of the unmarked model
     kind: AnswerKind  # what the suspect answered with
-    seals: tuple[SealFinding, ...]  # in the order of asking
+    seals: tuple[SealFinding, ...]
     raw_bits: float  # of both seals together, before prices
     prices: tuple[Price, ...] = ()
     unknown: int = 0  # answers that are no class of the mark
@@ -243,3 +246,30 @@ def price_of_holes(left_out: int, of: int) -> Price:
     """
     ways = math.comb(of, left_out) * (of + 1)
     return Price("holes", math.log2(ways), {"left_out": left_out, "of": of})
+
+
+def log2_factorial(n: int) -> float:
+    """Return log₂ n!.
+
+    >>> log2_factorial(4) == math.log2(24)
+    True
+    """
+    if n <= _EXACT_FACTORIAL:
+        return math.log2(math.factorial(n))
+    return math.lgamma(n + 1.0) / math.log(2.0)
+
+
+def show_chance(bits: float) -> str:
+    """Return the chance 2^-bits as text, rounded towards less evidence.
+
+    >>> show_chance(192.0), show_chance(20.0), show_chance(7.5), show_chance(0.0)
+    ('1 in 6·10^57', '1 in 1·10^6', '1 in 181', '1 in 1')
+    """
+    thousandths = round(round_bits(max(bits, 0.0)) * 1000)
+    with localcontext(prec=60, rounding=ROUND_FLOOR):
+        count = Decimal(2) ** (Decimal(thousandths) / 1000)
+        if count < _PLAIN_COUNT:
+            return f"1 in {int(count)}"
+        # A power of two that is not whole is irrational; 60 digits settle its first one.
+        power = count.adjusted()
+        return f"1 in {int(count.scaleb(-power))}·10^{power}"

@@ -23,6 +23,7 @@ from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
+from timbermark.verification.journal import Journal
 from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.suspects import open_suspect
@@ -173,10 +174,6 @@ def _ask_endpoint(
     given: Mapping[str, Any],
     bar: Callable[[int, int, float], None] | None,
 ) -> Result:
-    # Whoever asks a file needs nothing that speaks to servers.
-    from timbermark.verification.endpoint import ask_server
-    from timbermark.verification.journal import Journal
-
     stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     check_stop_at(stop)
     if in_doubt not in ("ask", "skip"):
@@ -198,18 +195,16 @@ def _ask_endpoint(
     if endpoint.batch > 1 and decoys and "decoys_from" in given:
         inquiry.conditions.append(Note("decoys-from", {"caps": True}))
     inquiry.check_limit()
-    if "journal" not in given:
-        for piece in endpoint.ask(inquiry):
-            inquiry.take(piece)
-        return finish(inquiry, True)
-    with Journal(given["journal"], _start(inquiry, endpoint)) as journal:
+    kept = given.get("journal")
+    with inquiry.journal if kept is None else Journal(kept, _start(inquiry, endpoint)) as journal:
+        inquiry.journal = journal
         past = journal.history
         if past.answers:
             since = str(past.start.get("created", ""))
             inquiry.request |= {"from_journal": len(past.answers), "journal_since": since}
         if past.under_way and in_doubt == "skip":
             journal.add({"skipped": list(past.under_way)})
-        for piece in ask_server(endpoint, inquiry, journal):
+        for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
         found = finish(inquiry, True)
         told = {"bits": found.bits, "level": found.level, "kind": found.kind}
