@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from timbermark.boosting.model_file import CLASSIFIER, REGRESSOR
 from timbermark.errors import InputError
 from timbermark.estimator_base import TimberEstimator
-from timbermark.estimator_checks import check_answers, check_numbers
+from timbermark.estimator_checks import check_answers, check_labels, check_numbers
 from timbermark.files import container_kind
-from timbermark.files.reading import Arrays, Meta
 from timbermark.trees import reference
-from timbermark.trees.ensemble import Ensemble
 
 
 class TimberClassifier(ClassifierMixin, TimberEstimator):
@@ -45,7 +44,7 @@ class TimberClassifier(ClassifierMixin, TimberEstimator):
     array([1, 2, 3, 4, 5])
     """
 
-    file_kind: ClassVar[str] = "classifier"
+    file_kind: ClassVar[str] = CLASSIFIER
 
     def __init__(
         self,
@@ -113,41 +112,7 @@ class TimberClassifier(ClassifierMixin, TimberEstimator):
         return label, len(classes)
 
     def _known_answers(self, y: ArrayLike, n: int) -> np.ndarray:
-        labels = check_answers(y, n)
-        if len(labels) == 0:
-            return np.zeros(0, np.int64)
-        try:
-            place = np.searchsorted(self.classes_, labels).clip(0, len(self.classes_) - 1)
-            known = self.classes_[place] == labels
-        except TypeError:
-            known = np.zeros(len(labels), np.bool_)
-        if not np.all(known):
-            strange = list(dict.fromkeys(np.asarray(labels)[~known].tolist()))[:5]
-            raise InputError(
-                f"The model does not know the class {', '.join(map(repr, strange))}.",
-                hint=f"its classes are {', '.join(map(repr, self.classes_.tolist()[:12]))}; a new "
-                "class needs a new fit.",
-                code="labels.unknown",
-            )
-        return np.asarray(place)
-
-    def _answers_to_file(self) -> tuple[Meta, Arrays]:
-        texts = self.classes_.dtype == object
-        if self.classes_.dtype.kind not in "biufU" and not all(
-            isinstance(c, str) for c in self.classes_
-        ):
-            raise InputError(
-                f"Labels of type {self.classes_.dtype} cannot be saved.",
-                hint="use numbers or strings as labels.",
-            )
-        labels = self.classes_.astype(str) if texts else self.classes_
-        return {"object_labels": texts}, {"classes": labels}
-
-    def _answers_from_file(self, meta: Meta, arrays: Arrays, ensemble: Ensemble) -> None:
-        classes = arrays["classes"]
-        if ensemble.n_classes == 0 or classes.shape != (ensemble.n_classes,):
-            raise KeyError("classes")
-        self.classes_ = classes.astype(object) if meta["object_labels"] else classes
+        return check_labels(y, n, self.classes_)
 
 
 class TimberRegressor(RegressorMixin, TimberEstimator):
@@ -173,7 +138,7 @@ class TimberRegressor(RegressorMixin, TimberEstimator):
     True
     """
 
-    file_kind: ClassVar[str] = "regressor"
+    file_kind: ClassVar[str] = REGRESSOR
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the number for each row, float64 [n]."""
@@ -186,13 +151,6 @@ class TimberRegressor(RegressorMixin, TimberEstimator):
 
     def _known_answers(self, y: ArrayLike, n: int) -> np.ndarray:
         return check_numbers(y, n)
-
-    def _answers_to_file(self) -> tuple[Meta, Arrays]:
-        return {}, {}
-
-    def _answers_from_file(self, meta: Meta, arrays: Arrays, ensemble: Ensemble) -> None:
-        if ensemble.objective != "identity":
-            raise KeyError("objective")
 
 
 def load_estimator(path: str | os.PathLike[str]) -> Any:
@@ -207,5 +165,5 @@ def load_estimator(path: str | os.PathLike[str]) -> Any:
     ...     load_estimator(f"{folder}/three.timber").predict([[0.5]])
     array([3.])
     """
-    is_regressor = container_kind(path) == TimberRegressor.file_kind
+    is_regressor = container_kind(path) == REGRESSOR
     return (TimberRegressor if is_regressor else TimberClassifier).load(os.fspath(path))

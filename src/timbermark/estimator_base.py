@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from timbermark.boosting.data import TrainParams, encode
+from timbermark.boosting.data import TrainParams
+from timbermark.boosting.model_file import SavedModel, not_complete, read_model, write_model
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import TOLERANCE, update_ensemble
-from timbermark.errors import FileFormatError, InputError, StateError
+from timbermark.errors import InputError, StateError
 from timbermark.estimator_checks import (
     check_knob,
     check_numbers_of_rows,
@@ -28,17 +29,11 @@ from timbermark.estimator_checks import (
     check_rows,
     check_weight,
 )
-from timbermark.files import read_container, write_container
-from timbermark.files.reading import Arrays, Meta
 from timbermark.kernels.compile import notice_if_cold
 from timbermark.kernels.growing import train_trees
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
 
-FORMAT_VERSION = 1
-"""Raised whenever a file written by the new code cannot be read by the old."""
-_TREES = "trees_"
 _ALONE = 256
 """Rows up to which a second thread is not worth waking."""
 
@@ -89,14 +84,6 @@ class TimberEstimator(BaseEstimator):
     @abstractmethod
     def _known_answers(self, y: ArrayLike, n: int) -> np.ndarray:
         """Return the answers of ``n`` more rows as the engine takes them."""
-
-    @abstractmethod
-    def _answers_to_file(self) -> tuple[Meta, Arrays]:
-        """Return what a model's file must say of the answers."""
-
-    @abstractmethod
-    def _answers_from_file(self, meta: Meta, arrays: Arrays, ensemble: Ensemble) -> None:
-        """Take up what `_answers_to_file` gave; KeyError where it does not fit the ensemble."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on rows ``X`` [n, d] with answers ``y`` [n].
@@ -231,38 +218,30 @@ class TimberEstimator(BaseEstimator):
             )
         rows = check_rows(self, values, reset=False)
         label = None if answers is None else self._known_answers(answers, len(rows))
-        return state.match(encode(state.data.bins, rows, workers)[0], label)
+        return state.match(rows, label, workers)
 
     def save(self, path: str | Path) -> None:
         """Write the model, without any trace of its training rows, to ``path``."""
         check_is_fitted(self)
-        said, kept = self._answers_to_file()
-        trees, arrays = ensemble_to_arrays(self.ensemble_, prefix=_TREES)
         names = getattr(self, "feature_names_in_", None)
-        meta = {
-            "ensemble": trees,
-            "params": {k: v for k, v in self.get_params().items() if _is_plain(v)},
-            "feature_names": None if names is None else [str(name) for name in names],
-            **said,
-        }
-        write_container(path, self.file_kind, FORMAT_VERSION, meta, {**arrays, **kept})
+        names = None if names is None else [str(name) for name in names]
+        classes = getattr(self, "classes_", None)
+        write_model(path, SavedModel(self.ensemble_, classes, names, self.get_params()))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote. Raises FileFormatError for anything else."""
-        _, meta, arrays = read_container(path, cls.file_kind, FORMAT_VERSION)
+        saved = read_model(path, cls.file_kind)
         try:
-            ensemble = ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
-            model = cls(**meta["params"])
-            model._answers_from_file(meta, arrays, ensemble)
-            if meta["feature_names"] is not None:
-                model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
-        except (KeyError, TypeError) as error:
-            raise FileFormatError(
-                f"The model file is not complete ({error}).", hint="save the model again."
-            ) from error
-        model.n_features_in_ = ensemble.n_features
-        model._install(ensemble, None)
+            model = cls(**saved.params)
+        except TypeError as error:
+            raise not_complete(error) from error
+        if saved.classes is not None:
+            model.classes_ = saved.classes
+        if saved.names is not None:
+            model.feature_names_in_ = np.array(saved.names, dtype=object)
+        model.n_features_in_ = saved.ensemble.n_features
+        model._install(saved.ensemble, None)
         return model
 
     def save_state(self, path: str | Path) -> None:
@@ -338,7 +317,3 @@ class TimberEstimator(BaseEstimator):
 
     def _more_tags(self) -> dict[str, bool]:
         return {"allow_nan": True}
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)

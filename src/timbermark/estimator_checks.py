@@ -1,4 +1,8 @@
-"""Parameters, rows, answers and weights as the estimators want them, or one clear sentence."""
+"""Parameters, rows, answers and weights as the estimators want them, or one clear sentence.
+
+scikit-learn is imported where it is needed: plain arrays need none of its checks, and a command
+that reads plain arrays does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
 
 from timbermark.boosting.data import PAPER, TrainParams
 from timbermark.errors import InputError
-
-try:
-    from sklearn.utils.validation import validate_data
-except ImportError:  # scikit-learn before 1.6
-
-    def validate_data(estimator: Any, X: Any, **options: Any) -> Any:
-        """Call scikit-learn's check by its former name, with the former name of an option."""
-        options["force_all_finite"] = options.pop("ensure_all_finite")
-        return estimator._validate_data(X, **options)
-
 
 _DEFAULTS = TrainParams()
 # Name, least, most.
@@ -41,6 +33,8 @@ def check_params(estimator: Any) -> TrainParams:
         raise InputError(f"preset={preset!r} is not known.", hint="use None or 'paper'.")
     seed = estimator.random_state
     if not isinstance(seed, Integral):
+        from sklearn.utils import check_random_state
+
         seed = check_random_state(seed).randint(2**31 - 1)
     if seed < 0:
         raise InputError(f"random_state={seed} must be at least 0.", hint="0 is a good start.")
@@ -99,15 +93,7 @@ def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
     if not reset and isinstance(X, np.ndarray) and _is_ready(estimator, X):
         return X
     try:
-        rows: np.ndarray = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=1 if reset else 0,
-        )
+        rows = _validate(estimator, X, reset)
     except ValueError as error:
         raise InputError(
             str(error),
@@ -115,6 +101,22 @@ def check_rows(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
             "category needs a new fit.",
             code="rows.table",
         ) from error
+    return rows
+
+
+def _validate(estimator: Any, X: ArrayLike, reset: bool) -> np.ndarray:
+    options: dict[str, Any] = {
+        "reset": reset,
+        "dtype": np.float64,
+        "order": "C",
+        "ensure_min_samples": 1 if reset else 0,
+    }
+    try:
+        from sklearn.utils.validation import validate_data
+    except ImportError:  # scikit-learn before 1.6
+        rows: np.ndarray = estimator._validate_data(X, force_all_finite="allow-nan", **options)
+    else:
+        rows = validate_data(estimator, X, ensure_all_finite="allow-nan", **options)
     return rows
 
 
@@ -201,7 +203,12 @@ def check_answers(y: ArrayLike, n: int) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None.",
             hint="pass one answer for each row.",
         )
-    answers: np.ndarray = column_or_1d(y, warn=True)
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biufUO":
+        answers = y
+    else:
+        from sklearn.utils.validation import column_or_1d
+
+        answers = column_or_1d(y, warn=True)
     if answers.dtype == object:
         missing = [c for c in answers if c is None or c != c]
     else:
@@ -223,6 +230,30 @@ def check_answers(y: ArrayLike, n: int) -> np.ndarray:
             code="labels.count",
         )
     return answers
+
+
+def check_labels(y: ArrayLike, n: int, classes: np.ndarray) -> np.ndarray:
+    """Return the numbers int64[n] of the labels ``y`` among the ``classes`` of a model.
+
+    Raises InputError for a label that is none of them.
+    """
+    labels = check_answers(y, n)
+    if len(labels) == 0:
+        return np.zeros(0, np.int64)
+    try:
+        place = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+        known = classes[place] == labels
+    except TypeError:
+        known = np.zeros(len(labels), np.bool_)
+    if not np.all(known):
+        strange = list(dict.fromkeys(np.asarray(labels)[~known].tolist()))[:5]
+        raise InputError(
+            f"The model does not know the class {', '.join(map(repr, strange))}.",
+            hint=f"its classes are {', '.join(map(repr, classes.tolist()[:12]))}; a new class "
+            "needs a new fit.",
+            code="labels.unknown",
+        )
+    return np.asarray(place)
 
 
 def check_numbers(y: ArrayLike, n: int) -> np.ndarray:

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -116,6 +118,20 @@ def test_a_regressor(tmp_path, capsys):
     assert "308 are left" in capsys.readouterr().out
 
 
+def test_neither_scikit_learn_nor_pandas_is_imported(house):
+    place, X, y, _ = house
+    new = write_csv(place / "new.csv", X[120:], y[120:])
+    (place / "ids.txt").write_text("3\n")
+    words = ["update", place / "model.timber", "--state", place / "model.state", "--add", new]
+    words += ["--label", "kind", "--forget", place / "ids.txt", "--out", place / "new.timber"]
+    code = (
+        "import sys; from timbermark.cli import main; code = main(sys.argv[1:]);"
+        "print(code, sorted({'sklearn', 'pandas', 'pyarrow', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
 BAD = {
     "nothing": ((), "nothing to learn and nothing to forget"),
     "no label": (("--add", "new.csv"), "--add needs the answers"),
@@ -125,6 +141,8 @@ BAD = {
     "no weights": (("--add", "new.csv", "--label", "kind", "--weight", "v"), "no column 'v'"),
     "new class": (("--add", "strange.csv", "--label", "kind"), "does not know the class 'pink'"),
     "new category": (("--add", "texts.csv", "--label", "kind"), "holds the text 'oak'"),
+    "too wide": (("--add", "wide.csv", "--label", "kind"), "has 5 columns of features"),
+    "infinite": (("--add", "infinite.csv", "--label", "kind"), "holds an infinite number"),
     "no rows": (("--add", "empty.csv", "--label", "kind"), "has no rows"),
     "no numbers": (("--forget", "none.txt"), "names no rows"),
     "twice": (("--forget", "twice.txt"), "Row 3 is to be forgotten twice"),
@@ -151,6 +169,8 @@ def test_bad_input_is_one_sentence_and_changes_nothing(house, what, capsys):
     write_csv(place / "strange.csv", X[120:], np.full(30, "pink"))
     write_csv(place / "unknown.csv", X[:1] + 9, y[:1])
     (place / "texts.csv").write_text("a,b,c,d,kind\n1,2,3,oak,red\n")
+    (place / "wide.csv").write_text("a,b,c,d,e,kind\n1,2,3,4,5,red\n")
+    (place / "infinite.csv").write_text("a,b,c,d,kind\n1,2,3,inf,red\n")
     (place / "empty.csv").write_text("a,b,c,d,kind\n")
     (place / "none.txt").write_text("\n")
     (place / "ids.txt").write_text("3\n")

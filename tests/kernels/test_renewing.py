@@ -16,7 +16,7 @@ from tests.kernels.making import (
     tinies,
 )
 from tests.kernels.test_splitting_histogram import filled
-from timbermark.boosting.updating import make_walk
+from timbermark.boosting.updating import make_pending, make_walk
 from timbermark.kernels.growing import leaf_value
 from timbermark.kernels.layout import N_NODES, NODE, PLACE, Knobs, Loss, OldTree, Source
 from timbermark.kernels.renewing import (
@@ -68,7 +68,7 @@ def new_walk(binned, max_leaves, n_old):
     return make_walk(
         SimpleNamespace(
             binned=binned,
-            margins=np.zeros((2, 1, n)),
+            margins=np.zeros((1, n)),
             loss=SimpleNamespace(target=np.zeros(0)),
             touching=np.arange(n),
         ),
@@ -96,7 +96,8 @@ def derived_ahead(n):
     no_loss = Loss(
         np.zeros(n, np.int32), np.zeros(0), np.ones(n, np.float32), np.float32(1), 1.0, 0.0
     )
-    return Source(np.zeros((1, n)), no_loss, 0, True)
+    nothing = make_pending(1, 1, 2, 0, 0)
+    return Source(np.zeros((1, n)), nothing, 0, nothing.leaf[0], no_loss, 0, True)
 
 
 def renew(update, grown, patience, still=None):
@@ -111,8 +112,10 @@ def renew(update, grown, patience, still=None):
     renew_tree(n_touches, nodes, fit, tree, source, patience, knobs, walk)
     if still is not None:
         refresh_leaves(nodes, fit, tree, still, walk)
-    after = np.zeros(whole.n_rows)
-    finish_renewal(nodes, fit.rule, tree, walk, np.zeros(whole.n_rows), after)
+    pending = make_pending(1, 1, max_leaves, old.n_rows, whole.n_rows - old.n_rows)
+    finish_renewal(nodes, fit.rule, tree, walk, pending, 0, 0)
+    leaf = pending.leaf[0, 0] if pending.is_regrown[0, 0] else grown.leaf
+    after = np.concatenate([pending.values[0, 0][leaf], pending.added[0]])
     return nodes[: walk.growth.control[N_NODES]], after
 
 

@@ -23,6 +23,7 @@ from timbermark.boosting.data import (
     TrainingData,
     TrainParams,
     empty_data,
+    encode,
     find_bins,
     join_data,
     make_data,
@@ -149,13 +150,14 @@ class State:
             )
         return place
 
-    def match(self, codes: np.ndarray, label: np.ndarray | None) -> np.ndarray:
-        """Return the numbers of rows, by their bin codes and, if given, their answers.
+    def match(self, X: np.ndarray, label: np.ndarray | None, workers: Workers) -> np.ndarray:
+        """Return the numbers of rows, by their float64 values and, if given, their answers.
 
-        Of rows that are the same to the model the one learnt last is taken; a row that is given
-        twice takes two. Raises InputError for a row that the model has not learnt, and where rows
-        of the same values have different answers and none is given.
+        Rows are the same where they fall into the same bins; of these the one learnt last is taken,
+        and a row that is given twice takes two. Raises InputError for a row that the model has not
+        learnt, and where rows of the same values have different answers and none is given.
         """
+        codes, _ = encode(self.data.bins, X, workers)
         left = self.left
         learnt = join_data(self.data, self.added)
         kept = take_rows(learnt, left)

@@ -19,7 +19,14 @@ from dataclasses import replace
 import numpy as np
 
 from timbermark.boosting.data import TrainingData, TrainParams, join_data, make_data, take_rows
-from timbermark.boosting.fitting import Progress, Trained, make_growth, no_progress, take_turns
+from timbermark.boosting.fitting import (
+    Progress,
+    Trained,
+    leaf_dtype,
+    make_growth,
+    no_progress,
+    take_turns,
+)
 from timbermark.boosting.forest import Forest, empty_forest, to_ensemble
 from timbermark.boosting.objective import (
     Scale,
@@ -30,7 +37,17 @@ from timbermark.boosting.objective import (
 )
 from timbermark.boosting.state import History, State, fit_data, number_rows
 from timbermark.errors import InputError
-from timbermark.kernels.layout import TOUCH, Binned, Block, Knobs, Renewal, Turn, Walk
+from timbermark.kernels.layout import (
+    SUM_COPIES,
+    TOUCH,
+    Binned,
+    Block,
+    Knobs,
+    Pending,
+    Renewal,
+    Turn,
+    Walk,
+)
 from timbermark.kernels.updating import renew_trees
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import Ensemble
@@ -236,6 +253,7 @@ def _start_renewal(
     share = (added.n_rows + _GOING * gone.sum()) / n
     lazy = patience > 0 and np.isinf(tolerance)
     is_short = params.max_iter < _FEW_TREES
+    every = 2 if lazy and share <= _MANY_TOUCHED and not is_short else 1
     ahead = not lazy or share > _FEW_TOUCHED
     n_ahead, n_watched = whole.n_rows if ahead else 0, len(watched)
     n_touching = n_watched + added.n_rows
@@ -247,11 +265,12 @@ def _start_renewal(
             patience=float(patience),
             tolerance=float(tolerance),
             largest=_largest_questioned(float(share), n, is_short or n < _SMALL_TABLE),
-            every=2 if lazy and share <= _MANY_TOUCHED and not is_short else 1,
+            every=every,
             slight=_SLIGHT,
             still=_STILL * _usual_step(params, scale),
         ),
-        margins=np.repeat(start[:, None], whole.n_rows, axis=1)[None].repeat(2, axis=0),
+        margins=np.repeat(start[:, None], whole.n_rows, axis=1),
+        pending=make_pending(every, outputs, params.max_leaf_nodes, n, added.n_rows),
         grad=np.empty((outputs, n_ahead), np.int32),
         hess=np.empty((outputs, n_ahead), np.int32),
         watched=watched,
@@ -283,9 +302,19 @@ def _usual_step(params: TrainParams, scale: Scale) -> float:
     return params.learning_rate * 2.0 ** (scale.residuals.top - 10) / scale.residuals.unit
 
 
+def make_pending(window: int, outputs: int, max_leaves: int, n: int, n_added: int) -> Pending:
+    """Return room for what the trees of ``window`` iterations give to rows."""
+    return Pending(
+        values=np.zeros((window, outputs, 2 * max_leaves - 1)),
+        leaf=np.zeros((window, outputs, n), leaf_dtype(max_leaves)),
+        is_regrown=np.zeros((window, outputs), np.bool_),
+        added=np.zeros((outputs, n_added)),
+    )
+
+
 def make_walk(renewal: Renewal, max_leaves: int, n_old: int) -> Walk:
     """Return scratch space for one thread; the first ``n_old`` rows are the old ones."""
-    binned, outputs = renewal.binned, renewal.margins.shape[1]
+    binned, outputs = renewal.binned, renewal.margins.shape[0]
     n_nodes, n_all = 2 * max_leaves - 1, len(binned.count)
     candidates = int(binned.firsts[-1])
     is_regression = len(renewal.loss.target) > 0
@@ -312,10 +341,9 @@ def make_walk(renewal: Renewal, max_leaves: int, n_old: int) -> Walk:
         by_leaf=np.zeros(n_old, np.uint32),
         leaf_start=np.zeros(n_nodes + 1, np.int64),
         wanted=np.zeros(n_nodes, np.bool_),
-        leaf_sums=np.zeros(4 * n_nodes, np.int64),
+        leaf_sums=np.zeros(SUM_COPIES * 2 * n_nodes, np.int64),
         stack=np.zeros(n_nodes, np.int64),
         leaves=np.zeros(n_nodes, np.int64),
-        table=np.zeros(n_nodes),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,13 @@ from timbermark.cli.app import app
 from timbermark.cli.outputs import check_outputs, show, show_json
 from timbermark.errors import InputError
 from timbermark.files import will_write
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from timbermark.boosting.model_file import SavedModel
+    from timbermark.boosting.state import State
+    from timbermark.kernels.workers import Workers
 
 _MODES = ("lazy", "exact")
 
@@ -47,24 +54,30 @@ def update(
     _check_request(add, label, weight, forget, mode)
     files = {"MODEL": model, "--state": state, "--add": add, "--forget": forget}
     check_outputs({"--out": out, "--state-out": target}, files, force)
-    estimator = _load(model).load_state(state)
-    X, y, weights = _read_added(estimator, add, label, weight)
-    gone = None if forget is None else _read_forgotten(estimator, forget, label)
-    n_before = estimator.count_rows()
-    with warnings.catch_warnings():
-        # The columns were found by their names.
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        if add is None:
-            estimator.forget(gone, mode=mode)
-        else:
-            estimator.update(X, y, weights, mode=mode, forget=gone)
-    _write_both(estimator, out, target)
-    n_learnt = 0 if X is None else len(X) if weights is None else int((weights > 0).sum())
-    n_after = estimator.count_rows()
+    # The engine alone: importing scikit-learn takes longer than an update.
+    from timbermark.boosting.progress import training_bar
+    from timbermark.boosting.state_file import load_state
+    from timbermark.boosting.updating import update_ensemble
+    from timbermark.kernels.workers import Workers, count_threads
+
+    saved, before = _read_model(model), load_state(state)
+    before.check(saved.ensemble)
+    X, y, weights = _read_added(saved, add, label, weight)
+    n_threads, verbose = count_threads(saved.params.get("n_jobs")), saved.params.get("verbose")
+    with (
+        Workers(n_threads) as workers,
+        training_bar(before.params.max_iter, bool(verbose)) as progress,
+    ):
+        gone = _find_forgotten(saved, before, forget, label, workers)
+        ensemble, after = update_ensemble(
+            saved.ensemble, before, X, y, weights, workers, mode, progress=progress, forget=gone
+        )
+    _write_both(replace(saved, ensemble=ensemble), after, out, target)
+    n_learnt = len(X) if weights is None else int((weights > 0).sum())
     facts = {
         "learnt": n_learnt,
-        "forgotten": n_before + n_learnt - n_after,
-        "rows": n_after,
+        "forgotten": before.n_rows + n_learnt - after.n_rows,
+        "rows": after.n_rows,
         "mode": mode,
         "out": str(out),
         "state": str(target),
@@ -92,80 +105,108 @@ def _check_request(
         raise InputError(f"--mode {mode} is not known.", hint=f"use {' or '.join(_MODES)}.")
 
 
-def _load(path: Path) -> Any:
-    from timbermark.estimator import TimberClassifier, TimberRegressor, load_estimator
+def _read_model(path: Path) -> SavedModel:
+    from timbermark.boosting.model_file import CLASSIFIER, REGRESSOR, read_model
     from timbermark.files import container_kind
 
-    if container_kind(path) not in (TimberClassifier.file_kind, TimberRegressor.file_kind):
+    kind = container_kind(path)
+    if kind not in (CLASSIFIER, REGRESSOR):
         raise InputError(
             f"{path} is not a model of timbermark's own engine.",
             hint="only TimberClassifier and TimberRegressor learn in place; train others again.",
         )
-    return load_estimator(path)
+    return read_model(path, kind)
 
 
-def _read_added(estimator: Any, add: Path | None, label: str | None, weight: str | None) -> Any:
-    """Return the rows to learn, their answers and their weights; None where there are none."""
-    if add is None:
-        return None, None, None
+def _read_added(
+    model: SavedModel, add: Path | None, label: str | None, weight: str | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the rows to learn, their answers and, if they have any, their weights."""
+    import numpy as np
+
     from timbermark.cli.tables import list_features, read_table
+    from timbermark.estimator_checks import check_weight
 
+    if add is None:
+        return np.empty((0, model.ensemble.n_features)), np.zeros(0), None
     for flag, column in (("--label", label), ("--weight", weight)):
         if column is not None and column not in list_features(add, ()):
             raise InputError(
                 f"{add} has no column '{column}'.", hint=f"check the name after {flag}."
             )
-    table = read_table(add, _features(estimator, add, label, weight), label)
-    weights = None if weight is None else read_table(add, [weight], None).X[:, 0]
-    return table.X, _answers(estimator, table), weights
+    X, y = _read_rows(model, add, label, weight)
+    assert y is not None  # --add needs --label
+    cells = None if weight is None else read_table(add, [weight], None).X[:, 0]
+    return X, y, check_weight(cells, len(X))
 
 
-def _read_forgotten(estimator: Any, path: Path, label: str | None) -> Any:
-    """Return the numbers of the rows to forget, or their values, with answers if they are there."""
-    from timbermark.cli.tables import read_table
+def _find_forgotten(
+    model: SavedModel, state: State, path: Path | None, label: str | None, workers: Workers
+) -> np.ndarray:
+    """Return the numbers of the rows to forget, which a file lists by number or by value."""
+    from timbermark.estimator_checks import check_numbers_of_rows
     from timbermark.files.tables import is_parquet
 
+    if path is None:
+        return check_numbers_of_rows([])
     if not is_parquet(path):
         lines = [line.strip() for line in path.read_bytes().splitlines()]
         lines = [line for line in lines if line]
         if not lines:
             raise InputError(f"{path} names no rows.", hint="write one number a line.")
         if all(line.lstrip(b"-").isdigit() for line in lines):
-            return [int(line) for line in lines]
-    table = read_table(path, _features(estimator, path, label, None), label)
-    return table.X if table.labels is None else (table.X, _answers(estimator, table))
+            return check_numbers_of_rows([int(line) for line in lines])
+    return state.match(*_read_rows(model, path, label, None), workers)
 
 
-def _features(estimator: Any, path: Path, *left_out: str | None) -> list[str]:
-    from timbermark.cli.tables import list_features
-
-    names = getattr(estimator, "feature_names_in_", None)
-    return list_features(path, left_out) if names is None else [str(name) for name in names]
-
-
-def _answers(estimator: Any, table: Any) -> Any:
+def _read_rows(
+    model: SavedModel, path: Path, label: str | None, weight: str | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return rows [n, d] of a table, and their answers as the engine takes them, if it has any."""
     import numpy as np
 
-    from timbermark.cli.tables import read_labels
+    from timbermark.cli.tables import list_features, read_labels, read_table
+    from timbermark.estimator_checks import check_labels, check_numbers
 
-    return read_labels(table.labels, getattr(estimator, "classes_", np.zeros(0)))
+    n_features = model.ensemble.n_features
+    names = list_features(path, (label, weight)) if model.names is None else model.names
+    if len(names) != n_features:
+        raise InputError(
+            f"{path} has {len(names)} columns of features, but the model takes {n_features}.",
+            hint="give its features in their order, and name the column of answers with --label.",
+        )
+    table = read_table(path, names, label)
+    if np.isinf(table.X).any():
+        raise InputError(
+            f"{path} holds an infinite number.", hint="leave cells empty whose value is missing."
+        )
+    if table.labels is None:
+        return table.X, None
+    if model.classes is None:
+        return table.X, check_numbers(read_labels(table.labels, np.zeros(0)), len(table.X))
+    return table.X, check_labels(
+        read_labels(table.labels, model.classes), len(table.X), model.classes
+    )
 
 
-def _write_both(estimator: Any, out: Path, state: Path) -> None:
+def _write_both(model: SavedModel, state: State, out: Path, state_out: Path) -> None:
     """Write the model and its state, or neither: one is of no use to the other's predecessor.
 
     Both are written under other names first. Whoever is killed in the last moment finds the old
     state in a folder beside the new one.
     """
-    model_target, state_target = Path(os.path.realpath(out)), Path(os.path.realpath(state))
+    from timbermark.boosting.model_file import write_model
+    from timbermark.boosting.state_file import save_state
+
+    model_target, state_target = Path(os.path.realpath(out)), Path(os.path.realpath(state_out))
     with (
         tempfile.TemporaryDirectory(prefix=".timbermark-", dir=model_target.parent) as model_folder,
         tempfile.TemporaryDirectory(prefix=".timbermark-", dir=state_target.parent) as state_folder,
     ):
         model_draft, state_draft = Path(model_folder) / "model", Path(state_folder) / "state"
         kept = Path(state_folder) / "kept"
-        estimator.save(model_draft)
-        estimator.save_state(state_draft)
+        write_model(model_draft, model)
+        save_state(state_draft, state)
         will_write(model_target)
         will_write(state_target)
         if state_target.exists():

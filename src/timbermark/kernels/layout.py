@@ -62,6 +62,8 @@ TOUCH = np.dtype(
 # Places in ``Growth.control``.
 N_NODES, N_LEAVES, N_SLOTS, N_SPLITS, N_LISTED, N_MEETINGS = 0, 1, 2, 3, 4, 5
 CONTROL_SIZE = 6
+SUM_COPIES = 4
+"""Copies in which the sums of leaves are added up, see ``refresh_leaves``."""
 
 
 class Draws(NamedTuple):
@@ -208,16 +210,30 @@ class Walk(NamedTuple):
     by_leaf: Any  # uint32[n], the same sorted by leaf
     leaf_start: Any  # int64[nodes + 1]
     wanted: Any  # bool[nodes], old leaves
-    leaf_sums: Any  # int64[2 * 2 * nodes], gradients and hessians of the old leaves, twice
+    leaf_sums: Any  # int64[SUM_COPIES * 2 * nodes], gradients and hessians of the old leaves
     stack: Any  # int64[nodes]
     leaves: Any  # int64[nodes]
-    table: Any  # float64[nodes], new values of the old leaves
+
+
+class Pending(NamedTuple):
+    """What the trees renewed last give to rows, until it is added to the margins of all.
+
+    An iteration's place in it is its number modulo ``window``.
+    """
+
+    values: Any  # float64[window, outputs, nodes], by the leaf a row ends in
+    leaf: Any  # uint8|uint16[window, outputs, n], the leaves of trees that were partly regrown
+    is_regrown: Any  # bool[window, outputs]; where not, leaves are those of the old tree
+    added: Any  # float64[outputs, added], what the last iteration gives to the added rows
 
 
 class Source(NamedTuple):
     """Where the gradients of one tree come from."""
 
     margins: Any  # float64[outputs, rows]
+    pending: Any  # Pending
+    n_pending: Any  # int64, how many iterations are pending
+    leaf: Any  # uint8|uint16[n_pending * outputs, n], of these iterations' old trees
     loss: Any  # Loss
     output: Any  # int64
     is_ahead: Any  # bool, whether the gradients of all rows were derived ahead
@@ -256,7 +272,8 @@ class Renewal(NamedTuple):
     loss: Any  # Loss, of all rows
     rule: Any  # Rule
     knobs: Any  # Knobs
-    margins: Any  # float64[2, outputs, rows], in the new model; they take turns
+    margins: Any  # float64[outputs, rows], in the new model but for what is pending
+    pending: Any  # Pending
     grad: Any  # int32[outputs, rows]; no rows where gradients are derived as they are asked for
     hess: Any  # int32[outputs, rows], likewise
     watched: Any  # int64[w], old rows that may change what they add to the sums

@@ -40,6 +40,7 @@ from timbermark.kernels.layout import (
     N_NODES,
     N_SLOTS,
     N_SPLITS,
+    SUM_COPIES,
     UNKNOWN,
     Loss,
     Split,
@@ -59,10 +60,11 @@ _WAITING = -2.0
 
 
 @part
-def derive_block(rows, start, stop, margins, loss, block):
-    """Derive the gradients of ``rows[start:stop]``, at most as many as ``block`` has room for.
+def gather_block(rows, start, stop, margins, loss, block):
+    """Copy what the gradients of ``rows[start:stop]`` are derived from to ``block``.
 
-    IN rows integers; IN margins float64[outputs, n]; IN loss Loss; OUT block Block.
+    IN rows integers, at most as many as ``block`` has room for; IN margins float64[outputs, n]; IN
+    loss Loss; OUT block Block.
     """
     size = stop - start
     for output in range(margins.shape[0]):
@@ -77,6 +79,11 @@ def derive_block(rows, start, stop, margins, loss, block):
     else:
         for i in range(size):
             block.label[i] = loss.label[np.int64(rows[start + i])]
+
+
+@part
+def derive_block(size, loss, block):
+    """Derive the gradients of the first ``size`` rows of ``block``; IN loss Loss, of all rows."""
     part_of = Loss(
         block.label, block.target, block.weight, loss.unit, loss.residual_unit, loss.most
     )
@@ -88,11 +95,23 @@ def ask_gradients(rows, start, stop, source, walk):
     """Write the gradients of ``rows[start:stop]`` to ``walk``, unless all were derived ahead."""
     if source.is_ahead:
         return
-    block = walk.block
+    block, pending = walk.block, source.pending
     size = block.weight.shape[0]
+    n_outputs, n_old = source.margins.shape[0], source.leaf.shape[1]
     for first in range(start, stop, size):
         last = min(first + size, stop)
-        derive_block(rows, first, last, source.margins, source.loss, block)
+        gather_block(rows, first, last, source.margins, source.loss, block)
+        for place in range(source.n_pending):
+            for output in range(n_outputs):
+                leaf = source.leaf[place * n_outputs + output]
+                if pending.is_regrown[place, output]:
+                    leaf = pending.leaf[place, output]
+                values = pending.values[place, output]
+                for i in range(last - first):
+                    row = np.int64(rows[first + i])
+                    if row < n_old:
+                        block.margins[output, i] += values[leaf[row]]
+        derive_block(last - first, source.loss, block)
         for i in range(last - first):
             row = np.int64(rows[first + i])
             walk.grad[row] = block.grad[source.output, i]
@@ -705,18 +724,18 @@ def refresh_leaves(nodes, fit, old, still, walk):
         return
     sums = walk.leaf_sums
     sums[:] = 0
-    # Two copies that take turns: rows that follow each other are often in one leaf, and an addition
-    # would have to wait for the one before.
-    half = np.uint64(sums.shape[0] // 2)
+    # Copies that take turns: most rows are in one leaf, and an addition to a sum would have to wait
+    # for the one before.
+    size = sums.shape[0] // SUM_COPIES
     for i in range(old.leaf.shape[0]):
         add_pair(
             sums,
-            (np.uint64(old.leaf[i]) << np.uint64(1)) + np.uint64(i & 1) * half,
+            (np.uint64(old.leaf[i]) << np.uint64(1)) + np.uint64(i % SUM_COPIES) * np.uint64(size),
             np.int64(fit.grad[i]),
             np.int64(fit.hess[i]),
         )
-    for i in range(sums.shape[0] // 2):
-        sums[i] += sums[sums.shape[0] // 2 + i]
+    for i in range(size, sums.shape[0]):
+        sums[i % size] += sums[i]
     for node in range(n_nodes - 1, -1, -1):
         new, place = nodes[node], growth.places[node]
         if new["split"] >= 0:
@@ -738,37 +757,54 @@ def refresh_leaves(nodes, fit, old, still, walk):
 
 
 @part
-def finish_renewal(nodes, rule, old, walk, margins, out):
-    """Set the values of the renewed tree's leaves and add the tree to the margins.
+def finish_renewal(nodes, rule, old, walk, pending, place, output):
+    """Set the values of the renewed tree's leaves, and note in ``pending`` what rows get of it.
 
-    IN margins float64[rows]; OUT out float64[rows].
+    Leaves of the old tree keep their number there; what was regrown takes numbers that are free:
+    there are fewer leaves than half the numbers.
     """
     n = old.leaf.shape[0]
-    growth, table = walk.growth, walk.table
-    table[:] = 0.0
-    for i in range(n, out.shape[0]):
-        out[i] = margins[i]
+    growth, taken = walk.growth, walk.wanted
+    values, added = pending.values[place, output], pending.added[output]
+    taken[:] = False
+    is_regrown = False
     for node in range(growth.control[N_NODES]):
-        place = growth.places[node]
-        nodes[node]["value"] = v = renewed_value(nodes[node], place, rule, old)
+        here = growth.places[node]
+        nodes[node]["value"] = v = renewed_value(nodes[node], here, rule, old)
         if nodes[node]["split"] >= 0:
             continue
         # A split may have been kept in mind but not carried out, for want of leaves.
         nodes[node]["feature"] = -1
         nodes[node]["code"] = 0
         nodes[node]["missing_left"] = 0
-        if place["twin"] < 0:
+        if here["twin"] < 0:
+            is_regrown = True
             continue
-        for j in range(leaves_under(place["twin"], old.nodes, walk.stack, walk.leaves)):
-            table[walk.leaves[j]] = v
-        for i in range(place["first"], place["last"]):
+        for j in range(leaves_under(here["twin"], old.nodes, walk.stack, walk.leaves)):
+            values[walk.leaves[j]] = v
+            taken[walk.leaves[j]] = True
+        for i in range(here["first"], here["last"]):
             row = walk.touches[walk.order[i]]["row"]
             if row >= n:
-                out[row] += v
+                added[row - n] = v
+    pending.is_regrown[place, output] = is_regrown
+    if not is_regrown:
+        return
+    leaf = pending.leaf[place, output]
     for i in range(n):
-        out[i] = margins[i] + table[old.leaf[i]]
+        leaf[i] = old.leaf[i]
+    free = 0
     for node in range(growth.control[N_NODES]):
-        place = growth.places[node]
-        if nodes[node]["split"] < 0 and place["twin"] < 0:
-            for i in range(place["start"], place["stop"]):
-                out[growth.rows[i]] += nodes[node]["value"]
+        here = growth.places[node]
+        if nodes[node]["split"] >= 0 or here["twin"] >= 0:
+            continue
+        while taken[free]:
+            free += 1
+        values[free] = nodes[node]["value"]
+        for i in range(here["start"], here["stop"]):
+            row = np.int64(growth.rows[i])
+            if row < n:
+                leaf[row] = free
+            else:
+                added[row - n] = nodes[node]["value"]
+        free += 1

@@ -1,8 +1,9 @@
 """Several iterations of the in-place update on several threads, as in training.
 
-In an iteration every thread derives the gradients of its part of the rows, meets the others, and
-takes trees to renew until none is left. Where few rows come or go, the gradients of all others are
-derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
+In an iteration every thread brings the margins and gradients of its own rows up to date, meets the
+others, and takes trees to renew until none is left. What a renewed tree gives to rows is *pending*
+until the next iteration that needs the margins of all. Where few rows come or go, the gradients of
+all others are derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
 
 What training would have noted down about a tree that is already there.
 
@@ -30,6 +31,7 @@ from timbermark.kernels.layout import N_NODES, NONE, OUTSIDE, UNKNOWN, Fit, OldT
 from timbermark.kernels.renewing import (
     derive_block,
     finish_renewal,
+    gather_block,
     refresh_leaves,
     renew_tree,
 )
@@ -43,6 +45,9 @@ from timbermark.kernels.splitting import (
     subtract_histogram,
 )
 from timbermark.kernels.workers import meet, own_rows, take
+
+_ROWS = 1024
+"""Rows whose margins and gradients are brought up to date at a time."""
 
 
 @part
@@ -134,7 +139,8 @@ def derive_touching(renewal, margins, start, stop, block):
     size = block.weight.shape[0]
     for first in range(start, stop, size):
         last = min(first + size, stop)
-        derive_block(renewal.touching, first, last, margins, renewal.loss, block)
+        gather_block(renewal.touching, first, last, margins, renewal.loss, block)
+        derive_block(last - first, renewal.loss, block)
         for output in range(margins.shape[0]):
             for i in range(last - first):
                 renewal.touch_grad[output, first + i] = block.grad[output, i]
@@ -192,6 +198,63 @@ def renew_trees(turn, renewal, trees, nodes, n_nodes, walk):
 
 
 @part
+def add_pending(renewal, leaf, n_pending, start, stop):
+    """Add what is pending to the margins of the old rows ``start`` to ``stop``.
+
+    IN leaf uint8|uint16[n_pending * outputs, n]: the leaves of the old trees. Two iterations at a
+    time: margins are read and written once for both.
+    """
+    pending, n_outputs = renewal.pending, renewal.margins.shape[0]
+    for output in range(n_outputs):
+        margins = renewal.margins[output, start:stop]
+        for place in range(0, n_pending, 2):
+            row = place * n_outputs + output
+            first, values = leaf[row, start:stop], pending.values[place, output]
+            if pending.is_regrown[place, output]:
+                first = pending.leaf[place, output, start:stop]
+            if place + 1 == n_pending:
+                for i in range(stop - start):
+                    margins[i] += values[first[i]]
+                break
+            second, more = leaf[row + n_outputs, start:stop], pending.values[place + 1, output]
+            if pending.is_regrown[place + 1, output]:
+                second = pending.leaf[place + 1, output, start:stop]
+            for i in range(stop - start):
+                margins[i] = margins[i] + values[first[i]] + more[second[i]]
+
+
+@part
+def advance_rows(renewal, leaf, n_pending, start, stop):
+    """Bring the margins of old rows up to date and, where all are wanted, their gradients.
+
+    In blocks that stay in the cache.
+    """
+    n, n_ahead = leaf.shape[1], renewal.grad.shape[1]
+    size = _ROWS if n_ahead > 0 else max(stop - start, 1)
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        if first < n:
+            add_pending(renewal, leaf, n_pending, first, min(last, n))
+        if n_ahead > 0:
+            gradients_of_rows(
+                renewal.margins, renewal.loss, first, last, renewal.grad, renewal.hess
+            )
+
+
+@part
+def first_from(rows, least):
+    """Return the place of the first of ascending ``rows`` that is at least ``least``."""
+    low, high = 0, rows.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@part
 def take_part(turn, renewal, trees, nodes, n_nodes, walk):
     """Do one thread's part of renewing the trees of some iterations.
 
@@ -200,17 +263,25 @@ def take_part(turn, renewal, trees, nodes, n_nodes, walk):
     this thread's own.
     """
     watched, before, knobs = renewal.watched, renewal.before, renewal.knobs
-    n_outputs = before.shape[0]
-    all_start, all_stop = own_rows(turn, renewal.grad.shape[1])
-    touch_start, touch_stop = own_rows(turn, renewal.touching.shape[0])
-    past_start, past_stop = own_rows(turn, watched.shape[0])
+    margins, pending = renewal.margins, renewal.pending
+    n_outputs, n_old = margins.shape[0], trees.leaf.shape[1]
+    # Nobody else reads or writes the margins of a thread's own rows before the first meeting.
+    start, stop = own_rows(turn, margins.shape[1])
+    touch_start, touch_stop = (
+        first_from(renewal.touching, start),
+        first_from(renewal.touching, stop),
+    )
+    past_start, past_stop = first_from(watched, start), first_from(watched, stop)
     for iteration in range(turn.first, turn.last):
-        margins, out = renewal.margins[iteration % 2], renewal.margins[(iteration + 1) % 2]
-        is_thorough = iteration % knobs.every == 0
-        if is_thorough and all_start < all_stop:
-            gradients_of_rows(
-                margins, renewal.loss, all_start, all_stop, renewal.grad, renewal.hess
-            )
+        place = iteration % knobs.every
+        is_thorough = place == 0
+        for row in range(max(start, n_old), stop if iteration > 0 else 0):
+            for output in range(n_outputs):
+                margins[output, row] += pending.added[output, row - n_old]
+        if is_thorough:
+            n_pending = min(iteration, knobs.every)
+            late = trees.leaf[(iteration - n_pending) * n_outputs : iteration * n_outputs]
+            advance_rows(renewal, late, n_pending, start, stop)
         derive_touching(renewal, margins, touch_start, touch_stop, walk.block)
         if past_start < past_stop:
             gradients_of_rows(
@@ -221,12 +292,13 @@ def take_part(turn, renewal, trees, nodes, n_nodes, walk):
             )
         if not meet(turn.sync, 2 * (iteration - turn.first) + 1, turn.n_threads):
             return
+        late = trees.leaf[(iteration - place) * n_outputs : iteration * n_outputs]
         output = take(turn.tickets, iteration)
         while output < n_outputs:
             t = iteration * n_outputs + output
             old = OldTree(trees.nodes[t, : trees.n_nodes[t]], trees.record[t], trees.leaf[t])
             is_ahead = is_thorough and renewal.grad.shape[1] > 0
-            source = Source(margins, renewal.loss, output, is_ahead)
+            source = Source(margins, pending, place, late, renewal.loss, output, is_ahead)
             grad, hess = walk.grad, walk.hess
             if is_ahead:
                 grad, hess = renewal.grad[output], renewal.hess[output]
@@ -236,7 +308,7 @@ def take_part(turn, renewal, trees, nodes, n_nodes, walk):
             renew_tree(n_touches, nodes[t], fit, old, source, patience, knobs, walk)
             if is_ahead and knobs.tolerance > 0.0:
                 refresh_leaves(nodes[t], fit, old, knobs.still, walk)
-            finish_renewal(nodes[t], fit.rule, old, walk, margins[output], out[output])
+            finish_renewal(nodes[t], fit.rule, old, walk, pending, place, output)
             for j in range(watched.shape[0]):
                 before[output, j] += old.nodes[old.leaf[watched[j]]]["value"]
             n_nodes[t] = walk.growth.control[N_NODES]
