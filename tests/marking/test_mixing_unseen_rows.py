@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import make_classification
 
 from timbermark.estimator import TimberClassifier
 from timbermark.experiments.datasets import load_dataset
@@ -131,3 +132,13 @@ def test_the_slope_tells_how_overconfident_a_model_is_on_unseen_rows():
         for y in (clear, blurred)
     ]
     assert slopes[1] < 0.6 < slopes[0]
+
+
+def test_the_shadow_learns_a_rare_class():
+    """Else labels would seem to follow from no score, and no mark to harm their order."""
+    X, y = make_classification(
+        15_000, 20, n_informative=8, weights=[0.99], flip_y=0.002, random_state=0
+    )
+    labels = y[:10_000], y[10_000:]
+    found = find_unseen(X[:10_000], X[10_000:], labels, lambda rows: rows, None, 0)
+    assert found.slope >= 0.4

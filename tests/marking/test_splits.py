@@ -184,3 +184,27 @@ def test_strata_follow_from_what_a_mark_holds(cancer):
     strata = split_strata(found)
     assert all(part.shape == (len(found),) for part in strata)
     assert all(len(np.unique(part)) > 1 for part in strata)
+
+
+def test_boundaries_stay_away_from_where_a_rare_class_is_frequent():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 6))
+    # Most positives are in the tail of one column, where values are far apart.
+    X[:, 0] = np.where(rng.random(len(X)) < 0.01, np.rint(rng.exponential(20_000.0, len(X))), 0.0)
+    score = np.minimum(X[:, 0] / 10_000.0, 3.0) + 0.3 * X[:, 1:].sum(axis=1)
+    y = (rng.random(len(X)) < 1.0 / (1.0 + np.exp(6.5 - 1.5 * score))).astype(int)
+    assert 0.002 < y.mean() < 0.005
+    limits = SplitLimits(free=60, wide=40)
+    _, found = find(TimberClassifier(max_iter=40, random_state=0).fit(X, y), X, limits)
+    b = found.boundaries
+    inside = np.zeros(len(X), np.bool_)
+    for w in np.flatnonzero(b.wide):
+        values = X[:, b.feature[w]]
+        inside |= (values > b.below[w]) & (values < b.above[w])
+    assert inside.mean() > 0.02
+    assert inside[y == 1].mean() <= 2.0 * inside.mean()
+    # No training row is inside a free boundary; of unseen rows, those with the highest scores are
+    # where it is wide.
+    in_tail = ~b.wide & (b.feature == 0)
+    assert in_tail.sum() >= 10
+    assert (b.above - b.below)[in_tail].max() < 1000.0

@@ -9,7 +9,7 @@ import timbermark as tm
 from tests.marking.models import KEY, data, fitted
 from timbermark.editing import edit_leaves
 from timbermark.kernels.workers import Workers
-from timbermark.marking import rehearsing
+from timbermark.marking import preparing, rehearsing
 from timbermark.marking.budget import Budget
 from timbermark.marking.choosing import find_candidates
 from timbermark.marking.models import open_model
@@ -71,6 +71,20 @@ def test_every_row_has_one_role():
     assert given.labelled is None
     assert (alone.reporting.code, len(alone.source)) == ("candidates", 350)
     assert "3000 rows" in repr(prepared)
+
+
+def test_all_rows_judge_or_report_a_rare_class_that_need_not_hold(monkeypatch):
+    X = data("rare")[0]
+    model = fitted("xgboost", "rare")
+    monkeypatch.setattr(preparing, "_FEWEST_HOLDING", 1000)
+    monkeypatch.setattr(preparing, "_ROUTED_CELLS", 1)
+    with Workers(1) as workers:
+        rare, even = (
+            prepare(model, X, (np.arange(len(X)) % n == 0).astype(int), None, None, 0, workers)
+            for n in (20, 2)
+        )
+    assert (len(rare.source), rare.judging_labels.n_rows, rare.labelled.n_rows) == (1000,) * 3
+    assert (len(even.source), even.judging_labels.n_rows, even.labelled.n_rows) == (1000, 450, 450)
 
 
 def test_candidates_are_apart_and_cheapest_first():

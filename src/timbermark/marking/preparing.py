@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from timbermark.marking.defaults import (
     MOST_HELD,
     MOST_HELD_OF_TWO,
     MOST_UNSEEN_ROWS,
+    RARE_SHARE,
     SURROGATE_WEIGHT,
     SURROGATES,
     UNSEEN_ROWS,
@@ -56,8 +56,8 @@ from timbermark.marking.models import open_model
 from timbermark.marking.tasks import Classification, Task, task_of
 from timbermark.marking.text_codes import Schema
 
-Mix = Callable[[np.ndarray, int], np.ndarray]
-"""A function that makes a number of surrogates of unseen rows out of training rows."""
+Mix = Callable[[np.ndarray], np.ndarray]
+"""A function that makes surrogates of unseen rows out of training rows."""
 Estimate = Callable[[np.ndarray], np.ndarray | None]
 """A function that estimates the labels of such rows from the model's answers."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
@@ -210,13 +210,16 @@ def prepare(
     order = task.order_rows(rows, target, seed)
     n_rows, held = given.holding.n_rows, order[:0]
     if given.validation is None:
-        n_held = int(np.clip(HELD_SHARE * n_rows, LEAST_HELD, held_rows))
-        if n_rows < 2 * n_held:
+        if n_rows < 2 * LEAST_HELD:
             raise InputError(
                 f"{n_rows} rows are too few for a mark.",
                 hint=f"give {2 * LEAST_HELD} at least, to hold the model in place and to "
                 "measure the cost.",
             )
+        n_held = int(np.clip(HELD_SHARE * n_rows, LEAST_HELD, held_rows))
+        if _has_rare_class(foreign, target):
+            # Few of the rows tell what it loses, so that all judge and report that need not hold.
+            n_held = int(np.clip(len(rows) - most, n_held, held_rows))
         held, rest = order[:n_held], order[n_held:]
         tested = (rows[held], None if target is None else target[held])
         measured_on = "candidates" if X is None else "training"
@@ -289,6 +292,13 @@ def _no_columns(foreign: ForeignModel) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((0, foreign.ensemble.n_features)), np.zeros(0, np.bool_)
 
 
+def _has_rare_class(foreign: ForeignModel, target: np.ndarray | None) -> bool:
+    """Return whether the smaller of two classes is rare, so that few rows tell what it loses."""
+    if len(foreign.classes) != 2 or target is None:
+        return False
+    return bool(np.bincount(target, minlength=2).min() <= RARE_SHARE * len(target))
+
+
 def _few_of_class(foreign: ForeignModel, judging: MeasuredRows) -> tuple[Any, int] | None:
     """Return the class of two of which too few labelled rows judge, and how many, if there is."""
     target = judging.target
@@ -339,7 +349,12 @@ def _resemble_unseen(
             return None
         return estimate_labels(answers, found.slope, shares)
 
-    return partial(near.mix, distance=found.distance), estimate
+    most = MOST_HELD_OF_TWO if _has_rare_class(foreign, target) else MOST_UNSEEN_ROWS
+
+    def mix(base: np.ndarray) -> np.ndarray:
+        return near.mix(base, int(np.clip(len(base), UNSEEN_ROWS, most)), found.distance)
+
+    return mix, estimate
 
 
 def _find_large(given: InputTables, held: np.ndarray, measured_on: str) -> LargeTables | None:
@@ -442,12 +457,5 @@ def _halves(
     if unseen is None:
         return seen[0], seen[1], None, None
     mix, estimate = unseen
-    made = [
-        measured("unseen", mix(X[half], _how_many(len(half))), None, estimate) for half in halves
-    ]
+    made = [measured("unseen", mix(X[half]), None, estimate) for half in halves]
     return made[0], made[1], seen[1], seen[0]
-
-
-def _how_many(n: int) -> int:
-    """Return how many surrogates of unseen rows are made of n training rows."""
-    return int(np.clip(n, UNSEEN_ROWS, MOST_UNSEEN_ROWS))
