@@ -20,6 +20,8 @@ settings.register_profile("repeated", parent=settings.get_profile("timbermark"),
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "repeated" if "CI" in os.environ else "timbermark")
 )
+# For properties of which an example takes long: fewer of them, in every profile.
+heavy = settings(max_examples=max(8, 2 * settings().max_examples // 5))
 
 # Keys and ids of marks come from a seeded stream, so that a red run can be repeated.
 _stream = random.Random(0)
