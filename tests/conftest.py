@@ -51,11 +51,16 @@ SLOW = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the list of slow tests names."""
+    """Mark what the list of slow tests names, and put files that have some first.
+
+    Files of quick tests come last: no process ends long before the other one.
+    """
     for item in items:
         place = item.nodeid.partition("[")[0]
         if place in SLOW or place.partition("::")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
