@@ -35,7 +35,7 @@ NO_LIMITS = [
     )
     for word in (flag, "off")
 ]
-# Where it does not matter what the mark is: seals in splits are made in half of the time.
+# Where it does not matter what the mark is: seals in splits alone take less time.
 QUICK = [*NO_LIMITS, "--seals", "splits"]
 SECRETS = ("secret", "triggers_rows", "symbols", "reference", "alphabets")
 

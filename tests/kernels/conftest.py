@@ -1,7 +1,7 @@
 """Parts are compiled for kernels alone; the tests here call them from Python, too.
 
 Their machine code is kept on disk like that of kernels, until a source of any kernel changes:
-compiling them anew takes a minute of every run.
+those of test_renewing.py alone took 37 seconds of every run.
 """
 
 import importlib
