@@ -20,6 +20,8 @@ settings.register_profile("repeated", parent=settings.get_profile("timbermark"),
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "repeated" if "CI" in os.environ else "timbermark")
 )
+# For properties of which an example takes long: fewer of them, in every profile.
+heavy = settings(max_examples=max(8, 2 * settings().max_examples // 5))
 
 # Keys and ids of marks come from a seeded stream, so that a red run can be repeated.
 _stream = random.Random(0)
@@ -49,11 +51,16 @@ SLOW = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the list of slow tests names."""
+    """Mark what the list of slow tests names, and put files that have some first.
+
+    Files of quick tests come last: no process ends long before the other one.
+    """
     for item in items:
         place = item.nodeid.partition("[")[0]
         if place in SLOW or place.partition("::")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")

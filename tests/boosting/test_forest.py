@@ -5,6 +5,7 @@ from hypothesis import given
 
 from tests.boosting.comparing import n_leaves, used_nodes
 from tests.boosting.strategies import cases, noise_case
+from tests.conftest import heavy
 from timbermark.boosting.data import TrainParams
 from timbermark.boosting.fitting import train
 from timbermark.boosting.forest import empty_forest, to_ensemble
@@ -21,6 +22,7 @@ def fit(case):
 
 
 @given(cases())
+@heavy
 def test_the_ensemble_sends_training_rows_where_training_did(case):
     trained, ensemble = fit(case)
     assert margins(ensemble, case.X).T.tobytes() == trained.margins.tobytes()
@@ -28,6 +30,7 @@ def test_the_ensemble_sends_training_rows_where_training_did(case):
 
 
 @given(cases())
+@heavy
 def test_statistics_are_those_of_training(case):
     trained, ensemble = fit(case)
     scale = choose_scale(case.data)

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from tests.conftest import heavy
 from tests.editing.naive import naive_edit
 from tests.trees.oracle import naive_leaves
 from tests.trees.strategies import TENTH, ensembles, rows_for
@@ -55,6 +56,7 @@ def margins(e, X):
 
 
 @given(edits(), st.integers(1, 12), st.sampled_from([0.25, 1.0]))
+@heavy
 def test_the_edit_is_the_naive_edit(case, max_rounds, ridge):
     e, X, weight, Z, wanted = case
     made = edit(case, max_rounds=max_rounds, ridge=ridge)
@@ -69,6 +71,7 @@ def test_the_edit_is_the_naive_edit(case, max_rounds, ridge):
 
 
 @given(edits())
+@heavy
 def test_with_nothing_wanted_it_is_the_same_ensemble_bit_for_bit(case):
     e, X, weight, Z, wanted = case
     for leaf_dtype in ("f4", "f8"):
@@ -80,6 +83,7 @@ def test_with_nothing_wanted_it_is_the_same_ensemble_bit_for_bit(case):
 
 
 @given(edits())
+@heavy
 def test_only_leaf_values_of_wanted_outputs_change(case):
     e, _, _, _, wanted = case
     made = edit(case)
@@ -96,6 +100,7 @@ def test_only_leaf_values_of_wanted_outputs_change(case):
 
 
 @given(edits())
+@heavy
 def test_shift_and_drift_are_what_margins_say(case):
     e, X, _, Z, _ = case
     made = edit(case)
@@ -106,6 +111,7 @@ def test_shift_and_drift_are_what_margins_say(case):
 
 
 @given(edits(), st.randoms(use_true_random=False))
+@heavy
 def test_row_order_and_threads_change_no_bit(case, random):
     e, X, weight, Z, wanted = case
     places = list(range(len(X)))
@@ -118,6 +124,7 @@ def test_row_order_and_threads_change_no_bit(case, random):
 
 
 @given(edits())
+@heavy
 def test_single_precision_leaves_fit_into_single_precision(case):
     e = case[0]
     e = replace(e, value=e.value.astype(np.float32))
@@ -192,6 +199,7 @@ class Dense:
 
 
 @given(st.integers(0, 10_000))
+@heavy
 def test_in_the_limit_it_is_the_constrained_optimum(seed):
     problem = Dense(seed)
     assume(problem.apart)
@@ -205,6 +213,7 @@ def test_in_the_limit_it_is_the_constrained_optimum(seed):
 
 
 @given(st.integers(0, 10_000))
+@heavy
 def test_default_rounds_come_near_the_optimum_for_what_they_reach(seed):
     problem = Dense(seed)
     assume(problem.apart)
@@ -223,6 +232,7 @@ def test_default_rounds_are_typically_within_a_tenth_of_the_optimum():
 
 
 @given(st.integers(0, 10_000))
+@heavy
 def test_triggers_that_are_apart_arrive(seed):
     problem = Dense(seed)
     assume(problem.apart)

@@ -30,7 +30,7 @@ def by_cell(found):
     return {measured.cell: measured for measured in found}
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_any_number_of_jobs_runs_every_cell_once(jobs):
     found = list(run_groups(grouped(PLAN.cells), fake_work, jobs))
     assert len(found) == len(PLAN.cells)

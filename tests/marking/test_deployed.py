@@ -21,7 +21,7 @@ from timbermark.marking.text_codes import take_tables
 from timbermark.ownership.columns import plain_rows
 from timbermark.verification.questions import make_questions
 
-N = 4000
+N = 2500
 
 
 @cache
@@ -46,7 +46,7 @@ def kinds(name):
     categories = X.assign(town=X["town"].astype("category"))
     if name == "catboost":
         filled = X.assign(town=X["town"].fillna("none"))
-        return new_model("catboost", 100, cat_features=["town"]).fit(filled, y)
+        return new_model("catboost", 60, cat_features=["town"]).fit(filled, y)
     if name == "xgboost":
         return new_model("xgboost", enable_categorical=True).fit(categories, y)
     if name == "histogram":

@@ -73,6 +73,7 @@ def test_they_are_the_model_cut_and_flattened_and_a_forest():
 
 def test_other_kinds_of_models_have_them_too():
     X, y = load_digits(n_class=6, return_X_y=True)
+    few = y < 3
     frame = pd.DataFrame(X[:, 10:30], columns=[f"p{i}" for i in range(20)])
     frame["shade"] = np.where(X[:, 30] > 8, "dark", "light")
     columns = ColumnTransformer([("texts", OneHotEncoder(), ["shade"])], remainder="passthrough")
@@ -80,15 +81,19 @@ def test_other_kinds_of_models_have_them_too():
     calibrated = CalibratedClassifierCV(
         HistGradientBoostingClassifier(max_iter=10, random_state=0), cv=2
     )
-    catboost = CatBoostClassifier(iterations=20, verbose=0, allow_writing_files=False)
+    catboost = CatBoostClassifier(
+        iterations=20, verbose=0, thread_count=1, allow_writing_files=False
+    )
     one_for_all = LGBMClassifier(
         n_estimators=15, objective="multiclassova", num_class=6, verbose=-1, n_jobs=1
     )
-    for model, rows in (
-        (make_pipeline(columns, boosted), frame), (calibrated, X), (catboost, X), (one_for_all, X),
+    # Calibration is asked for every pair of labels: three classes are asked enough.
+    for model, rows, labels, q in (
+        (make_pipeline(columns, boosted), frame, y, 4), (calibrated, X[few], y[few], 2),
+        (catboost, X, y, 4), (one_for_all, X, y, 4),
     ):  # fmt: skip
-        scores = scored(model.fit(rows, y), rows, y, 4)[0]
-        assert scores.shape[1:] == (5, 4)
+        scores = scored(model.fit(rows, labels), rows, labels, q)[0]
+        assert scores.shape[1:] == (5, q)
         assert np.isfinite(scores).all()
         # Half of the trees tell more than a quarter, and all of these models differ.
         assert len({scores[:, place].tobytes() for place in range(5)}) == 5

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import heavy
 from timbermark.marking.cost import RowSet, label_figures, number_figures
 from timbermark.marking.tallies import Counting, add_up, as_float, exact_sum
 
@@ -47,6 +48,7 @@ def parts(counting, before, after, target, cuts):
 
 
 @given(st.integers(2, 4), CUTS, st.integers(0, 5), st.sampled_from(["labels", "shares", "none"]))
+@heavy
 def test_figures_are_those_of_all_rows_whatever_the_parts(k, cuts, seed, known):
     before, after, label = answers(3000, k, seed)
     target = {"labels": label, "shares": before[::-1], "none": None}[known]
@@ -60,6 +62,7 @@ def test_figures_are_those_of_all_rows_whatever_the_parts(k, cuts, seed, known):
 
 
 @given(CUTS, st.integers(0, 3), st.booleans(), st.booleans())
+@heavy
 def test_numbers_are_those_of_all_rows_whatever_the_parts(cuts, seed, known, ranks):
     rng = np.random.default_rng(seed)
     before = np.exp(rng.normal(size=3000)) * 30

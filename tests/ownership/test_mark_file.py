@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import heavy
 from tests.ownership.making import (
     KEY,
     answers_to,
@@ -50,6 +51,7 @@ def bits(mark, answers):
 
 
 @given(st.data())
+@heavy
 def test_round_trip(data):
     mark = data.draw(marks())
     back = Mark.from_bytes(mark.to_bytes())

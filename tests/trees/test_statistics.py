@@ -2,6 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import heavy
 from tests.trees.strategies import ensembles
 from timbermark.trees.statistics import (
     find_children,
@@ -27,6 +28,7 @@ def nodes_of(e):
 
 
 @given(ensembles(), st.integers(0, 999))
+@heavy
 def test_sums_are_those_over_the_leaves(e, seed):
     numbers = np.random.default_rng(seed).integers(0, 9, e.n_nodes).astype(float)
     total = sum_leaves(e, numbers)
@@ -35,6 +37,7 @@ def test_sums_are_those_over_the_leaves(e, seed):
 
 
 @given(ensembles())
+@heavy
 def test_levels_hold_every_inner_node_once_and_parents_first(e):
     levels = inner_levels(e)
     found = np.concatenate([np.empty(0, dtype=np.int64), *levels])
@@ -53,6 +56,7 @@ def test_levels_hold_every_inner_node_once_and_parents_first(e):
     st.sampled_from([0.0, 0.2]),
     st.booleans(),
 )
+@heavy
 def test_weights_and_gains_are_those_of_the_formula(e, seed, l2, l1, own):
     rng = np.random.default_rng(seed)
     hessian = sum_leaves(e, rng.uniform(0.5, 9.0, e.n_nodes))
@@ -89,6 +93,7 @@ def test_weights_and_gains_are_those_of_the_formula(e, seed, l2, l1, own):
 
 
 @given(ensembles(), st.integers(0, 999))
+@heavy
 def test_a_start_does_not_matter_without_regularization(e, seed):
     rng = np.random.default_rng(seed)
     hessian = sum_leaves(e, rng.uniform(0.5, 9.0, e.n_nodes))

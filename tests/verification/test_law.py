@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import timbermark as tm
+from tests.conftest import heavy
 from tests.verification.making import answers_of, make_mark, remembers
 from tests.verification.staircases import build_house, staircase
 from timbermark.errors import InputError, TimbermarkError
@@ -249,7 +250,7 @@ def outcome(road, *case):
 
 
 @given(answers())
-@settings(max_examples=40)
+@heavy
 def test_the_same_answers_give_the_same_bits_on_every_road(tmp_path_factory, case):
     mark, form, said = case
     folder = tmp_path_factory.getbasetemp()

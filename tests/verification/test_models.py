@@ -4,12 +4,12 @@ import pytest
 
 import timbermark as tm
 from tests.marking.models import KEY
-from tests.verification.test_verifying import FILES, marked
+from tests.verification.test_verifying import ROADS, marked
 from timbermark.errors import FileFormatError, InputError
 from timbermark.verification.judge import name_model
 
 
-@pytest.mark.parametrize(("library", "ending"), FILES)
+@pytest.mark.parametrize(("library", "ending"), ROADS)
 def test_a_file_has_the_digest_of_its_model(library, ending, tmp_path):
     model, result = marked(library)
     for name, given in (("unmarked", model), ("marked", result.model)):

@@ -23,6 +23,8 @@ FILES = [
     ("histogram", "skops"),
     ("gradient", "skops"),
 ]
+# One of each road: both libraries of .skops files are opened by a process of their own, alike.
+ROADS = [(library, ending) for library, ending in FILES if library != "gradient"]
 TOWNS = np.array(["Bern", "Oslo", "Rome", "Cork", "Nice"])
 
 
@@ -75,8 +77,9 @@ def test_files_are_read_and_judged_like_the_model(library, ending, tmp_path):
     clean, own = tmp_path / f"clean.{ending}", tmp_path / f"own.{ending}"
     tm.save(model, clean)
     tm.save(result.model, own)
-    assert levels(own, result.mark) == levels(result.model, result.mark)
     verdict = tm.verify(str(own), result.mark, answers="labels")
+    found = verdict.level, tm.verify(own, result.mark).bits
+    assert found == levels(result.model, result.mark)
     assert verdict.level == "conclusive"
     assert verdict.seal("leaves").matched == result.n_set
     assert verdict.context.through == "file"
@@ -197,7 +200,7 @@ def test_columns_are_matched_by_name(library):
     assert (verdict.level, verdict.context.columns) == ("conclusive", "by-name")
 
 
-@pytest.mark.parametrize(("library", "ending"), FILES)
+@pytest.mark.parametrize(("library", "ending"), ROADS)
 def test_a_file_of_a_model_of_other_data_is_refused(library, ending, tmp_path):
     _, result = marked(library)
     X, y, _, _ = data("cancer")

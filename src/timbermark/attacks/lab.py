@@ -92,12 +92,12 @@ def attack(
     Raises InputError before any attack runs where the mark is not in the model, the rows or labels
     do not fit, or an attack is not known; MissingLibraryError for ``out`` without Matplotlib.
 
-    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.datasets import load_breast_cancer
     >>> from timbermark import OwnerKey, TimberClassifier, embed
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=20, random_state=0).fit(X[:1000], y[:1000])
-    >>> made = embed(model, X[:1000], y[:1000], key=OwnerKey.generate(), owner="Ann Ltd")
-    >>> found = attack(made.model, made.mark, X[1000:], y[1000:], attacks=["round-answers:2"])
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=30, random_state=0).fit(X[:300], y[:300])
+    >>> made = embed(model, X[:300], y[:300], key=OwnerKey.generate(), owner="Ann Ltd")
+    >>> found = attack(made.model, made.mark, X[300:], y[300:], attacks=["round-answers:2"])
     >>> found.rows[0].level
     'conclusive'
     """
@@ -214,12 +214,12 @@ def forecast(
     Raises InputError, before anything runs, where validation rows or their labels are missing or
     too few, or an attack is not known; and where no mark fits.
 
-    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.datasets import load_breast_cancer
     >>> from timbermark import TimberClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=20, random_state=0).fit(X[:1000], y[:1000])
-    >>> held = X[1000:], y[1000:]
-    >>> found = forecast(model, X[:1000], validation=held, attacks=["round-answers:2"])
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = TimberClassifier(max_iter=30, random_state=0).fit(X[:300], y[:300])
+    >>> held = X[300:], y[300:]
+    >>> found = forecast(model, X[:300], validation=held, attacks=["round-answers:2"])
     >>> found.rows[0].level
     'conclusive'
     """

@@ -316,10 +316,10 @@ def rotate(
 
     >>> from sklearn.datasets import load_digits
     >>> from timbermark import OwnerKey, TimberClassifier, verify
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = TimberClassifier(max_iter=60, learning_rate=0.3, random_state=0).fit(X, y)
+    >>> X, y = load_digits(n_class=5, return_X_y=True)
+    >>> model = TimberClassifier(max_iter=30, learning_rate=0.3, random_state=0).fit(X, y)
     >>> key, other = OwnerKey.generate(), OwnerKey.generate()
-    >>> old = embed(model, X, y, key=key, owner="Ann", method="in-place", ratio=0.05)
+    >>> old = embed(model, X, y, key=key, owner="Ann", method="in-place", ratio=0.1)
     >>> new = rotate(old.model, old.mark, X, y, key=other)
     >>> verify(new.model, new.mark).level, verify(new.model, old.mark).level
     ('conclusive', 'none')
