@@ -70,6 +70,8 @@ def start(where, command, folder):
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, where, *command.split()], cwd=folder, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": source},
+        # Whoever is started in the background of a shell is born deaf to SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stdout.readline() == "here\n"
     return process

@@ -193,7 +193,7 @@ def by_promise(seals):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@heavy
 def test_the_seal_that_promises_more_may_be_asked_next(data):
     """The rule looks at symbols that were compared: after any number of questions the mean is 1."""
     mark = data.draw(st.sampled_from([make_both(2, 3, q=2), make_both(3, 2), BOTH_KNOWN]))

@@ -481,6 +481,14 @@ def test_an_end_that_is_out_of_reach_is_refused_and_by_default_all_is_asked():
         assert (verdict.level, verdict.answered) == ("indicative", 20)
 
 
+def test_a_limit_that_prices_put_out_of_reach_while_asking_still_ends_in_a_verdict():
+    enough = next(m for m in map(make_mark, range(20, 60)) if m.full_bits >= 67)
+    with ModelServer(learnt(enough), fails_at("422", 3)) as server:
+        verdict = tm.verify(server.url(), enough, decoys=0, stop_at=64)
+    assert (verdict.level, verdict.answered) == ("indicative", enough.n_triggers - 1)
+    assert [price.code for price in verdict.prices] == ["holes"]
+
+
 def test_what_a_journal_holds_is_not_asked_again_and_a_lower_limit_goes_on(tmp_path):
     journal = tmp_path / "journal"
     with ModelServer(innocent(MARK)) as server:

@@ -266,22 +266,6 @@ def add_leaf_values(leaf, start, stop, first, value, out):
                 out[i] += values[here[i]]
 
 
-@kernel
-def add_shared_leaves(leaf, row, first, ease, out):
-    """Add for every row the ease of the leaves that it shares with one of them.
-
-    IN leaf uint8|uint16|int32[T, n]; IN row int; IN first int64[T + 1]: where each tree's leaves
-    begin; IN ease float64: of all leaves; INOUT out float64[n].
-    """
-    for t in range(leaf.shape[0]):
-        here = leaf[t]
-        own = here[row]
-        worth = ease[first[t] + own]
-        for i in range(here.shape[0]):
-            if here[i] == own:
-                out[i] += worth
-
-
 @part
 def _find_leaf(
     row, column, replaced, beyond, node, nodes, offsets, values, in_set_left, zero_range

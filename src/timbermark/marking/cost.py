@@ -177,13 +177,6 @@ class Cost(Reportable):
         """Return the mean change of a number, in units of the model's error."""
         return self["move"].change
 
-    def before_and_after(self, code: str) -> tuple[float, float] | None:
-        """Return the first such figure that has values before and after, None if there is none."""
-        for figure in self.figures:
-            if figure.code == code and figure.before is not None and figure.after is not None:
-                return figure.before, figure.after
-        return None
-
     def lines(self) -> list[tuple[str, ...]]:
         """Return the table: name, before, after, change, at most, rows."""
         from timbermark.marking.words import cost_lines

@@ -54,7 +54,7 @@ from timbermark.marking.splits import (
 )
 from timbermark.marking.strategies import SOURCES
 from timbermark.marking.words import Note, library_notes, show_result
-from timbermark.ownership.evidence import Answers, total_bits, weigh
+from timbermark.ownership.evidence import Answers, sum_prices, total_bits, weigh
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import SplitSeal
@@ -567,7 +567,7 @@ def prove(
     router = prepared.router.around(edit.ensemble)
     routes = router.route(prepared.schema.columns(np.concatenate(rows)), workers)
     found = prepared.foreign.answers(router.margins(routes, workers))
-    price = float(np.log2(mark.draws))
+    price = sum_prices(mark.prices)
     if not mark.classes:
         told = weigh(mark, Answers("numbers", found[:, 0]))
         return _by_seal(told), total_bits([s.bits for s in told], 1) - price, None

@@ -34,9 +34,10 @@ _AT_ONCE = 1 << 18
 """Scores that are worked on at once: the forms of a mark with many classes need memory."""
 _LOG_2 = math.log(2.0)
 HEAD_START = 4
-"""Chosen among 2 to 16 on 148 copies of ten marks, untouched and attacked: with 4 they take 3 %
-more rows to 64 bits than with the better seal first, and those with refitted leaves 10 rows more
-than with splits first; 16 took 8 % and 44 rows. `./dev bench endpoint untouched` counts rows."""
+"""The perfect answers that a seal is credited with before it is asked. Chosen among 2 to 16 on 148
+copies of ten marks, untouched and attacked: with 4 they take 3 % more rows to 64 bits than with the
+better seal first, and those with refitted leaves 10 rows more than with splits first; 16 took 8 %
+and 44 rows. `./dev bench endpoint untouched` counts rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,7 @@ class Answers:
 
     ``values``: scores [rows, K], probabilities with NaN in rows without an answer; labels [rows],
     class numbers with UNKNOWN for a label that is no class and UNANSWERED for none; numbers [rows],
-    NaN for none.
-
-    Raises InputError if they have another shape or type.
+    NaN for none. `weigh` checks them.
     """
 
     kind: AnswerKind

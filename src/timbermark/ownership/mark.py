@@ -227,8 +227,8 @@ class Mark:
         ``triggers`` are the rows of the leaf seal: a matrix [k, d] of numbers, an object matrix or
         list of rows whose columns hold numbers or texts, or a data frame. ``alphabets`` [k, q],
         ``reference`` [k, K] and ``alternatives`` [k, R, q] are those of `LeafSeal`. ``splits`` is
-        the split seal. With ``answers="numbers"`` there are no classes and no leaf seal.
-        ``guarded`` holds the questions of a guard in place of triggers.
+        the split seal. With ``answers="numbers"`` there are no classes, and no leaf seal but
+        in the mark of a guard: ``guarded`` holds the questions of a guard in place of triggers.
         """
         mark_id = secrets.token_bytes(MARK_ID_BYTES) if mark_id is None else mark_id
         leaves = (

@@ -97,10 +97,6 @@ def stamps_table(stamps: tuple[StampCheck, ...]) -> Table:
     )
 
 
-def _reason(stamp: StampCheck) -> str:
-    return words.STAMP_REASONS.get(stamp.reason, "")
-
-
 def _claim_section(judgment: Judgment) -> Section:
     claim, opening = judgment.claim, judgment.opening
     shown = facts(

@@ -291,7 +291,7 @@ class TracingInquiry(Inquiry):
         return self._weighed[1] - sum_prices(self.prices()) - self.accusation.price.bits
 
     def ending(self) -> Ending | None:
-        """Return why there is no further question, None if there is one."""
+        """Return why asking ends before all questions are asked, None if it does not."""
         answers, stop = self.known.answers, self._limit()
         if answers is None:
             return None

@@ -60,7 +60,7 @@ from timbermark.verification.reading import (
 )
 from timbermark.verification.verdict import Context, Note, Verdict, printable
 
-Ending: TypeAlias = Literal["enough", "hopeless", "all", "misread"]
+Ending: TypeAlias = Literal["enough", "hopeless", "misread"]
 StopAt: TypeAlias = float | Literal["auto", "off"]
 
 GIVE_UP_BITS = 10.0
@@ -260,7 +260,10 @@ class Inquiry:
         return total_bits([seal.bits for seal in self.known.seals], len(self.mark.seals))
 
     def ending(self) -> Ending | None:
-        """Return why there is no further question, None if there is one."""
+        """Return why asking ends before all questions are asked, None if it does not.
+
+        A seal that can no longer prove enough is given up, and asked no more.
+        """
         seals, answers = self.known.seals, self.known.answers
         if answers is None:
             return None
@@ -271,7 +274,7 @@ class Inquiry:
             return None
         prices = sum_prices(self.prices())
         needed = stop + prices
-        if not self._within_reach(needed):
+        if self._most_bits() < needed:
             return None
         if round_bits(self._bits() - prices) >= stop:
             return "enough"
@@ -310,24 +313,25 @@ class Inquiry:
         return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
 
     def check_limit(self) -> None:
-        """Raise InputError if the evidence can never reach the limit, before anything is asked."""
-        stop = self._limit()
-        if stop is not None:
-            self._within_reach(stop + sum_prices(self.prices()))
+        """Raise InputError if the evidence can never reach the limit, before anything is asked.
 
-    def _within_reach(self, needed: float) -> bool:
-        most = full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
-        if most >= needed:
-            return True
-        if self.stop_at == "auto":
-            return False
-        raise InputError(
-            f"stop_at={self.stop_at:g} is more than the {self.mark.n_triggers} triggers of this "
-            f"mark can reach after prices, {most - needed + float(self._limit() or 0.0):.1f} bits.",
-            hint='ask for less, or for everything with stop_at="off".',
-            code="stop-at.out-of-reach",
-            parameter="stop_at",
-        )
+        Prices may grow later, by rows that are refused; then asking just goes on to the end.
+        """
+        stop = self._limit()
+        if stop is None or self.stop_at == "auto":
+            return
+        prices = sum_prices(self.prices())
+        if self._most_bits() < stop + prices:
+            raise InputError(
+                f"stop_at={stop:g} is more than the {self.mark.n_triggers} triggers of this "
+                f"mark can reach after prices, {self._most_bits() - prices:.1f} bits.",
+                hint='ask for less, or for everything with stop_at="off".',
+                code="stop-at.out-of-reach",
+                parameter="stop_at",
+            )
+
+    def _most_bits(self) -> float:
+        return full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
 
     def verdict(self, early: bool = False) -> Verdict:
         """Return the verdict on the answers; ``early``: asking may have stopped before the end.
