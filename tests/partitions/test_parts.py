@@ -10,7 +10,7 @@ from dask.delayed import delayed
 from tests.partitions.killing import Counting, Exhausted
 from timbermark.errors import InputError, MissingLibraryError
 from timbermark.partitions import is_in_parts, memory_parts, open_parts, pick_rows, run_pass
-from timbermark.partitions import running as opening_module
+from timbermark.partitions import passes as opening_module
 
 X = np.arange(30.0).reshape(10, 3)
 Y = np.arange(10) % 2

@@ -354,7 +354,7 @@ def on_scheduler(scheduler: str, tables: Iterable[object]) -> Iterator[None]:
             "--scheduler is for Parquet files, and there are none.",
             hint="leave it out, or give the rows as Parquet.",
         )
-    from timbermark.partitions.running import connect
+    from timbermark.partitions.passes import connect
 
     with connect(scheduler):
         yield

@@ -6,7 +6,7 @@ on a cluster; rows in memory by threads. Nothing here knows what rows are used f
 """
 
 from timbermark.partitions.parts import Block, Part, Parts, memory_parts
-from timbermark.partitions.running import (
+from timbermark.partitions.passes import (
     Pass,
     connect,
     hash_limit,

@@ -12,7 +12,7 @@ from distributed import LocalCluster
 
 from tests.partitions.killing import Counting
 from timbermark.errors import InputError
-from timbermark.partitions import connect, open_parts, run_pass, running
+from timbermark.partitions import connect, open_parts, passes, run_pass
 
 QUIET = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL, "protocol": "tcp://"}
 
@@ -118,7 +118,7 @@ def test_a_scheduler_that_is_lost_on_the_way_is_said():
 def test_no_two_passes_share_a_task():
     # Another driver's pass may be at the same address in its memory.
     step, parts = Counting(), table().parts
-    first, second = (set(running._plan(parts, step)[0].dask) for _ in range(2))
+    first, second = (set(passes._plan(parts, step)[0].dask) for _ in range(2))
     own = {key for key in first if "zeros" not in str(key)}
     assert len(own) > 2 * len(parts)
     assert not own & second
