@@ -146,9 +146,9 @@ def refused(capsys, code):
 
 
 def test_what_cannot_be_is_refused_and_nothing_written(house, tmp_path, capsys, monkeypatch):
-    from timbermark.partitions import running
+    from timbermark.partitions import passes
 
-    monkeypatch.setattr(running, "_PATIENCE", "1s")
+    monkeypatch.setattr(passes, "_PATIENCE", "1s")
     assert "No file matches" in refused(capsys, plan(house, "rows/*.pq"))
     said = refused(capsys, plan(house, "rows.csv", "--scheduler", "tcp://127.0.0.1:9"))
     assert "--scheduler is for Parquet" in said

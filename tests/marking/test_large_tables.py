@@ -30,7 +30,7 @@ from timbermark.marking.measuring import judge_table, report_cost, tally_table
 from timbermark.marking.preparing import prepare
 from timbermark.marking.rehearsing import Strength, rehearse
 from timbermark.ownership import mark
-from timbermark.partitions import connect, running
+from timbermark.partitions import connect, passes
 
 N, D = 12_000, 6
 STRENGTHS = (Strength(72, 2, 0.1, False),)
@@ -174,8 +174,8 @@ def test_one_worker_and_two_change_nothing(small, in_memory, files, cluster):
 def test_workers_that_are_killed_in_every_pass_change_nothing(
     small, in_memory, files, cluster, tmp_path, monkeypatch
 ):
-    plan = running._plan
-    monkeypatch.setattr(running, "_plan", lambda parts, step: plan(parts, Killing(step, tmp_path)))
+    plan = passes._plan
+    monkeypatch.setattr(passes, "_plan", lambda parts, step: plan(parts, Killing(step, tmp_path)))
     with connect(cluster.scheduler_address):
         assert make(str(files), "y").same(in_memory)
     killed = sorted(path.name for path in tmp_path.iterdir())
@@ -183,8 +183,8 @@ def test_workers_that_are_killed_in_every_pass_change_nothing(
 
 
 def test_workers_that_die_of_a_part_are_said(small, files, cluster, tmp_path, monkeypatch):
-    plan = running._plan
-    monkeypatch.setattr(running, "_plan", lambda parts, step: plan(parts, Dying(step, tmp_path)))
+    plan = passes._plan
+    monkeypatch.setattr(passes, "_plan", lambda parts, step: plan(parts, Dying(step, tmp_path)))
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     with connect(cluster.scheduler_address):
         said = refused(str(files), "y")
@@ -193,7 +193,7 @@ def test_workers_that_die_of_a_part_are_said(small, files, cluster, tmp_path, mo
 
 
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
-    monkeypatch.setattr(running, "_PATIENCE", "1s")
+    monkeypatch.setattr(passes, "_PATIENCE", "1s")
     for address in ("tcp://127.0.0.1:9", "nowhere"):
         with pytest.raises(InputError, match="does not answer") as caught, connect(address):
             pass
