@@ -211,11 +211,11 @@ def kill_workers(folder: Path) -> dict:
     import timbermark as tm
     from timbermark.marking import large_tables, leaves
     from timbermark.ownership import mark as marks
-    from timbermark.partitions import running
+    from timbermark.partitions import passes
 
     large_tables.LARGE = large_tables.LARGE = leaves.FIRST_SIZE = KILLED_LARGE
     marks.datetime = SimpleNamespace(now=datetime(2026, 11, 2, 9, tzinfo=UTC).astimezone)
-    key, plan = tm.OwnerKey.generate(), running._plan
+    key, plan = tm.OwnerKey.generate(), passes._plan
 
     def made(X, y) -> tuple[bytes, bytes]:
         marks.secrets = SimpleNamespace(token_bytes=random.Random(1).randbytes)
@@ -225,7 +225,7 @@ def kill_workers(folder: Path) -> dict:
 
     with tempfile.TemporaryDirectory() as notes, start_cluster() as cluster, Client(cluster):
         undisturbed = made(str(folder / "*.parquet"), "y")
-        running._plan = lambda parts, step: plan(parts, Killing(step, notes))
+        passes._plan = lambda parts, step: plan(parts, Killing(step, notes))
         disturbed = made(str(folder / "*.parquet"), "y")
         killed = len(os.listdir(notes))
     in_memory = made(*read_rows(folder))

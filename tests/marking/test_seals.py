@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lightgbm import LGBMRegressor
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
@@ -17,6 +18,7 @@ from tests.marking.models import KEY, LIBRARIES, new_model
 from timbermark.editing.routing import Router
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
+from timbermark.marking import sealing
 from timbermark.marking.boundaries import are_inside
 from timbermark.marking.models import open_model
 from timbermark.marking.sealing import Choices, draft_mark, move_thresholds
@@ -186,3 +188,23 @@ def test_without_training_rows_gaps_are_those_of_candidates():
     )
     assert "gaps_from_candidates" in [note.code for note in result.notes]
     assert tm.verify(result.model, result.mark).level == "conclusive"
+
+
+def test_whole_numbers_that_leave_few_boundaries_carry_a_mark_between_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 12, (1500, 12)).astype(float)
+    y = X[:, 0] * X[:, 1] + 3.0 * X[:, 2] + rng.normal(size=1500)
+    model = LGBMRegressor(n_estimators=60, n_jobs=1, verbose=-1, random_state=0).fit(X, y)
+    made = tm.embed(model, X, y, key=KEY, owner="Ann")
+    assert "off_grid" in [note.code for note in made.notes]
+    assert tm.verify(made.model, made.mark).level == "conclusive"
+    np.testing.assert_array_equal(made.model.predict(X), model.predict(X))
+    monkeypatch.setattr(sealing, "_ENOUGH_BOUNDARIES", 0)
+    with pytest.raises(InputError) as caught:
+        tm.embed(model, X, y, key=KEY, owner="Ann")
+    assert caught.value.code in ("mark.weak", "splits.too-few")
+
+
+@pytest.mark.parametrize(("n", "shares"), [(None, (1.0,)), (20, (0.65,)), (200, (0.35, 0.65))])
+def test_a_leaf_seal_takes_more_of_the_budget_where_splits_are_few(n, shares):
+    assert sealing._leaf_shares(None if n is None else np.zeros(n)) == pytest.approx(shares)

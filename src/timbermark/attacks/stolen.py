@@ -144,13 +144,14 @@ def steal(model: Any) -> Stolen:
 
 
 def library_of(foreign: ForeignModel) -> str:
-    """Return which library's interface a model has: a module of `timbermark.libraries`, or ours.
+    """Return which library's interface a model has: its name in `timbermark.libraries`, or ours.
 
     >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> library_of(open_model(GradientBoostingClassifier().fit([[0.0], [1.0]], [0, 1])))
     'gradient_boosting'
     """
-    return str(getattr(foreign.adapter, "__name__", "timbermark")).rpartition(".")[2]
+    module = str(getattr(foreign.adapter, "__name__", "timbermark"))
+    return module.removeprefix("timbermark.libraries.").partition(".")[0]
 
 
 class _Known:

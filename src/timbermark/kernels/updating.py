@@ -225,7 +225,7 @@ def add_pending(renewal, leaf, n_pending, start, stop):
 
 @part
 def advance_rows(renewal, leaf, n_pending, start, stop):
-    """Bring the margins of old rows up to date and, where all are wanted, their gradients.
+    """Update the margins of old rows and, where all are wanted, their gradients.
 
     In blocks that stay in the cache.
     """

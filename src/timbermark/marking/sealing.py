@@ -241,7 +241,7 @@ def draft_mark(
     say("reading the model and the rows")
     foreign = open_model(model)
     choices = choices.for_task(foreign)
-    strengths = None
+    strengths: tuple[Strength, ...] = ()
     if choices.seals != "splits":
         strengths = list_strengths(
             len(foreign.classes), choices.n_triggers, choices.alphabet, choices.lead,
@@ -257,7 +257,7 @@ def draft_mark(
         workers,
         groups,
         say,
-        strengths is not None,
+        bool(strengths),
         choices.label_map,
     )
     notes: list[Note] = []
@@ -283,19 +283,30 @@ def draft_mark(
         else:
             prepared = replace(prepared, boundaries=splits.boundaries)
     rehearsal = None
-    if strengths is not None:
-        share = 1.0 if splits is None else LEAF_SHARE
-        if splits is not None and len(splits) < _ENOUGH_BOUNDARIES:
-            share = 1.0 - SPLIT_SHARE  # what so few leave is needed
+    for share in _leaf_shares(splits) if strengths else ():
         try:
             rehearsal = rehearse(
                 prepared, choices.budget, strengths, choices.triggers, workers, say, share
             )
+            break
         except InputError as error:
-            if splits is None or choices.seals == "leaves":
+            if splits is None:
                 raise
+            if share < _leaf_shares(splits)[-1]:
+                continue
             notes.append(Note("no_leaves", text=error.message))
     return Draft(prepared, choices, splits, rehearsal, tuple(notes))
+
+
+def _leaf_shares(splits: SplitTriggers | None) -> tuple[float, ...]:
+    """Return the shares of the budget to try for a leaf seal, beside ``splits`` if there are some.
+
+    What few boundaries leave of the budget is needed, and any leaf seal is better than none.
+    """
+    if splits is None:
+        return (1.0,)
+    rest = 1.0 - SPLIT_SHARE
+    return (rest,) if len(splits) < _ENOUGH_BOUNDARIES else (LEAF_SHARE, rest)
 
 
 def _find_boundaries(
@@ -581,7 +592,7 @@ def prove(
 
 
 def _by_seal(told: Any) -> dict[str, float]:
-    return {seal.seal: seal.bits for seal in told}
+    return {seal.seal: seal.bits for seal in reversed(told)}  # that in splits first
 
 
 def make_mark(
