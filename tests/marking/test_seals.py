@@ -199,7 +199,7 @@ def test_whole_numbers_that_leave_few_boundaries_carry_a_mark_between_them(monke
     assert "off_grid" in [note.code for note in made.notes]
     assert tm.verify(made.model, made.mark).level == "conclusive"
     np.testing.assert_array_equal(made.model.predict(X), model.predict(X))
-    monkeypatch.setattr(sealing, "_ENOUGH_BOUNDARIES", 0)
+    monkeypatch.setattr(sealing, "_ENOUGH_ALONE", 0)
     with pytest.raises(InputError) as caught:
         tm.embed(model, X, y, key=KEY, owner="Ann")
     assert caught.value.code in ("mark.weak", "splits.too-few")

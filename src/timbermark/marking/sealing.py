@@ -70,10 +70,10 @@ _WEAKER, _AIM = 0.7, 0.93
 """If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
 attempt aims at the second number as a share of the budget."""
 _MOST_DRAWS = 4
-_FEWEST_BOUNDARIES, _ENOUGH_BOUNDARIES = 8, 96
+_FEWEST_BOUNDARIES, _ENOUGH_BOUNDARIES, _ENOUGH_ALONE = 8, 96, 128
 """Triggers below which a split seal is not worth a part of the mark, and those below which
-thresholds may also lie between two values of a column's grid. (`./dev bench models`, diamonds: five
-of six regressors had 35 to 64 bits, and were refused.)"""
+thresholds may also lie between two values of a column's grid, beside a leaf seal and alone. (`./dev
+bench models`, diamonds: five of six regressors had 35 to 64 bits, and were refused.)"""
 _SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
 """Choices of boundaries until they use at most their share of the budget with so many sets of
 throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
@@ -266,7 +266,8 @@ def draft_mark(
         say("finding boundaries")
         given = limits or SplitLimits()
         splits = _find_boundaries(prepared, choices, workers, say, given)
-        if limits is None and len(splits) < _ENOUGH_BOUNDARIES:
+        enough = _ENOUGH_BOUNDARIES if strengths else _ENOUGH_ALONE
+        if limits is None and len(splits) < enough:
             given = replace(given, off_grid=True)
             more = _find_boundaries(prepared, choices, workers, say, given)
             if len(more) > len(splits):
