@@ -62,13 +62,14 @@ def test_two_who_average_their_copies_are_found(made):
 
 def test_a_group_is_named_where_nobody_alone_is_conclusive(made):
     roll = made.roll.with_customers([f"customer {i}" for i in range(17)])
-    pair = roll.symbols(["Bob Ltd", "Eve Inc"])
-    mixed = np.where(np.random.default_rng(1).integers(0, 2, roll.n_boundaries), *pair)
+    names = ("Bob Ltd", "Eve Inc", "Zoë & Söhne")
+    from_whom = np.random.default_rng(1).integers(0, 3, roll.n_boundaries)
+    mixed = np.asarray(roll.symbols(names))[from_whom, np.arange(roll.n_boundaries)]
     base = open_model(made.copies["Bob Ltd"])
     found = tm.trace(close_model(base, roll.place(base.ensemble, mixed)), roll)
     assert found.leakers == ()
     assert found.best is found.group
-    assert {*found.group.names} & {"Bob Ltd", "Eve Inc"}
+    assert {*found.group.names} <= {*names}
     assert found.level != "none"
     assert found.to_dict()["group"]["bits"] > found.customers[0].bits
 
