@@ -85,9 +85,7 @@ def house(tmp_path_factory):
     key = tm.OwnerKey.generate()
     for name, model in models.items():
         model.fit(X, y)
-        # The name of a model in an address has a price, which labels alone must pay.
-        seals = "leaves" if name == "xgboost" else "both"
-        result = tm.embed(model, X, y, key=key, owner="Ann Ltd", seals=seals)
+        result = tm.embed(model, X, y, key=key, owner="Ann Ltd")
         marks[name], ready[name] = result.mark, result.model
     joblib.dump({**ready, "unmarked": models["xgboost"]}, place / "models.joblib")
     code = [sys.executable, str(Path(__file__).with_name("saving.py")), str(place)]
