@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from timbermark.errors import InputError
+from timbermark.verification.refusals import refusal
 
 MOST_PATHS = 1024
 """Places in a reply that a path to the answers may lead to; log₂ of it is the price of a path."""
@@ -387,13 +387,7 @@ class JsonTemplate:
         self._body, self._steps = body, parse_path(answer)
         words = _find_words(body)
         if len(words & {*_MANY, *_ONE}) != 1:
-            raise InputError(
-                "The template of the request does not say in one place where the questions go.",
-                hint=f"give a body with one of {', '.join((*_MANY, *_ONE))}, as in "
-                '\'{"rows": "$rows"}\'.',
-                code="template",
-                parameter="body",
-            )
+            raise refusal("template:places", words=[*_MANY, *_ONE])
         self.one_at_a_time = bool(words & set(_ONE))
         self.sends_names = bool(words & _NAMED)
 
@@ -433,12 +427,7 @@ def read_template(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"The template of the request is no JSON ({error}).",
-            hint='as in \'{"rows": "$rows"}\'.',
-            code="template",
-            parameter="body",
-        ) from None
+        raise refusal("template:not-json", why=error) from None
 
 
 def is_placeholder(value: Any) -> bool:
@@ -488,20 +477,11 @@ def complete_url(url: str, protocol: str) -> tuple[str, str]:
     if protocol == "auto":
         found = [name for name, dialect in PROTOCOLS.items() if dialect.speaks_at(path)]
         if len(found) != 1:
-            raise InputError(
-                f"The address {urlunsplit(parts._replace(query=''))} does not tell the protocol.",
-                hint=f'name it: {", ".join(PROTOCOLS)}, as in protocol="mlflow".',
-                code="protocol",
-                parameter="protocol",
-            )
+            url = urlunsplit(parts._replace(query=""))
+            raise refusal("protocol", url=url, known=[*PROTOCOLS])
         protocol = found[0]
     if protocol not in PROTOCOLS:
-        raise InputError(
-            f"protocol={protocol!r} is not known.",
-            hint=f"use one of {', '.join(PROTOCOLS)}.",
-            code="protocol",
-            parameter="protocol",
-        )
+        raise refusal("protocol:unknown", protocol=protocol, known=[*PROTOCOLS])
     path = PROTOCOLS[protocol].complete_path(parts.path)
     return urlunsplit(parts._replace(path=path, fragment="")), protocol
 
@@ -518,12 +498,8 @@ def open_dialect(protocol: str, options: Mapping[str, Any]) -> Dialect:
     given = {name: value for name, value in options.items() if value is not None}
     strange = sorted(set(given) - set(dialect.options))
     if strange:
-        raise InputError(
-            f"{strange[0]} is no option of protocol={protocol!r}.",
-            hint=f"it takes {', '.join(f'{name}=…' for name in dialect.options)}.",
-            code="protocol.option",
-            parameter=strange[0],
-        )
+        known = [f"{name}=…" for name in dialect.options]
+        raise refusal("protocol.option", option=strange[0], protocol=protocol, known=known)
     return dialect(**given)
 
 

@@ -28,6 +28,7 @@ from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import Journal, Memory
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import ReadingRules, Scale
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import is_url
 from timbermark.verification.verdict import Note
 
@@ -120,17 +121,9 @@ class Endpoint:
         if self.rate is not None:
             _check_number("rate", self.rate, 0.001, 1e6)
         if self.batch > 1 and dialect.one_at_a_time:
-            raise InputError(
-                f"batch={self.batch} does not fit a template for one question.",
-                hint="use $rows or $records, or leave it out.",
-                parameter="batch",
-            )
+            raise refusal("batch.one", batch=self.batch)
         if self.scale not in _SCALES:
-            raise InputError(
-                f"scale={self.scale!r} is not known.",
-                hint=f"use one of {_SCALES}.",
-                parameter="scale",
-            )
+            raise refusal("scale", scale=self.scale, known=_SCALES)
         object.__setattr__(self, "headers", MappingProxyType(_check_headers(self.headers)))
         for name in ("columns", "classes"):
             given = getattr(self, name)
@@ -399,52 +392,36 @@ def _shorten(text: str) -> str:
 
 
 def _check_url(url: Any) -> None:
-    hint = "as in https://host/invocations."
     if not is_url(url):
-        raise InputError(f"{url!r:.80} is no address of an endpoint.", hint=hint, code="url")
+        raise refusal("url", url=url)
     try:
         parts = urlsplit(url)
         known = bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         known = False
     if not known or any(c.isspace() or not c.isprintable() for c in url):
-        raise InputError("The address of the endpoint is not a sound one.", hint=hint, code="url")
+        raise refusal("url:not-sound")
     if parts.username is not None or parts.password is not None:
-        raise InputError(
-            "The address of the endpoint holds a name or a password.",
-            hint="give token=… or headers=… instead: addresses are written down.",
-            code="url.credentials",
-        )
+        raise refusal("url.credentials")
 
 
 def _check_body(body: Any) -> None:
     try:
         json.dumps(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise InputError(
-            "The template of the request cannot be written as JSON.",
-            hint='as in body={"rows": "$rows"}.',
-            code="template",
-            parameter="body",
-        ) from None
+        raise refusal("template:no-json-value") from None
 
 
 def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not fits or not math.isfinite(value) or not low <= value <= high:
         kind = "whole number" if whole else "number"
-        raise InputError(
-            f"{name}={value!r} is no {kind} from {low:g} to {high:g}.",
-            hint="leave it out.",
-            parameter=name,
-        )
+        raise refusal("option.number", name=name, value=value, kind=kind, low=low, high=high)
 
 
 def _check_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
-        raise InputError(
-            "headers is no dictionary.", hint='as in {"X-Api-Key": "…"}.', parameter="headers"
-        )
+        raise refusal("headers.type")
     for name, value in headers.items():
         sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
         if (
@@ -453,34 +430,20 @@ def _check_headers(headers: Any) -> dict[str, str]:
             or not (value.isascii() and value.isprintable() and value == value.strip())
         ):
             # The value itself is not shown: it may be a secret.
-            raise InputError(
-                f"The header or token {name!r:.40} holds something that cannot be sent.",
-                hint="headers are printable ASCII texts on one line.",
-                parameter="headers",
-            )
+            raise refusal("headers.unsendable", name=name)
         if name.lower() in OWN_HEADERS:
-            raise InputError(
-                f"The header {name} is set by the protocol itself.",
-                hint="leave it out.",
-                parameter="headers",
-            )
+            raise refusal("headers.own", name=name)
     return dict(headers)
 
 
 def _check_names(what: str, given: Any) -> tuple[Any, ...]:
     given = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise InputError(
-            f"{what} is no list.", hint="give each name once, in order.", parameter=what
-        )
+        raise refusal("names.no-list", what=what)
     try:
         distinct = len(set(given)) == len(given)
     except TypeError:
-        raise InputError(
-            f"{what} holds something that is no name.", hint="give labels or texts.", parameter=what
-        ) from None
+        raise refusal("names.type", what=what) from None
     if not distinct:
-        raise InputError(
-            f"{what} names something twice.", hint="give each name once, in order.", parameter=what
-        )
+        raise refusal("names.twice", what=what)
     return tuple(given)

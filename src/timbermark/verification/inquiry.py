@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
-from timbermark.errors import InputError
 from timbermark.ownership.columns import plain_rows, take_rows
 from timbermark.ownership.evidence import (
     CONCLUSIVE_BITS,
@@ -58,6 +57,7 @@ from timbermark.verification.reading import (
     settle,
     settle_classes,
 )
+from timbermark.verification.refusals import refusal
 from timbermark.verification.verdict import Context, Note, Verdict, printable
 
 Ending: TypeAlias = Literal["enough", "hopeless", "misread"]
@@ -322,12 +322,11 @@ class Inquiry:
             return
         prices = sum_prices(self.prices())
         if self._most_bits() < stop + prices:
-            raise InputError(
-                f"stop_at={stop:g} is more than the {self.mark.n_triggers} triggers of this "
-                f"mark can reach after prices, {self._most_bits() - prices:.1f} bits.",
-                hint='ask for less, or for everything with stop_at="off".',
-                code="stop-at.out-of-reach",
-                parameter="stop_at",
+            raise refusal(
+                "stop-at.out-of-reach",
+                stop=stop,
+                triggers=self.mark.n_triggers,
+                most=self._most_bits() - prices,
             )
 
     def _most_bits(self) -> float:
@@ -420,21 +419,15 @@ def _choose_kind(
         return wanted, ()
     if (mark.answers == "numbers") != ("numbers" in offers):
         said = "numbers" if "numbers" in offers else "labels"
-        raise InputError(
-            f"The suspect ({facts.description}) answers with {said}, the mark is one of "
-            f"{mark.answers}.",
-            hint="is it a model of the same task?",
-            code="answers.other-task",
+        raise refusal(
+            "answers.other-task:suspect", suspect=facts.description, said=said, answers=mark.answers
         )
     if wanted == "auto" or wanted == offers[0]:
         return offers[0], ()  # type: ignore[return-value]
     if wanted in offers:
         return wanted, (Price("kind", 1.0),)
-    raise InputError(
-        f"The suspect ({facts.description}) does not answer with {wanted}.",
-        hint=f'use answers="{offers[0]}" or leave it out.',
-        code="answers.not-offered",
-        parameter="answers",
+    raise refusal(
+        "answers.not-offered", suspect=facts.description, wanted=wanted, offered=offers[0]
     )
 
 
@@ -494,11 +487,7 @@ def check_stop_at(stop: Any) -> None:
         else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
     )
     if not fits or isinstance(stop, bool):
-        raise InputError(
-            f"stop_at={stop!r} is neither a number of bits nor off.",
-            hint="64 bits convince anyone, 20 convince you.",
-            parameter="stop_at",
-        )
+        raise refusal("stop-at", stop=stop)
 
 
 __all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError
 from timbermark.files.writing import sync_folder, will_write
+from timbermark.verification.refusals import refusal
 
 FIRST_LINE = b"timbermark journal 2\n"
 _KIND = b"timbermark journal "
@@ -174,12 +175,7 @@ class Journal(Memory):
         except OSError as error:
             with suppress(OSError):
                 self._cut()
-            raise InputError(
-                f"The journal {self._name} cannot be written ({error.strerror}).",
-                hint="make room and run the same command again: it goes on where it stopped.",
-                code="journal.disk",
-                parameter="journal",
-            ) from error
+            raise refusal("journal.disk", name=self._name, why=error.strerror) from error
 
     def _begin(self, start: Mapping[str, Any]) -> None:
         self._file.truncate(0)
@@ -193,13 +189,7 @@ class Journal(Memory):
     def _compare(self, start: Mapping[str, Any]) -> None:
         for name, what in _SAME.items():
             if self.history.start.get(name) != start.get(name):
-                raise InputError(
-                    f"The journal {self._name} was begun with {what}.",
-                    hint="resume with the same mark, suspect, decoys and columns, or begin a new "
-                    "journal with another name.",
-                    code="journal.other-run",
-                    parameter="journal",
-                )
+                raise refusal("journal.other-run", name=self._name, what=what)
 
     def _cut(self) -> None:
         self._file.truncate(self._end)
@@ -208,19 +198,14 @@ class Journal(Memory):
         until = time.monotonic() + 1.0
         while not _try_lock(self._file.fileno()):
             if time.monotonic() >= until:
-                raise InputError(
-                    f"The journal {self._name} is in use by another process.",
-                    hint="wait until that run has ended.",
-                    code="journal.in-use",
-                    parameter="journal",
-                )
+                raise refusal("journal.in-use", name=self._name)
             time.sleep(_PAUSE)
 
 
 def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
     """Return the history, where its last whole record ends, and the check of that."""
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
-        raise FileFormatError(f"{name} is too large for a journal.", hint="is it the right file?")
+        raise refusal("journal.too-large", FileFormatError, name=name)
     file.seek(0)
     data = file.read()
     history = History()
@@ -228,16 +213,8 @@ def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
         return history, 0, ""  # killed before the first line was whole
     if not data.startswith(FIRST_LINE):
         if data.startswith(_KIND):
-            raise FileFormatError(
-                f"{name} has another version of the format than this timbermark reads.",
-                hint="begin a new one with another name.",
-                code="journal.version",
-            )
-        raise FileFormatError(
-            f"{name} is no journal of timbermark.",
-            hint="give another name.",
-            code="journal.foreign",
-        )
+            raise refusal("journal.version", FileFormatError, name=name)
+        raise refusal("journal.foreign", FileFormatError, name=name)
     at, check = len(FIRST_LINE), ""
     while at < len(data):
         end = data.find(b"\n", at) + 1
@@ -252,9 +229,7 @@ def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
                 raise ValueError("a check is wrong")
             history.add(record)
         except (ValueError, TypeError, RecursionError, AttributeError, LookupError) as error:
-            raise FileFormatError(
-                f"The journal {name} is damaged ({error}).", _AGAIN, code="journal.damaged"
-            ) from None
+            raise refusal("journal.damaged", FileFormatError, name=name, why=error) from None
         at, check = end, found
     return history, at, check
 

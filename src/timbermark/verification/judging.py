@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.errors import InputError
 from timbermark.ownership.evidence import (
     UNANSWERED,
     UNKNOWN,
@@ -24,6 +23,7 @@ from timbermark.ownership.evidence import (
     weigh,
 )
 from timbermark.ownership.mark import Mark
+from timbermark.verification.refusals import refusal
 from timbermark.verification.transcript import Transcript
 from timbermark.verification.verdict import (
     Answer,
@@ -126,22 +126,11 @@ def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...
 
 def _refuse_misread(answers: Answers, shown: Sequence[Any] | None, mark: Mark) -> None:
     if not answers.answered.any():
-        raise InputError(
-            "The suspect answered none of the triggers.",
-            hint="call it with a few rows of your own and see what it answers.",
-            code="answers.none",
-        )
+        raise refusal("answers.none")
     if answers.kind == "labels" and (answers.values < 0).all():
         examples = dict.fromkeys(f"{answer!s:.30}" for answer in shown or () if answer is not None)
-        known = ", ".join(map(repr, mark.classes[:5]))
-        raise InputError(
-            "No answer of the suspect is a class of the mark"
-            + (f": it says {', '.join(map(repr, list(examples)[:5]))}." if examples else "."),
-            hint=f"the mark's classes are {known}{', …' if len(mark.classes) > 5 else ''}; "
-            "give label_map={theirs: yours} to translate the suspect's labels to these.",
-            code="answers.no-class",
-            parameter="label_map",
-        )
+        said = f": it says {', '.join(map(repr, list(examples)[:5]))}" if examples else ""
+        raise refusal("answers.no-class", said=said, classes=mark.classes)
 
 
 def _find_warnings(

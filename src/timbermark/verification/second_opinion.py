@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
-from timbermark.errors import InputError
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Facts
 from timbermark.verification.reading import match_labels
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import Model
 from timbermark.verification.verifying import verify
 
@@ -82,25 +82,15 @@ def _answers(model: Any, mark: Mark) -> Any:
 def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
     rows = np.asarray(X, dtype=object if mark.has_texts else None)
     if rows.ndim != 2 or rows.shape[1] != mark.n_features or len(rows) < 2:
-        raise InputError(
-            f"The rows for the second opinion have the shape {rows.shape}, the mark has "
-            f"{mark.n_features} columns.",
-            hint="give rows in the mark's columns.",
-        )
+        raise refusal("opinion.shape", shape=rows.shape, features=mark.n_features)
     if not mark.has_texts:
         try:
             rows = rows.astype(np.float64)
         except (TypeError, ValueError):
-            raise InputError(
-                "The rows for the second opinion are not numbers.",
-                hint="give rows in the mark's columns.",
-            ) from None
+            raise refusal("opinion.texts") from None
     answers = np.asarray(y).tolist()
     if len(answers) != len(rows):
-        raise InputError(
-            f"{len(rows)} rows for the second opinion have {len(answers)} labels.",
-            hint="give one label for each row.",
-        )
+        raise refusal("opinion.labels", rows=len(rows), labels=len(answers))
     if not mark.classes:
         values = np.array([_number(answer) for answer in answers])
         known = np.isfinite(values)
@@ -109,10 +99,7 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
     numbers = match_labels(answers, mark.classes)
     known = numbers >= 0
     if len(np.unique(numbers[known])) < 2:
-        raise InputError(
-            "The labels for the second opinion are not two or more classes of the mark.",
-            hint=f"the mark's classes are {', '.join(map(repr, mark.classes[:5]))}.",
-        )
+        raise refusal("opinion.classes", classes=mark.classes)
     _check_count(int(known.sum()))
     return rows[known], numbers[known]
 
@@ -126,10 +113,7 @@ def _number(answer: Any) -> float:
 
 def _check_count(n: int) -> None:
     if n < _FEWEST_ROWS:
-        raise InputError(
-            f"{n} rows with answers are too few to train models on for a second opinion.",
-            hint=f"give at least {_FEWEST_ROWS}; thousands are better.",
-        )
+        raise refusal("opinion.few", rows=n, fewest=_FEWEST_ROWS)
 
 
 def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:

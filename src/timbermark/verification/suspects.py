@@ -20,6 +20,7 @@ from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.reading import ReadingRules, list_answers
+from timbermark.verification.refusals import refusal
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 
 if TYPE_CHECKING:
@@ -56,14 +57,10 @@ class Model:
         try:
             response = function(rows)
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
-            raise InputError(
-                f"The suspect ({self.facts.description}) could not answer: "
-                f"{type(error).__name__}{': ' if said else ''}{said}",
-                hint="call it with a few rows of your own; it is given a matrix of the triggers' "
-                "values.",
-                code="suspect.failed",
-            ) from error
+            said = ": ".join(
+                filter(None, (type(error).__name__, " ".join(str(error).split())[:300]))
+            )
+            raise refusal("suspect.failed", suspect=self.facts.description, said=said) from error
         yield dict(zip(order, list_answers(response, len(order)), strict=True))
 
 
@@ -115,11 +112,7 @@ def _open_object(suspect: Any) -> Model:
     if isinstance(suspect, tuple) and libraries.is_supported(suspect):
         return _open_pair(*suspect)
     if hasattr(suspect, "model") and hasattr(suspect, "mark") and hasattr(suspect, "cost"):
-        raise InputError(
-            "That is the result of marking, not a model.",
-            hint="give result.model.",
-            code="suspect.result",
-        )
+        raise refusal("suspect.result")
     if not isinstance(suspect, type):
         way = libraries.way_of_asking(suspect)
         if way == "trees":
@@ -133,12 +126,7 @@ def _open_object(suspect: Any) -> Model:
             name = getattr(suspect, "__name__", type(suspect).__name__)
             facts = Facts(description=f"function {name}", through="function")
             return Model(facts=facts, functions={"either": suspect})
-    raise InputError(
-        f"{suspect!r:.80} cannot be asked.",
-        hint="give a function from rows to labels or scores, a fitted model with predict, or a "
-        "model file.",
-        code="suspect.unknown",
-    )
+    raise refusal("suspect.unknown", suspect=suspect)
 
 
 def _open_estimator(model: Any) -> Model:
@@ -204,11 +192,7 @@ def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str |
         except InputError:
             raise
         except Exception as error:
-            raise InputError(
-                f"{foreign.library} does not take the triggers ({error}).",
-                hint="the model wants other features than the mark has.",
-                code="suspect.other-features",
-            ) from error
+            raise refusal("suspect.other-features", library=foreign.library, why=error) from error
         return np.asarray(reference.margins(trees, rows))
 
     def labels(X: Any) -> AnyArray:
@@ -287,11 +271,7 @@ def read_model(path: str | os.PathLike[str], *, whole: bool = False) -> NamedMod
         found = NamedModel(foreign.ensemble, classes, foreign.feature_names, before, foreign)
     if _hash_file(path) != before:
         # The digest would name other bytes than those that are judged.
-        raise InputError(
-            f"{os.fspath(path)} changed while it was read.",
-            hint="copy it first, then use the copy.",
-            code="file.changed",
-        )
+        raise refusal("file.changed", path=os.fspath(path))
     return found
 
 
@@ -358,6 +338,4 @@ def open_named(model: NamedModel, what: str) -> Model:
 
 
 def _incomplete(name: str, part: str) -> FileFormatError:
-    return FileFormatError(
-        f"{name} is not complete ({part}).", hint="save the model again.", code="file.incomplete"
-    )
+    return refusal("file.incomplete", FileFormatError, name=name, part=part)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from timbermark.errors import InputError, MissingLibraryError
+from timbermark.errors import MissingLibraryError
 from timbermark.files import atomic_write
 from timbermark.files.tables import is_parquet, read_columns
 from timbermark.ownership.evidence import Price
@@ -29,6 +29,7 @@ from timbermark.verification.questions import (
     wire_row,
 )
 from timbermark.verification.reading import match_labels, simplify
+from timbermark.verification.refusals import refusal
 
 ID_COLUMN = "question"
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
@@ -108,11 +109,7 @@ class AnswerTable:
             elif alone is not None:
                 answers[row] = simplify(self.columns[alone][line])
             else:
-                raise InputError(
-                    f"{self.name} holds no labels.",
-                    hint="call their column 'label'.",
-                    code="table.no-labels",
-                )
+                raise refusal("table.no-labels", table=self.name)
         # The first answer in the order of asking settles how all are read.
         order = [row for row in known.values() if row in answers]
         yield {row: answers[row] for row in order}
@@ -121,29 +118,17 @@ class AnswerTable:
         """Return the line of each row of the mark that is in the table."""
         name = id_column(mark)
         if name not in self.columns:
-            raise InputError(
-                f"{self.name} has no column '{name}'.",
-                hint="keep the ids of the questions beside the answers.",
-                code="table.no-ids",
-            )
+            raise refusal("table.no-ids", table=self.name, name=name)
         found: dict[int, int] = {}
         for line, cell in enumerate(self.columns[name]):
             row = known.get(str(cell).strip().lower())
             if row is None:
                 continue
             if row in found:
-                raise InputError(
-                    f"{self.name} answers the question '{cell}' twice.",
-                    hint="answer it once.",
-                    code="table.twice",
-                )
+                raise refusal("table.twice", table=self.name, cell=cell)
             found[row] = line
         if not found:
-            raise InputError(
-                f"{self.name} answers none of the questions of this mark.",
-                hint="are they the questions of another mark, or were the ids changed?",
-                code="table.other-questions",
-            )
+            raise refusal("table.other-questions", table=self.name)
         return found
 
     def _answer_columns(self, mark: Mark) -> tuple[list[str], list[str]]:
@@ -169,11 +154,7 @@ class AnswerTable:
             return called[0]
         if scored and not called:
             return None
-        raise InputError(
-            f"{self.name} does not tell which column holds the answers.",
-            hint="call it 'label', or call columns of scores like the classes.",
-            code="table.which-column",
-        )
+        raise refusal("table.which-column", table=self.name)
 
 
 def is_frame(suspect: Any) -> bool:
@@ -259,11 +240,7 @@ def write_questions(
     }
     ending = Path(path).suffix.lower()
     if ending not in writers:
-        raise InputError(
-            f"Questions cannot be written as {os.fspath(path)}.",
-            hint="use a name that ends in .csv or .parquet.",
-            code="questions.ending",
-        )
+        raise refusal("questions.ending", path=os.fspath(path))
     names, places = _order(mark, columns)
     listed: list[Question] = [
         question
@@ -274,11 +251,7 @@ def write_questions(
     listed.sort(key=lambda question: question.id)
     header = [id_column(mark), *names]
     if len(set(header)) < len(header):
-        raise InputError(
-            f"'{header[0]}' is the name of the column of ids.",
-            hint="name that column otherwise.",
-            code="questions.id-column",
-        )
+        raise refusal("questions.id-column", name=header[0])
     whole = whole_columns(mark)
     lines = [[q.id, *wire_row(q.values, places, whole)] for q in listed]
     # Until it is asked, nobody else may know a trigger.
@@ -295,12 +268,7 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
         return columns, places
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
-    raise InputError(
-        "The columns are not the features of the mark in another order.",
-        hint=f"name each once: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
-        code="columns.by-hand",
-        parameter="columns",
-    )
+    raise refusal("columns.by-hand:questions", known=known)
 
 
 def _csv(header: list[str], lines: list[list[Any]]) -> bytes:

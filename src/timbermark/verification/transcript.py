@@ -12,9 +12,10 @@ import numpy as np
 
 from timbermark.dtypes import CLASS_INDEX
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership.encoding import FOREIGN, check_digest, is_unicode
+from timbermark.ownership.encoding import check_digest, is_unicode
 from timbermark.ownership.evidence import Answers, Price
 from timbermark.ownership.mark import Mark
+from timbermark.verification.refusals import refusal
 from timbermark.verification.verdict import Context, Note
 
 FORMAT = "timbermark transcript 2"
@@ -66,9 +67,7 @@ class Transcript:
         except FileFormatError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError, InputError):
-            raise FileFormatError(
-                "The transcript cannot be read.", FOREIGN, code="transcript.unreadable"
-            ) from None
+            raise refusal("transcript.unreadable", FileFormatError) from None
 
 
 def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
@@ -227,9 +226,7 @@ def _check_shown(value: Any) -> Any:
 
 def _require(holds: bool, what: str) -> None:
     if not holds:
-        raise FileFormatError(
-            f"The transcript is not sound: {what}.", FOREIGN, code="transcript.not-sound"
-        )
+        raise refusal("transcript.not-sound", FileFormatError, what=what)
 
 
 def _refuse_constant(text: str) -> float:

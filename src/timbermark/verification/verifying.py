@@ -18,7 +18,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from timbermark.errors import InputError
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
@@ -26,6 +25,7 @@ from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_a
 from timbermark.verification.journal import Journal
 from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.verdict import Note, Verdict
 
@@ -93,11 +93,7 @@ def verify(
     """
     known = Mark.load(mark) if isinstance(mark, str | os.PathLike) else mark
     if not isinstance(known, Mark):
-        raise InputError(
-            f"{type(mark).__name__} is not a mark.",
-            hint="load one with Mark.load(path).",
-            code="mark.type",
-        )
+        raise refusal("mark.type", given=type(mark).__name__)
     inquiries = partial(
         begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
     )
@@ -152,12 +148,7 @@ def ask_suspect(
     one_by_one = getattr(asked, "one_by_one", False)
     if given and not one_by_one:
         name = next(iter(given))
-        raise InputError(
-            f"{name} is for endpoints, and the suspect is none.",
-            hint="leave it out.",
-            code="endpoints-only",
-            parameter=name,
-        )
+        raise refusal("endpoints-only", name=name)
     if one_by_one:
         with questions_bar(progress) as bar:
             return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
@@ -177,9 +168,7 @@ def _ask_endpoint(
     stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     check_stop_at(stop)
     if in_doubt not in ("ask", "skip"):
-        raise InputError(
-            f"in_doubt={in_doubt!r} is not known.", hint="use ask or skip.", parameter="in_doubt"
-        )
+        raise refusal("in-doubt", in_doubt=in_doubt)
     decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
     inquiry = inquiries(
         endpoint,
