@@ -18,6 +18,7 @@ from timbermark.ownership.evidence import Price
 from timbermark.verification.dialects import (
     MOST_PATHS,
     Batch,
+    Dialect,
     complete_url,
     is_placeholder,
     open_dialect,
@@ -114,13 +115,13 @@ class Endpoint:
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "protocol", protocol)
         _check_body(self.body)
-        dialect = open_dialect(protocol, self.options)
+        one_at_a_time = self.dialect.one_at_a_time
         _check_number("batch", self.batch, 1, 10_000, whole=True)
         _check_number("timeout", self.timeout, 0.01, 3600.0)
         _check_number("retries", self.retries, 0, 100, whole=True)
         if self.rate is not None:
             _check_number("rate", self.rate, 0.001, 1e6)
-        if self.batch > 1 and dialect.one_at_a_time:
+        if self.batch > 1 and one_at_a_time:
             raise refusal("batch.one", batch=self.batch)
         if self.scale not in _SCALES:
             raise refusal("scale", scale=self.scale, known=_SCALES)
@@ -150,6 +151,11 @@ class Endpoint:
         return {"body": self.body, "answer": self.answer, "output": self.output}
 
     @property
+    def dialect(self) -> Dialect:
+        """Return the protocol with its options."""
+        return open_dialect(self.protocol, self.options)
+
+    @property
     def shown_url(self) -> str:
         """Return the address without what may be secret in it."""
         return urlunsplit(urlsplit(self.url)._replace(query="", fragment=""))
@@ -175,7 +181,7 @@ class Endpoint:
             description=f"endpoint {self.shown_url}",
             through="http",
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
-            sends_names=open_dialect(self.protocol, self.options).sends_names,
+            sends_names=self.dialect.sends_names,
             reading=ReadingRules(
                 classes=None if self.classes is None else tuple(self.classes),
                 classes_by_hand=self.classes is not None,
@@ -197,7 +203,7 @@ class Endpoint:
         """
         line = Line(
             self.url,
-            open_dialect(self.protocol, self.options),
+            self.dialect,
             self.sent_headers,
             self.timeout,
             self.retries,
@@ -234,9 +240,8 @@ def _ask(
 ) -> dict[str, Any]:
     """Return the answers to some questions, by their ids; None for those that are refused."""
     ids, journal = [question.id for question in questions], inquiry.journal
-    dialect = open_dialect(endpoint.protocol, endpoint.options)
-    rows = inquiry.wire(questions)
-    body = json.dumps(dialect.make_body(Batch(rows, inquiry.columns.names)), allow_nan=False)
+    batch = Batch(inquiry.wire(questions), inquiry.columns.names)
+    body = json.dumps(endpoint.dialect.make_body(batch), allow_nan=False)
     room = len(ids) * (_ROOM + _ROOM_PER_SCORE * len(inquiry.mark.classes))
     headers = {}
     if endpoint.idempotency_header:
@@ -294,7 +299,7 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     10.0
     """
     prices = []
-    if _chooses_path(endpoint):
+    if endpoint.dialect.chooses_path:
         prices.append(Price("path", _PATH_BITS))
     if endpoint.output is not None:
         standard = endpoint.output in _STANDARD_OUTPUTS
@@ -345,7 +350,7 @@ def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
     if endpoint.body is not None:
         body = _shorten(json.dumps(endpoint.body, ensure_ascii=False))
         found.append(Note("template", {"body": body}))
-    if _chooses_path(endpoint):
+    if endpoint.dialect.chooses_path:
         found.append(Note("path", {"path": _shorten(endpoint.answer or "")}))
     if endpoint.output is not None:
         found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
@@ -379,12 +384,6 @@ def _describe(endpoint: Endpoint) -> dict[str, Any]:
         "answer": endpoint.answer or "",
         "output": endpoint.output or "",
     }
-
-
-def _chooses_path(endpoint: Endpoint) -> bool:
-    # These protocols read the same without being told.
-    own = "predictions" if endpoint.protocol in ("mlflow", "kserve-v1") else ""
-    return endpoint.answer not in (None, own)
 
 
 def _shorten(text: str) -> str:

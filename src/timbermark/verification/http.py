@@ -236,8 +236,8 @@ def _open_client(cafile: str | None) -> httpx.AsyncClient:
 def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list[Any]:
     """Return the n answers in the body of a reply, or raise FailureError.
 
-    >>> from timbermark.verification.dialects import MLflow
-    >>> read_reply(b'{"predictions": ["a", NaN]}', 2, MLflow())
+    >>> from timbermark.verification.dialects import open_dialect
+    >>> read_reply(b'{"predictions": ["a", NaN]}', 2, open_dialect("mlflow", {}))
     ['a', None]
     """
     try:

@@ -120,11 +120,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "columns",
     ),
     # Protocols
-    "template:not-json": (
-        "The template of the request is no JSON ({why}).",
-        'as in \'{{"rows": "$rows"}}\'.',
-        "body",
-    ),
     "protocol:unknown": ("protocol={protocol!r} is not known.", "use one of {known}.", "protocol"),
     "protocol.option": (
         "{option} is no option of protocol={protocol!r}.",
