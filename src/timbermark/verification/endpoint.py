@@ -26,7 +26,7 @@ from timbermark.verification.dialects import (
 )
 from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
-from timbermark.verification.journal import Journal, Memory
+from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import ReadingRules, Scale
 from timbermark.verification.refusals import refusal
@@ -269,7 +269,7 @@ def _ask(
     return said
 
 
-def _complaint(endpoint: Endpoint, journal: Memory, failure: FailureError) -> InputError:
+def _complaint(endpoint: Endpoint, journal: History, failure: FailureError) -> InputError:
     hint, message = failure.hint, failure.message
     if isinstance(journal, Journal) and journal.answers:
         kept = f"the journal holds {len(journal.answers)} answers, and the same command goes on."

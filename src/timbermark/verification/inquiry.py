@@ -32,7 +32,7 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
-from timbermark.verification.journal import Memory
+from timbermark.verification.journal import History
 from timbermark.verification.judging import (
     FEW_MATCHES_BITS,
     judge,
@@ -131,7 +131,7 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
-    journal: Memory = field(default_factory=Memory)  # by question, decoys included
+    journal: History = field(default_factory=History)  # by question, decoys included
     asked: int = 0  # questions, decoys included
     warnings: list[Note] = field(default_factory=list)
     charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked

@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -22,7 +22,7 @@ from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
-from timbermark.verification.journal import Journal
+from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
@@ -185,14 +185,14 @@ def _ask_endpoint(
         inquiry.conditions.append(Note("decoys-from", {"caps": True}))
     inquiry.check_limit()
     kept = given.get("journal")
-    with inquiry.journal if kept is None else Journal(kept, _start(inquiry, endpoint)) as journal:
+    start = _start(inquiry, endpoint)
+    with nullcontext(History(start)) if kept is None else Journal(kept, start) as journal:
         inquiry.journal = journal
-        past = journal.history
-        if past.answers:
-            since = str(past.start.get("created", ""))
-            inquiry.request |= {"from_journal": len(past.answers), "journal_since": since}
-        if past.under_way and in_doubt == "skip":
-            journal.add({"skipped": list(past.under_way)})
+        if journal.answers:
+            since = str(journal.start.get("created", ""))
+            inquiry.request |= {"from_journal": len(journal.answers), "journal_since": since}
+        if journal.under_way and in_doubt == "skip":
+            journal.add({"skipped": list(journal.under_way)})
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
         found = finish(inquiry, True)
