@@ -49,7 +49,7 @@ from timbermark.verification.judge import (
 from timbermark.verification.packs import Pack, read_pack
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, read_roots
-from timbermark.verification.verdict import Note
+from timbermark.verification.transcript import Note
 from timbermark.verification.verifying import verify
 
 Side: TypeAlias = Literal["first", "second"]

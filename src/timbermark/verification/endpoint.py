@@ -31,7 +31,7 @@ from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import ReadingRules, Scale
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import is_url
-from timbermark.verification.verdict import Note
+from timbermark.verification.transcript import Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
 

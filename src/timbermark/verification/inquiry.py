@@ -33,12 +33,6 @@ from timbermark.ownership.evidence import (
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
 from timbermark.verification.journal import History
-from timbermark.verification.judging import (
-    FEW_MATCHES_BITS,
-    judge,
-    lack_of_matches,
-    price_missing,
-)
 from timbermark.verification.questions import (
     DECOY,
     Question,
@@ -58,7 +52,15 @@ from timbermark.verification.reading import (
     settle_classes,
 )
 from timbermark.verification.refusals import refusal
-from timbermark.verification.verdict import Context, Note, Verdict, printable
+from timbermark.verification.transcript import Context, Note
+from timbermark.verification.verdict import (
+    FEW_MATCHES_BITS,
+    Verdict,
+    judge,
+    lack_of_matches,
+    price_missing,
+    printable,
+)
 
 Ending: TypeAlias = Literal["enough", "hopeless", "misread"]
 StopAt: TypeAlias = float | Literal["auto", "off"]

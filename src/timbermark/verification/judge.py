@@ -37,7 +37,6 @@ from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.chain import find_unstamped, load_chains
-from timbermark.verification.judging import judge_again
 from timbermark.verification.packs import (
     CLAIM,
     OPENING,
@@ -52,8 +51,8 @@ from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.verification.suspects import open_suspect, read_model
-from timbermark.verification.transcript import Transcript
-from timbermark.verification.verdict import Note, Verdict, printable
+from timbermark.verification.transcript import Note, Transcript
+from timbermark.verification.verdict import Verdict, judge_again, printable
 from timbermark.verification.verifying import verify
 
 if TYPE_CHECKING:

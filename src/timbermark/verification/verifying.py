@@ -1,7 +1,7 @@
 """Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
 
 This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
-how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`judging`).
+how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`verdict`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from timbermark.verification.questions import check_decoys
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import open_suspect
-from timbermark.verification.verdict import Note, Verdict
+from timbermark.verification.transcript import Note
+from timbermark.verification.verdict import Verdict
 
 if TYPE_CHECKING:
     from timbermark.verification.endpoint import Endpoint
