@@ -191,7 +191,7 @@ class Endpoint:
             ),
             request=_describe(self),
             prices=price_request(self),
-            conditions=_list_conditions(self),
+            conditions=tuple(c for c in _list_choices(self) if isinstance(c, Note)),
             warnings=warnings,
         )
 
@@ -298,27 +298,47 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
     10.0
     """
-    prices = []
+    return tuple(choice for choice in _list_choices(endpoint) if isinstance(choice, Price))
+
+
+def _list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
+    """Yield the prices of what was chosen by hand, and what the evidence depends on thereby."""
+    if endpoint.body is not None:
+        written = json.dumps(endpoint.body, ensure_ascii=False)
+        n_bytes = len(written.encode(errors="replace"))
+        yield Price("template", sum(_price_parts(endpoint.body)), {"bytes": n_bytes})
+        yield Note("template", {"body": _shorten(written)})
     if endpoint.dialect.chooses_path:
-        prices.append(Price("path", _PATH_BITS))
+        yield Price("path", _PATH_BITS)
+        yield Note("path", {"path": _shorten(endpoint.answer or "")})
     if endpoint.output is not None:
         standard = endpoint.output in _STANDARD_OUTPUTS
         count = len(_STANDARD_OUTPUTS) if standard else _MOST_OUTPUTS
-        prices.append(Price("output", float(count.bit_length() - 1), {"outputs": count}))
-    if endpoint.body is not None:
-        n_bytes = len(json.dumps(endpoint.body, ensure_ascii=False).encode(errors="replace"))
-        prices.append(Price("template", sum(_price_parts(endpoint.body)), {"bytes": n_bytes}))
+        yield Price("output", float(count.bit_length() - 1), {"outputs": count})
+        yield Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS})
     parts = urlsplit(endpoint.url)
     if parts.query:
         n_bytes = len(parts.query.encode())
-        prices.append(Price("query", _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes}))
+        yield Price("query", _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes})
+        yield Note("query")
     path = own_path(endpoint.protocol, parts.path)
     if path:
-        prices.append(Price("address", _price_of_word(path), {"letters": len(path)}))
+        yield Price("address", _price_of_word(path), {"letters": len(path)})
     if endpoint.batch > 1:
         bits = _ROUND_BATCH_BITS if endpoint.batch in _ROUND_BATCHES else _BATCH_BITS
-        prices.append(Price("batch", bits, {"rows": endpoint.batch}))
-    return tuple(prices)
+        yield Price("batch", bits, {"rows": endpoint.batch})
+    # A header may choose among models, and what it says is not shown: it has no price. Credentials
+    # do so, too, wherever each customer has a model; only a judge's own are nobody's choice.
+    sent, repeated = [*endpoint.sent_headers], endpoint.idempotency_header
+    kinds = {"credentials" if name.lower() in _CREDENTIALS else "plain" for name in sent}
+    if repeated is not None:
+        sent.append(repeated)
+        kinds |= set() if repeated.lower() in _REPEATED else {"plain"}
+    if sent:
+        by_choice = "credentials" in kinds and not endpoint.is_judges
+        code = "credentials" if by_choice and "plain" not in kinds else "headers"
+        caps = "plain" in kinds or by_choice
+        yield Note(code, {"names": _shorten(", ".join(sent)), "caps": caps})
 
 
 def _price_of_word(word: str) -> float:
@@ -342,34 +362,6 @@ def _price_parts(template: Any, is_inside: bool = False) -> Iterator[float]:
     else:
         written = template if isinstance(template, str) else json.dumps(template)
         yield _BITS_PER_SIGN + _price_of_word(written)
-
-
-def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
-    """Return what the evidence depends on because the request or the reading was made by hand."""
-    found = []
-    if endpoint.body is not None:
-        body = _shorten(json.dumps(endpoint.body, ensure_ascii=False))
-        found.append(Note("template", {"body": body}))
-    if endpoint.dialect.chooses_path:
-        found.append(Note("path", {"path": _shorten(endpoint.answer or "")}))
-    if endpoint.output is not None:
-        found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
-    if urlsplit(endpoint.url).query:
-        found.append(Note("query"))
-    # A header may choose among models, and what it says is not shown: it has no price. Credentials
-    # do so, too, wherever each customer has a model; only a judge's own are nobody's choice.
-    sent = [*endpoint.sent_headers]
-    plain = [name for name in sent if name.lower() not in _CREDENTIALS]
-    if endpoint.idempotency_header is not None:
-        sent.append(endpoint.idempotency_header)
-        if endpoint.idempotency_header.lower() not in _REPEATED:
-            plain.append(endpoint.idempotency_header)
-    if sent:
-        by_choice = any(name.lower() in _CREDENTIALS for name in sent) and not endpoint.is_judges
-        caps = bool(plain) or by_choice
-        code = "headers" if plain or not by_choice else "credentials"
-        found.append(Note(code, {"names": _shorten(", ".join(sent)), "caps": caps}))
-    return tuple(found)
 
 
 def _describe(endpoint: Endpoint) -> dict[str, Any]:

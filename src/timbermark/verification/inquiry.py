@@ -135,15 +135,20 @@ class Inquiry:
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
     journal: History = field(default_factory=History)  # by question, decoys included
     asked: int = 0  # questions, decoys included
-    warnings: list[Note] = field(default_factory=list)
-    charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
-    conditions: list[Note] = field(default_factory=list)  # of how it is asked
-    request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
     _given_up: set[str] = field(default_factory=set)
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
+
+    def add(self, *choices: Price | Note, **request: Any) -> None:
+        """Add prices and conditions of how the suspect is asked, and facts of the request."""
+        self.facts = replace(
+            self.facts,
+            prices=(*self.facts.prices, *(c for c in choices if isinstance(c, Price))),
+            conditions=(*self.facts.conditions, *(c for c in choices if isinstance(c, Note))),
+            request={**self.facts.request, **request},
+        )
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -252,7 +257,7 @@ class Inquiry:
     def _by_hand(self) -> tuple[Price, ...]:
         reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        return (*self.columns.prices, *self.facts.prices, *self.charged, *read_prices)
+        return (*self.columns.prices, *self.facts.prices, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
@@ -340,7 +345,7 @@ class Inquiry:
         Raises InputError if nothing was answered that can be read.
         """
         reading = self.known.reading
-        warnings = [*self.facts.warnings, *self.warnings]
+        warnings = [*self.facts.warnings]
         asked = self._count_asked() if early else None
         if self.ending() == "hopeless":
             stop = self._limit() or 0.0
@@ -356,10 +361,10 @@ class Inquiry:
             columns=self.columns.how,
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
-            request={**self.facts.request, **self.request},
+            request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=(*self.facts.conditions, *self.conditions),
+            conditions=self.facts.conditions,
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:

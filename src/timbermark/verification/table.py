@@ -101,7 +101,7 @@ class AnswerTable:
         alone = self._answer_column(names, scored)
         labels_wanted = inquiry.rules.wanted in ("labels", "numbers")
         if scored and alone is not None and labels_wanted:
-            inquiry.charged.append(Price("kind", 1.0))  # by the rule scores count
+            inquiry.add(Price("kind", 1.0))  # by the rule scores count
         answers = {}
         for row, line in found.items():
             if scored and not labels_wanted:

@@ -181,9 +181,9 @@ def _ask_endpoint(
     # Decoys stand beside triggers only in requests of several rows, and answers may depend on them.
     if endpoint.batch > 1 and decoys != DEFAULT_DECOYS:
         bits = _MANY_DECOYS_BITS if decoys else _NO_DECOYS_BITS
-        inquiry.charged.append(Price("decoys", bits, {"decoys": decoys}))
+        inquiry.add(Price("decoys", bits, {"decoys": decoys}))
     if endpoint.batch > 1 and decoys and "decoys_from" in given:
-        inquiry.conditions.append(Note("decoys-from", {"caps": True}))
+        inquiry.add(Note("decoys-from", {"caps": True}))
     inquiry.check_limit()
     kept = given.get("journal")
     start = _start(inquiry, endpoint)
@@ -191,7 +191,7 @@ def _ask_endpoint(
         inquiry.journal = journal
         if journal.answers:
             since = str(journal.start.get("created", ""))
-            inquiry.request |= {"from_journal": len(journal.answers), "journal_since": since}
+            inquiry.add(from_journal=len(journal.answers), journal_since=since)
         if journal.under_way and in_doubt == "skip":
             journal.add({"skipped": list(journal.under_way)})
         for piece in endpoint.ask(inquiry):
