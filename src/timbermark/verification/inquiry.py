@@ -37,6 +37,7 @@ from timbermark.verification.questions import (
     DECOY,
     Question,
     Questions,
+    list_questions,
     make_questions,
     whole_columns,
     wire_row,
@@ -174,8 +175,7 @@ class Inquiry:
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """
-        order = [q.row for part in self.questions.values() for block in part.blocks
-                 for q in block if q.row != DECOY]  # fmt: skip
+        order = [q.row for q in list_questions(self.questions) if q.row != DECOY]
         columns = [self.mark.columns[place] for place in self.columns.places]
         names = self.columns.names if self.facts.takes_frames else None
         return plain_rows(take_rows(columns, order), names), order

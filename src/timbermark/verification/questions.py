@@ -18,7 +18,7 @@ import hashlib
 import hmac
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,15 @@ class Questions:
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
+
+
+def list_questions(parts: Mapping[str, Questions]) -> list[Question]:
+    """Return the questions of all seals, in the order of asking.
+
+    >>> list_questions({})
+    []
+    """
+    return [q for part in parts.values() for block in part.blocks for q in block]
 
 
 def check_decoys(decoys: Any) -> int:

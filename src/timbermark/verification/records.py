@@ -21,16 +21,20 @@ from typing import Any
 from timbermark.errors import FileFormatError, TimbermarkError
 from timbermark.files import atomic_write
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
-from timbermark.ownership.encoding import TIME_FORMAT, is_unicode
+from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import EIGHTHS, Opening, is_enough, worth
 from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Fits, has_fields, is_text, list_of
 
 ENDING = ".openings"
 MOST_FILES = 10_000
 QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestamp-reply"
 _FIRST_LINE = "timbermark openings 1"
-_KEYS = {"mark", "claim", "for", "opened", "places"}
+_FIELDS: dict[str, Fits] = {
+    **dict.fromkeys(("mark", "claim", "for", "opened"), is_text),
+    "places": list_of(lambda place: type(place) is int),
+}
 _OWNER_ONLY = 0o600
 _MAX_BYTES = 64 << 20
 _FIRST_BYTES = 32
@@ -160,22 +164,10 @@ def _read_entry(path: Path, line: str) -> LedgerEntry:
         record = json.loads(line)
     except (ValueError, RecursionError):
         raise _damaged(path, "a line is not JSON") from None
-    if (
-        not isinstance(record, dict)
-        or record.keys() != _KEYS
-        or not all(isinstance(record[name], str) for name in _KEYS - {"places"})
-        or not is_unicode(record["for"])
-        or not isinstance(record["places"], list)
-        or not all(type(place) is int for place in record["places"])
-    ):
+    if not has_fields(record, _FIELDS):
         raise _damaged(path, "a line is no opening")
-    return LedgerEntry(
-        mark=record["mark"],
-        claim=record["claim"],
-        judge=record["for"],
-        opened=record["opened"],
-        places=tuple(record["places"]),
-    )
+    mark, claim, judge, opened = (record[name] for name in ("mark", "claim", "for", "opened"))
+    return LedgerEntry(mark, claim, judge, opened, tuple(record["places"]))
 
 
 def _damaged(path: Path, reason: str) -> FileFormatError:

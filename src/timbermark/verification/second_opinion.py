@@ -55,8 +55,7 @@ def train_references(
     # Of models that did not converge: they are innocent all the same.
     with step_bar(progress) as say, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        listed = (_list_models if mark.classes else _list_regressors)(rows, random_state)
-        for kind, model in listed:
+        for kind, model in _list_models(rows, random_state, gives_numbers=not mark.classes):
             say(f"second opinion: {kind}")
             model.fit(rows, labels)
             verdict = verify(_answers(model, mark), mark)
@@ -116,43 +115,25 @@ def _check_count(n: int) -> None:
         raise refusal("opinion.few", rows=n, fewest=_FEWEST_ROWS)
 
 
-def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        HistGradientBoostingClassifier,
-        RandomForestClassifier,
-    )
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
+def _list_models(rows: Any, seed: int, gives_numbers: bool) -> list[tuple[str, Any]]:
+    from sklearn import ensemble, linear_model, neighbors
     from sklearn.preprocessing import StandardScaler
 
-    seed = random_state
-    return [
-        ("gradient boosting", _prepared(rows, HistGradientBoostingClassifier(random_state=seed))),
-        ("random forest", _filled(rows, RandomForestClassifier(random_state=seed))),
-        ("extra trees", _filled(rows, ExtraTreesClassifier(random_state=seed))),
-        ("logistic regression", _filled(rows, StandardScaler(), LogisticRegression(max_iter=200))),
-        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsClassifier())),
-    ]
-
-
-def _list_regressors(rows: Any, random_state: int) -> list[tuple[str, Any]]:
-    from sklearn.ensemble import (
-        ExtraTreesRegressor,
-        HistGradientBoostingRegressor,
-        RandomForestRegressor,
+    kind = "Regressor" if gives_numbers else "Classifier"
+    line, linear = "logistic regression", linear_model.LogisticRegression(max_iter=200)
+    if gives_numbers:
+        line, linear = "linear regression", linear_model.Ridge()
+    boosted, forest, extra = (
+        getattr(ensemble, name + kind)(random_state=seed)
+        for name in ("HistGradientBoosting", "RandomForest", "ExtraTrees")
     )
-    from sklearn.linear_model import Ridge
-    from sklearn.neighbors import KNeighborsRegressor
-    from sklearn.preprocessing import StandardScaler
-
-    seed = random_state
+    near = getattr(neighbors, "KNeighbors" + kind)()
     return [
-        ("gradient boosting", _prepared(rows, HistGradientBoostingRegressor(random_state=seed))),
-        ("random forest", _filled(rows, RandomForestRegressor(random_state=seed))),
-        ("extra trees", _filled(rows, ExtraTreesRegressor(random_state=seed))),
-        ("linear regression", _filled(rows, StandardScaler(), Ridge())),
-        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsRegressor())),
+        ("gradient boosting", _prepared(rows, boosted)),
+        ("random forest", _filled(rows, forest)),
+        ("extra trees", _filled(rows, extra)),
+        (line, _filled(rows, StandardScaler(), linear)),
+        ("nearest neighbours", _filled(rows, StandardScaler(), near)),
     ]
 
 

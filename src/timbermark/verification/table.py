@@ -23,7 +23,7 @@ from timbermark.verification.columns import is_feature, match_names
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import (
     DECOY,
-    Question,
+    list_questions,
     make_questions,
     whole_columns,
     wire_row,
@@ -94,8 +94,8 @@ class AnswerTable:
         Raises InputError if the table does not hold answers to the questions of the mark.
         """
         mark = inquiry.mark
-        known = {q.id: q.row for part in inquiry.questions.values() for block in part.blocks
-                 for q in block if q.row != DECOY}  # fmt: skip
+        asked = list_questions(inquiry.questions)
+        known = {q.id: q.row for q in asked if q.row != DECOY}
         found = self._find_rows(mark, known)
         names, scored = self._answer_columns(mark)
         alone = self._answer_column(names, scored)
@@ -242,13 +242,7 @@ def write_questions(
     if ending not in writers:
         raise refusal("questions.ending", path=os.fspath(path))
     names, places = _order(mark, columns)
-    listed: list[Question] = [
-        question
-        for part in make_questions(mark, decoys, decoys_from).values()
-        for block in part.blocks
-        for question in block
-    ]
-    listed.sort(key=lambda question: question.id)
+    listed = sorted(list_questions(make_questions(mark, decoys, decoys_from)), key=lambda q: q.id)
     header = [id_column(mark), *names]
     if len(set(header)) < len(header):
         raise refusal("questions.id-column", name=header[0])

@@ -23,7 +23,7 @@ from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
 from timbermark.verification.journal import History, Journal
-from timbermark.verification.questions import check_decoys
+from timbermark.verification.questions import check_decoys, list_questions
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import open_suspect
@@ -205,7 +205,7 @@ def _ask_endpoint(
 def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
     """Return the first record of a journal: what must be the same when a run is resumed."""
     mark, columns = inquiry.mark, inquiry.columns
-    ids = [q.id for part in inquiry.questions.values() for block in part.blocks for q in block]
+    ids = [q.id for q in list_questions(inquiry.questions)]
     by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
     if endpoint.batch > 1:
         by_hand["batch"] = endpoint.batch
