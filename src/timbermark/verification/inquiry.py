@@ -216,7 +216,7 @@ class Inquiry:
         if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
             return False
         whole = split_rows(self.mark, answers)[1]
-        return not whole[(end.row - self.mark.n_leaves) // 3]
+        return not whole[self._trigger_of(end.row)[1]]
 
     def _by_promise(self) -> list[str]:
         """Return the seals to ask from, first the one that promises most for each row."""
@@ -301,7 +301,7 @@ class Inquiry:
 
     def _is_given_up(self, seal: SealEvidence, needed: float) -> bool:
         silent = sum(
-            1 for row, a in self.answers.items() if a is None and self._seal_of(row) == seal.seal
+            a is None and self._trigger_of(row)[0] == seal.seal for row, a in self.answers.items()
         )
         open_to = seal.triggers - -(-silent // (3 if seal.seal == "splits" else 1))
         if not is_hopeless(seal.gains / math.log(2), needed, open_to, seal.q):
@@ -311,8 +311,10 @@ class Inquiry:
         lack = lack_of_matches(seal.matched, seal.counted, seal.q)
         return not _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS
 
-    def _seal_of(self, row: int) -> str:
-        return "leaves" if row < self.mark.n_leaves else "splits"
+    def _trigger_of(self, row: int) -> tuple[str, int]:
+        """Return the seal of a row of the mark, and its trigger in that."""
+        behind = row - self.mark.n_leaves
+        return ("leaves", row) if behind < 0 else ("splits", behind // 3)
 
     def _limit(self) -> float | None:
         if self.stop_at is None or self.stop_at == "off":
@@ -346,7 +348,7 @@ class Inquiry:
         """
         reading = self.known.reading
         warnings = [*self.facts.warnings]
-        asked = self._count_asked() if early else None
+        asked = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
             stop = self._limit() or 0.0
             warnings.append(
@@ -371,12 +373,6 @@ class Inquiry:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, asked)
-
-    def _count_asked(self) -> int:
-        rows = set(self.answers)
-        leaves = sum(row < self.mark.n_leaves for row in rows)
-        splits = {(row - self.mark.n_leaves) // 3 for row in rows if row >= self.mark.n_leaves}
-        return leaves + len(splits)
 
 
 def begin(

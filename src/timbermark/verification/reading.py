@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -240,21 +240,22 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
         return Reading("numbers", prices=rules.prices)
     first = given[0]
     if isinstance(first, list | dict):
-        return _settle_many(given, mark, rules)
-    are_scores = rules.wanted == "scores" or (
-        rules.wanted == "auto" and rules.label_map is None and _is_share(first, mark)
-    )
-    if are_scores:
-        return _settle_one(
-            given, mark, rules, rules.wanted == "scores" and not _is_share(first, mark)
-        )
+        if rules.wanted == "labels":
+            raise refusal("answers.scores")
+        return _settle_scores(given, mark, rules)
+    if rules.wanted == "scores":
+        # By the rule a whole number is a label.
+        chosen = () if _is_share(first, mark) else (Price("kind", 1.0),)
+        return _settle_scores(given, mark, rules, chosen)
+    by_rule = rules.wanted == "auto" and rules.label_map is None
+    if by_rule and _is_share(first, mark):
+        return _settle_scores(given, mark, rules)
     if any(isinstance(answer, list | dict) for answer in given):
         raise refusal("answers.unreadable:mixed")
-    if rules.wanted == "auto" and rules.label_map is None and not rules.class_numbers:
+    if by_rule and not rules.class_numbers:
         later = [answer for answer in given if _is_share(answer, mark)]
         if later and all(_as_number(answer) is not None for answer in given):
-            settled = _settle_one(given, mark, rules, chosen=False)
-            return replace(settled, prices=(*settled.prices, Price("settled-again", 1.0)))
+            return _settle_scores(given, mark, rules, (Price("settled-again", 1.0),))
     _refuse_fractions(given, mark)
     prices = rules.prices
     if rules.label_map is not None:
@@ -266,46 +267,43 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     )
 
 
-def _refuse_map(rules: ReadingRules) -> None:
-    """Raise InputError where labels are mapped of a suspect that gives none."""
+def _settle_scores(
+    given: Sequence[Any], mark: Mark, rules: ReadingRules, more: tuple[Price, ...] = ()
+) -> Reading:
+    """Return how scores are read: one for each class, or one number for the second of two."""
+    first = given[0]
+    is_one = not isinstance(first, list | dict)
+    if is_one and (len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool)):
+        raise refusal("answers.no-scores", said=str(first)[:40])
     if rules.label_map is not None:
         raise refusal("label-map.scores")
+    named, strange, order = (None, (), ()) if is_one else _settle_names(first, mark, rules)
+    scale, of_scale = _settle_scale([_values(answer) for answer in given], rules)
+    prices = (*rules.prices, *more, *order, *of_scale)
+    return Reading(
+        "scores", classes=named, scale=scale, one_score=is_one, strange=strange, prices=prices
+    )
 
 
-def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading:
-    first = given[0]
-    if rules.wanted == "labels":
-        raise refusal("answers.scores")
-    _refuse_map(rules)
+def _settle_names(
+    first: Any, mark: Mark, rules: ReadingRules
+) -> tuple[tuple[Any, ...] | None, tuple[str, ...], tuple[Price, ...]]:
+    """Return the classes of scores, those that the mark does not know, and what naming costs."""
     named = tuple(first) if isinstance(first, dict) else rules.classes
     width = len(mark.classes if named is None else named)
     if len(first) != width:
         raise refusal("answers.width", numbers=len(first), width=width)
-    prices = rules.prices
-    strange: tuple[str, ...] = ()
-    if named is not None:
-        numbers = match_labels([_plain(label) for label in named], mark.classes)
-        known = numbers[numbers >= 0].tolist()
-        if not known:
-            raise refusal("classes.none", own=named, classes=mark.classes)
-        if len(set(known)) < len(known):
-            raise refusal("classes.twice", own=named)
-        strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
-        if rules.classes_by_hand and not isinstance(first, dict):
-            prices += _price_of_order(numbers.tolist(), mark)
-    scale, more = _settle_scale([_values(answer) for answer in given], rules)
-    return Reading("scores", classes=named, scale=scale, strange=strange, prices=(*prices, *more))
-
-
-def _settle_one(given: Sequence[Any], mark: Mark, rules: ReadingRules, chosen: bool) -> Reading:
-    first = given[0]
-    if len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool):
-        raise refusal("answers.no-scores", said=str(first)[:40])
-    _refuse_map(rules)
-    scale, more = _settle_scale([[answer] for answer in given], rules)
-    # By the rule a whole number is a label.
-    price = (Price("kind", 1.0),) if chosen else ()
-    return Reading("scores", scale=scale, one_score=True, prices=(*rules.prices, *price, *more))
+    if named is None:
+        return None, (), ()
+    numbers = match_labels([_plain(label) for label in named], mark.classes)
+    known = numbers[numbers >= 0].tolist()
+    if not known:
+        raise refusal("classes.none", own=named, classes=mark.classes)
+    if len(set(known)) < len(known):
+        raise refusal("classes.twice", own=named)
+    strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
+    by_hand = rules.classes_by_hand and not isinstance(first, dict)
+    return named, strange, _price_of_order(numbers.tolist(), mark) if by_hand else ()
 
 
 def _settle_scale(
@@ -340,9 +338,6 @@ def read(
         return Answers("numbers", values), None
     if reading.kind == "scores":
         return Answers("scores", _read_scores(there, reading, mark)), None
-    for answer in there.values():
-        if isinstance(answer, list | dict):
-            raise refusal("answers.unreadable:mixed")
     listed = list(there.values())
     if reading.label_map is not None:
         listed = [_translate(answer, reading.label_map) for answer in listed]

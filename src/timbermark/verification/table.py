@@ -5,18 +5,15 @@ Answers are known by the ids of their questions, whatever their order.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from timbermark.errors import MissingLibraryError
 from timbermark.files import atomic_write
-from timbermark.files.tables import is_parquet, read_columns
+from timbermark.files.tables import csv_bytes, is_parquet, parquet_bytes, read_columns
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import is_feature, match_names
@@ -234,10 +231,7 @@ def write_questions(
     2
     'question,x0,x1'
     """
-    writers: dict[str, Callable[[list[str], list[list[Any]]], bytes]] = {
-        ".csv": _csv,
-        ".parquet": _parquet,
-    }
+    writers = {".csv": csv_bytes, ".parquet": parquet_bytes}
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise refusal("questions.ending", path=os.fspath(path))
@@ -263,25 +257,3 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
     raise refusal("columns.by-hand:questions", known=known)
-
-
-def _csv(header: list[str], lines: list[list[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([["" if cell is None else cell for cell in line] for line in lines])
-    return text.getvalue().encode()
-
-
-def _parquet(header: list[str], lines: list[list[Any]]) -> bytes:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingLibraryError.for_extra("parquet", "to write Parquet files") from None
-    columns = [list(column) for column in zip(*lines, strict=True)]
-    table = pyarrow.table(dict(zip(header, columns, strict=True)))
-    file: IO[bytes] = io.BytesIO()
-    parquet.write_table(table, file)
-    file.seek(0)
-    return file.read()
