@@ -413,7 +413,7 @@ def _begin(
 ) -> Inquiry:
     make = partial(TracingInquiry, accusation=accusation)
     inquiry = begin(asked, grid, **options, make=make, **more)
-    if inquiry.kind == "labels":
+    if inquiry.rules.wanted == "labels":
         _check_labels(grid)
     return inquiry
 

@@ -163,13 +163,6 @@ class Inquiry:
         """Return the number of all questions, decoys included."""
         return sum(map(len, self.questions.values()))
 
-    @property
-    def kind(self) -> str:
-        """Return the kind of answers that the suspect is asked for first, or "auto"."""
-        if self.rules.wanted != "auto":
-            return self.rules.wanted
-        return self.facts.offers[0] if self.facts.offers else "auto"
-
     def everything(self) -> tuple[Any, list[int]]:
         """Return all rows of the mark in keyed order, as the suspect takes them; their numbers.
 

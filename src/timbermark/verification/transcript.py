@@ -13,7 +13,7 @@ import numpy as np
 from timbermark.dtypes import CLASS_INDEX
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership.encoding import check_digest, is_unicode
-from timbermark.ownership.evidence import Answers, Price
+from timbermark.ownership.evidence import AnswerKind, Answers, Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.refusals import refusal
 
@@ -184,11 +184,25 @@ _CONTEXT: dict[str, Fits] = {
 }
 
 
+def _is_shown(value: Any) -> bool:
+    return value is None or is_text(value) or isinstance(value, bool | int | float)
+
+
+def _fits_kind(kind: AnswerKind, n_classes: int) -> Fits:
+    """Return the check of one answer: a class number, a number or all scores; None if missing."""
+    if kind == "labels":
+        return lambda value: type(value) is int
+    if kind == "numbers":
+        return lambda value: value is None or is_real(value)
+    are_shares = list_of(lambda score: is_real(score) and 0 <= score <= 1)
+    return lambda row: row == [None] * n_classes or (are_shares(row) and len(row) == n_classes)
+
+
 def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
     _require(isinstance(record, dict) and record.get("format") == FORMAT, "it is none")
     kind = record.get("kind")
     _require(kind in _KEYS, "its kind")
-    key = _KEYS[kind]
+    key, fits_kind = _KEYS[kind], _fits_kind(kind, len(mark.classes))
     wanted: dict[str, Fits] = {
         "format": is_text,
         "asked": is_text,
@@ -197,7 +211,9 @@ def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
         "kind": is_text,
         "triggers_asked": lambda n: n is None or (type(n) is int and 0 <= n <= mark.n_triggers),
         "context": lambda context: has_fields(context, _CONTEXT),
-        "answers": list_of(lambda row: isinstance(row, dict) and {"shown", *row} == {"shown", key}),
+        "answers": list_of(
+            lambda row: has_fields({"shown": None, **row}, {"shown": _is_shown, key: fits_kind})
+        ),
     }
     _require(record.keys() == wanted.keys(), "it has not exactly its parts")
     for name, fits in wanted.items():
@@ -205,46 +221,15 @@ def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
     rows, context = record["answers"], dict(record["context"])
     with_shown = sum("shown" in row for row in rows)
     _require(len(rows) == mark.n_rows and with_shown in (0, len(rows)), "its answers")
-    shown = tuple(_check_shown(row["shown"]) for row in rows) if with_shown else None
-    answers = Answers(kind, _READERS[kind]([row[key] for row in rows], mark))
+    shown = tuple(row["shown"] for row in rows) if with_shown else None
+    values = np.array([row[key] for row in rows], CLASS_INDEX if kind == "labels" else np.float64)
+    answers = Answers(kind, values)
     answers.check(mark)
     context["column_names"] = tuple(context["column_names"])
     context["prices"] = tuple(Price(code, float(b), facts) for code, b, facts in context["prices"])
     for name in ("warnings", "conditions"):
         context[name] = tuple(Note(code, facts) for code, facts in context[name])
     return Transcript(Context(**context), answers, shown, record["triggers_asked"]), record["asked"]
-
-
-def _read_scores(rows: list[Any], mark: Mark) -> Any:
-    scores = np.full((len(rows), len(mark.classes)), np.nan)
-    for i, row in enumerate(rows):
-        _require(isinstance(row, list) and len(row) == len(mark.classes), "scores")
-        if None in row:
-            _require(row == [None] * len(row), "scores")
-            continue
-        _require(all(type(x) in (int, float) and 0 <= x <= 1 for x in row), "scores")
-        scores[i] = row
-    return scores
-
-
-def _read_labels(numbers: list[Any], mark: Mark) -> Any:
-    _require(all(type(number) is int for number in numbers), "a class number")
-    return np.array(numbers, dtype=CLASS_INDEX)
-
-
-def _read_numbers(numbers: list[Any], mark: Mark) -> Any:
-    _require(
-        all(x is None or is_real(x) for x in numbers),
-        "a number",
-    )
-    return np.array([math.nan if x is None else float(x) for x in numbers])
-
-
-_READERS: dict[str, Any] = {
-    "scores": _read_scores,
-    "labels": _read_labels,
-    "numbers": _read_numbers,
-}
 
 
 def _write_context(context: Context) -> dict[str, Any]:
@@ -270,11 +255,6 @@ def _show(answer: Any) -> Any:
         return answer if math.isfinite(answer) else str(answer)
     text = f"{answer!s:.200}"
     return text if is_unicode(text) else ascii(text)
-
-
-def _check_shown(value: Any) -> Any:
-    _require(value is None or is_text(value) or isinstance(value, bool | int | float), "a label")
-    return value
 
 
 def _require(holds: bool, what: str) -> None:
