@@ -87,7 +87,8 @@ def ledger(
         typer.Option(help="The unguarded model: with --rows, scores of a suspect show more."),
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Rows such as it is asked, for --model: CSV or Parquet.")
+        Path | None,
+        typer.Option(help="For --model: all questions of the client if you log them, else others."),
     ] = None,
     label: Annotated[str | None, typer.Option(help="The label column of --rows, if any.")] = None,
     claim: Annotated[Path | None, typer.Option(help="Where its claim goes, for a judge.")] = None,
