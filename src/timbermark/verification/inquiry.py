@@ -307,7 +307,7 @@ class Inquiry:
         if self.mark.is_guard and answers is not None and answers.kind == "scores":
             # Forms that learn from earlier symbols show little at first: their gains grow.
             gains, n_triggers, q = found[0]
-            return self._bits() + (n_triggers - gains.shape[1]) * math.log2(q) < needed
+            return bool(self._bits() + (n_triggers - gains.shape[1]) * math.log2(q) < needed)
         # Answers tell nothing about a seal that was hardly asked, so each must fail by itself, too.
         if not all(is_hopeless(part, needed) for part in ([found[0]], [found[-1]], found)):
             return False
