@@ -6,10 +6,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.options import new_passphrase, unlock
+from timbermark.cli.options import (
+    Authority,
+    Claimed,
+    Force,
+    Json,
+    Judge,
+    MarkedModel,
+    Passphrase,
+    SecretMark,
+    Signer,
+    argument,
+    command,
+    load_key,
+    load_mark,
+    new_passphrase,
+    option,
+)
 from timbermark.cli.outputs import check_outputs, show, show_json, tell
 from timbermark.errors import EvidenceError, InputError
 
@@ -19,12 +33,12 @@ if TYPE_CHECKING:
     from timbermark.verification.stamps import StampCheck
 
 
-@app.command()
+@command(app)
 def keygen(
-    path: Annotated[Path, typer.Argument(help="Where the key goes; keep it and back it up.")],
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the file.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    path: Annotated[Path, argument("Where the key goes; keep it and back it up.")],
+    passphrase: Passphrase = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
@@ -37,28 +51,21 @@ def keygen(
     show(f"{path}: owner key {key.fingerprint}")
 
 
-@app.command()
+@command(app)
 def claim(
-    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
-    mark: Annotated[Path, typer.Argument(help="Its secret mark.")],
-    key: Annotated[Path, typer.Option(help="Your owner key, which signs.")],
-    out: Annotated[Path, typer.Option(help="Where the claim goes; publish it.")],
-    tsa: Annotated[
-        str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
-    ] = "",
-    query: Annotated[
-        Path | None, typer.Option(help="Write the query for an authority to this file.")
-    ] = None,
+    model: MarkedModel,
+    mark: SecretMark,
+    key: Signer,
+    out: Annotated[Path, option("Where the claim goes; publish it.")],
+    tsa: Authority = "",
+    query: Annotated[Path | None, option("Write the query for an authority to this file.")] = None,
     stamp: Annotated[
-        Path | None, typer.Option(help="Add an authority's response to the claim at --out.")
+        Path | None, option("Add an authority's response to the claim at --out.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Overwrite existing files, and claim a model without the mark."
-        ),
+        bool, option("Overwrite existing files, and claim a model without the mark.", "--force")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Claim a marked model in public, before it is deployed; reveals nothing about triggers.
 
@@ -77,12 +84,8 @@ def claim(
         outputs["--query"] = query
     given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
     check_outputs(outputs, given, force)
-    from timbermark.ownership.keys import OwnerKey
-    from timbermark.ownership.mark import Mark
-
     response = None if stamp is None else stamp.read_bytes()
-    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
-    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    secret_mark, owner_key = load_mark(mark), load_key(key)
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
@@ -155,21 +158,20 @@ def show_stamps(checks: Sequence[StampCheck]) -> None:
         tell(["The claim has no time stamp: it proves who made it, not when."])
 
 
-@app.command(name="open")
+@command(app, "open")
 def open_command(
-    mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
-    claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
-    judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
-    out: Annotated[Path, typer.Option(help="Where the evidence goes: a folder, or NAME.zip.")],
+    mark: SecretMark,
+    claim: Claimed,
+    judge: Judge,
+    out: Annotated[Path, option("Where the evidence goes: a folder, or NAME.zip.")],
     share: Annotated[
         float | None,
-        typer.Option(help="Share of the triggers to show, up to 1.  [the smallest that suffices]"),
+        option("Share of the triggers to show, up to 1.  [the smallest that suffices]"),
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite existing files, and show too little to convince."),
+        bool, option("Overwrite existing files, and show too little to convince.", "--force")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
 
@@ -178,7 +180,6 @@ def open_command(
     MARK.openings.
     """
     from timbermark.ownership.claim import Claim
-    from timbermark.ownership.mark import Mark
     from timbermark.ownership.opening import is_enough, open_mark
     from timbermark.verification.packs import CLAIM, OPENING, check_target, write_pack
     from timbermark.verification.records import read_ledger, record_opening, what_is_left
@@ -186,7 +187,7 @@ def open_command(
     check_target(out, force)
     published = Claim.load(claim)
     read_ledger(mark)  # a damaged ledger is refused before anything is shown
-    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
+    secret_mark = load_mark(mark)
     opening = open_mark(secret_mark, published, judge=judge, share=share, force=force)
     # First the record: a mark must never have been shown without a trace.
     record_opening(mark, published, opening)
