@@ -28,7 +28,7 @@ from timbermark.report.pages import (
     facts,
 )
 from timbermark.report.plots import bars_plot, classes_plot, histogram_plot, reliability_plot
-from timbermark.report.verdict_page import install_lines
+from timbermark.report.verdict_pages import install_line
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -297,7 +297,7 @@ def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
 
 def _next_section() -> Section:
     lines = (
-        *install_lines(timbermark.__version__),
+        install_line(timbermark.__version__),
         "timbermark claim marked.model secret.mark --key owner.key --out model.claim",
         "timbermark verify suspect.model secret.mark --report verdict.html",
     )
