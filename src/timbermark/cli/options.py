@@ -32,8 +32,9 @@ Loaded = TypeVar("Loaded")
 VARIABLE = "TIMBERMARK_PASSPHRASE"
 FLAGS: dict[str, str] = {
     "token": "--token-env or --token-file", "headers": "--headers-file", "judge": "--for",
+    "unmarked": "--unmarked",
 }  # fmt: skip
-"""The flag of every parameter that is an option of a command; commands add their own."""
+"""The flag of every parameter that is an option of a command; commands add those not here yet."""
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], None]:
@@ -71,7 +72,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
         del run.__wrapped__
-        FLAGS.update(_list_flags(shown))
+        for parameter, flag in _list_flags(shown).items():
+            FLAGS.setdefault(parameter, flag)
         app.command(name)(run)
 
     return register
@@ -89,8 +91,9 @@ def _list_flags(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     return found
 
 
-_WORDS = frozenset({"mark", "model", "name"})
-"""Options that are arguments of other commands, or have another meaning in Python."""
+_WORDS = frozenset({"mark", "model", "name", "seeds", "jobs"})
+"""Options that are arguments of other commands, have another meaning in Python, or are those of
+`reproduce`, which is a command alone."""
 
 
 def option(about: str, *flags: str, panel: str | None = None, **more: Any) -> Any:
