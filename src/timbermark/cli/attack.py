@@ -23,7 +23,7 @@ from timbermark.cli.options import (
     option,
     read_label_map,
 )
-from timbermark.cli.outputs import check_report, show, show_json, tell
+from timbermark.cli.outputs import check_report, show, show_either, tell
 from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
 from timbermark.errors import InputError
 
@@ -49,13 +49,7 @@ def show_found(found: AttackResult, as_json: bool) -> None:
     from timbermark.attacks.results import explain, summarize
 
     tell(explain(found))
-    if as_json:
-        show_json(found.to_dict())
-        return
-    show(str(found))
-    summary = summarize(found)
-    if summary:
-        show(summary)
+    show_either(as_json, found.to_dict(), str(found), *filter(None, [summarize(found)]))
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
@@ -203,7 +197,7 @@ def attack(
     if report is not None:
         found.report(report, force=force)
     show_found(found, as_json)
-    if out is not None and not as_json:
-        show(f"{out}: results.csv, chart.png, chart.svg")
-    if report is not None and not as_json:
-        show(f"{report}: the page")
+    written = {out: "results.csv, chart.png, chart.svg", report: "the page"}
+    for path, text in written.items():
+        if path is not None and not as_json:
+            show(f"{path}: {text}")

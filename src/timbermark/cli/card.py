@@ -17,7 +17,7 @@ from timbermark.cli.options import (
     load_mark,
     option,
 )
-from timbermark.cli.outputs import check_outputs, show, show_json
+from timbermark.cli.outputs import check_outputs, show_either
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -59,9 +59,8 @@ def card(
     what risk is left. The figures come from what embed and attack printed with --json.
     """
     cards = {f"--out {path.name}": path for path in out or ()}
-    written = {"--bom": bom, "--statement": statement}
-    outputs = cards | {flag: path for flag, path in written.items() if path is not None}
-    if not outputs and append is None:
+    outputs = {**cards, "--bom": bom, "--statement": statement}
+    if not any((*outputs.values(), append)):
         raise InputError(
             "There is nothing to write.",
             hint="give --out card.md, --append, --bom or --statement.",
@@ -113,11 +112,8 @@ def card(
         contents[statement] = make_statement(made.claim, load_key(key), model.name)
     for path, content in contents.items():
         atomic_write(path, content)
-    if as_json:
-        show_json({"written": [str(path) for path in contents]})
-        return
-    for path in contents:
-        show(f"{path}: written")
+    written = [str(path) for path in contents]
+    show_either(as_json, {"written": written}, *(f"{path}: written" for path in written))
 
 
 def _make_card(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from timbermark.cli.app import app
 from timbermark.cli.options import (
@@ -24,7 +24,7 @@ from timbermark.cli.options import (
     new_passphrase,
     option,
 )
-from timbermark.cli.outputs import check_outputs, show, show_json, tell
+from timbermark.cli.outputs import check_outputs, show_either, tell
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
@@ -45,10 +45,8 @@ def keygen(
 
     key = OwnerKey.generate()
     key.save(path, new_passphrase(passphrase), force=force)
-    if as_json:
-        show_json({"key": str(path), "fingerprint": key.fingerprint})
-        return
-    show(f"{path}: owner key {key.fingerprint}")
+    facts = {"key": str(path), "fingerprint": key.fingerprint}
+    show_either(as_json, facts, f"{path}: owner key {key.fingerprint}")
 
 
 @command(app)
@@ -79,11 +77,8 @@ def claim(
 
         check_authority(tsa)
     adds = stamp is not None
-    outputs = {} if adds else {"--out": out}
-    if query is not None:
-        outputs["--query"] = query
     given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
-    check_outputs(outputs, given, force)
+    check_outputs({"--out": None if adds else out, "--query": query}, given, force)
     response = None if stamp is None else stamp.read_bytes()
     secret_mark, owner_key = load_mark(mark), load_key(key)
     from timbermark.ownership.claim import Claim
@@ -134,27 +129,25 @@ def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     from timbermark.verification.stamps import check_stamps
 
     checks = check_stamps(made)
-    if as_json:
-        show_json(
-            {
-                "claim": str(out),
-                "claim_digest": made.digest.hex(),
-                **describe_claim(made),
-                "stamps": [describe_stamp(check) for check in checks],
-            }
-        )
-        return
-    show(f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it")
+    facts = {
+        "claim": str(out),
+        "claim_digest": made.digest.hex(),
+        **describe_claim(made),
+        "stamps": [describe_stamp(check) for check in checks],
+    }
+    lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:
-        show(f"{query}: the query for a time-stamping authority")
-    show_stamps(checks)
+        lines.append(f"{query}: the query for a time-stamping authority")
+    show_claim(as_json, facts, lines, checks)
 
 
-def show_stamps(checks: Sequence[StampCheck]) -> None:
-    """Print the time stamps of a claim, or that it has none."""
-    for check in checks:
-        show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
-    if not checks:
+def show_claim(
+    as_json: bool, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
+) -> None:
+    """Print a claim that was made and its time stamps, or that it has none."""
+    named = (f"{check.time} by {check.authority or 'an unnamed authority'}" for check in checks)
+    show_either(as_json, facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
+    if not checks and not as_json:
         tell(["The claim has no time stamp: it proves who made it, not when."])
 
 
@@ -193,25 +186,22 @@ def open_command(
     record_opening(mark, published, opening)
     write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
     left = what_is_left(secret_mark, read_ledger(mark))
-    if as_json:
-        show_json(
-            {
-                "evidence": str(out),
-                **opening.to_dict(),
-                "opened_so_far": left.opened,
-                "unopened": left.left,
-                "bits_left": round(left.bits, 3),
-                "can_convince": left.can_convince,
-                "next_share": left.next_share,
-            }
-        )
-        return
-    show(
+    show_either(
+        as_json,
+        {
+            "evidence": str(out),
+            **opening.to_dict(),
+            "opened_so_far": left.opened,
+            "unopened": left.left,
+            "bits_left": round(left.bits, 3),
+            "can_convince": left.can_convince,
+            "next_share": left.next_share,
+        },
         f"{out}: {opening.n_opened} of {left.n_triggers} triggers for {opening.judge}, worth "
-        f"{opening.full_bits:.0f} bits at most"
+        f"{opening.full_bits:.0f} bits at most",
+        say_left(left),
     )
-    show(say_left(left))
-    if not is_enough(opening.full_bits):
+    if not as_json and not is_enough(opening.full_bits):
         tell(["So much may not be conclusive, even for a copy that nobody touched."])
 
 

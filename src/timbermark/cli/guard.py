@@ -17,7 +17,7 @@ from timbermark.cli.options import (
     load_key,
     option,
 )
-from timbermark.cli.outputs import check_outputs, finish, show, show_json, tell
+from timbermark.cli.outputs import check_outputs, finish, show, show_either, show_json, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,11 +50,8 @@ def guard(
     made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
     write_folder(made, out, answers="scores" if scores else "labels", force=force)
     cost = made.cost(X, y)
-    if as_json:
-        show_json({"folder": str(out), **cost.to_dict()})
-        return
-    show(f"{out}: serve it with mlflow models serve -m {out} --env-manager local")
-    show(str(cost))
+    served = f"{out}: serve it with mlflow models serve -m {out} --env-manager local"
+    show_either(as_json, {"folder": str(out), **cost.to_dict()}, served, str(cost))
 
 
 def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, js: bool) -> None:
@@ -119,7 +116,7 @@ def ledger(
     """
     outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
     given = {"the ledger": path, "--key": key, "--response": response}
-    check_outputs({n: p for n, p in outputs.items() if p is not None}, given, force)
+    check_outputs(outputs, given, force)
     if out is not None and key is None:
         raise InputError("A mark takes your owner key.", hint="--key owner.key")
     if (model is None) != (rows is None):

@@ -300,8 +300,7 @@ def _begin(
     """Return a model and a key, and refuse all that can be refused before rows are read."""
     state = paper.target(in_place, target.out)
     files = {**files, "--key": target.key, "--state": paper.state}
-    written = {"--out": target.out, "--mark": target.mark}
-    written |= {} if state is None else {"--state-out": state}
+    written = {"--out": target.out, "--mark": target.mark, "--state-out": state}
     check_outputs(written, files, target.force)
     check_report(report, {**files, **written}, target.force)
     chosen, said = choices.read(), paper.read()

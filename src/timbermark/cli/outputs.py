@@ -146,6 +146,15 @@ def tell(notes: Iterable[str]) -> None:
         typer.echo(f"note: {use_flags(note)}", err=True)
 
 
+def show_either(as_json: bool, facts: Mapping[str, Any], *lines: str) -> None:
+    """Print what a command did: facts as one line of JSON for machines, else lines for people."""
+    if as_json:
+        show_json(facts)
+        return
+    for line in lines:
+        show(line)
+
+
 def finish(
     result: Any,
     as_json: bool,
@@ -160,11 +169,8 @@ def finish(
     """
     if report is not None:
         result.report(report, force=force)
-    if as_json:
-        show_json({**result.to_dict(), **(facts or {})})
-        return
-    for line in (str(result), *lines, *([] if report is None else [f"{report}: the page"])):
-        show(line)
+    page = [] if report is None else [f"{report}: the page"]
+    show_either(as_json, {**result.to_dict(), **(facts or {})}, str(result), *lines, *page)
 
 
 def _plain(value: Any) -> Any:
@@ -183,15 +189,16 @@ _STATE = "training state"
 
 
 def check_outputs(
-    outputs: Mapping[str, Path], inputs: Mapping[str, Path | None], force: bool
+    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None], force: bool
 ) -> None:
-    """Raise InputError for files that cannot or must not be written; keys are flags.
+    """Raise InputError for files that cannot or must not be written; keys are flags, None no file.
 
     Refused are folders, files in folders that do not exist or are closed, one file under two
     flags, a file that is also read, and, unless ``force``, files that exist.
     """
     taken = {flag: path for flag, path in inputs.items() if path is not None}
-    for flag, path in outputs.items():
+    written = {flag: path for flag, path in outputs.items() if path is not None}
+    for flag, path in written.items():
         folder = Path(os.path.realpath(path)).parent
         if path.is_dir():
             raise InputError(f"{flag} {path} is a folder.", hint="give the name of a file.")
@@ -215,7 +222,7 @@ def check_outputs(
                     hint="give it a name of its own.",
                 )
         taken[flag] = path
-    for flag, path in outputs.items():
+    for flag, path in written.items():
         if os.path.lexists(path) and not force:
             raise InputError(
                 f"{flag} {path} exists already.",

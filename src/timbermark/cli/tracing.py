@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.claims import show_stamps
+from timbermark.cli.claims import show_claim
 from timbermark.cli.marking import Rows
 from timbermark.cli.options import (
     Answers,
@@ -52,8 +52,7 @@ from timbermark.cli.outputs import (
     check_report,
     exit_code,
     finish,
-    show,
-    show_json,
+    show_either,
     tell,
 )
 from timbermark.errors import InputError
@@ -125,8 +124,7 @@ def copies(
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
-    outputs = {} if mark is None else {"--mark": mark}
-    check_outputs(outputs if adding else {"--roll": roll, **outputs}, files, force)
+    check_outputs({"--roll": None if adding else roll, "--mark": mark}, files, force)
     _check_targets(out, model, names, force)
     if adding:
         from timbermark.tracing.roll import Roll
@@ -158,13 +156,13 @@ def copies(
             written[name]["file"] = str(path)
     if made.outcome is not None:
         tell(map(str, made.outcome.notes))
-    if as_json:
-        show_json({**made.to_dict(), "roll": str(roll), "files": written})
-        return
-    show(str(made))
-    for name, file in written.items():
-        show(f"{file['file']}: {name}, SHA-256 {file['sha256']}")
-    show(f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it")
+    show_either(
+        as_json,
+        {**made.to_dict(), "roll": str(roll), "files": written},
+        str(made),
+        *(f"{file['file']}: {name}, SHA-256 {file['sha256']}" for name, file in written.items()),
+        f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it",
+    )
 
 
 def _make(
@@ -306,15 +304,13 @@ def claim_command(
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
         made = stamps.add_stamp(made, fetch_stamp(stamps.make_query(made), tsa))
         made.save(out, force=True)
-    if as_json:
-        facts = {"claim": str(out), "claim_digest": made.digest.hex(), "owner": made.claim.owner}
-        show_json({**facts, "customers": made.n_customers, "stamps": len(made.stamps)})
-        return
-    show(
-        f"{out}: the claim of {made.claim.owner} about {made.n_customers} copies, SHA-256 "
-        f"{made.digest.hex()}; publish it"
-    )
-    show_stamps(stamps.check_stamps(made))
+    owner, digest = made.claim.owner, made.digest.hex()
+    facts = {
+        "claim": str(out), "claim_digest": digest, "owner": owner, "customers": made.n_customers,
+        "stamps": len(made.stamps),
+    }  # fmt: skip
+    said = f"the claim of {owner} about {made.n_customers} copies, SHA-256 {digest}; publish it"
+    show_claim(as_json, facts, [f"{out}: {said}"], stamps.check_stamps(made))
 
 
 @command(roll_app, "open")
@@ -338,11 +334,9 @@ def open_command(
     opened = load_roll(roll)
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
     made.save(out, force=force)
-    if as_json:
-        shown = made.boundaries.to_dict()
-        show_json({"evidence": str(out), "customer": made.customer, **shown})
-        return
-    show(
+    show_either(
+        as_json,
+        {"evidence": str(out), "customer": made.customer, **made.boundaries.to_dict()},
         f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
-        f"{opened.n_boundaries} boundaries"
+        f"{opened.n_boundaries} boundaries",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from timbermark.cli.app import app
 from timbermark.cli.options import Force, Json, argument, command, option
-from timbermark.cli.outputs import check_outputs, show, show_json
+from timbermark.cli.outputs import check_outputs, show_either
 from timbermark.errors import InputError
 from timbermark.files import will_write
 
@@ -81,11 +81,12 @@ def update(
         "out": str(out),
         "state": str(target),
     }
-    if as_json:
-        show_json(facts)
-        return
-    show(f"learnt {facts['learnt']} rows, forgot {facts['forgotten']}; {facts['rows']} are left")
-    show(f"{out}: the updated model\n{target}: its state, keep it to yourself")
+    show_either(
+        as_json,
+        facts,
+        f"learnt {facts['learnt']} rows, forgot {facts['forgotten']}; {facts['rows']} are left",
+        f"{out}: the updated model\n{target}: its state, keep it to yourself",
+    )
 
 
 def _check_request(

@@ -41,8 +41,7 @@ from timbermark.cli.outputs import (
     check_report,
     exit_code,
     finish,
-    show,
-    show_json,
+    show_either,
     tell,
 )
 from timbermark.files import atomic_write
@@ -126,12 +125,13 @@ def questions(
         decoys_from=read_rows(opened.feature_names, decoys_from, opened.columns),
         columns=split_words(columns),
     )
-    if as_json:
-        facts = {"questions": str(out), "rows": n, "triggers": opened.n_triggers}
-        show_json({**facts, "id_column": id_column(opened)})
-        return
-    show(f"{out}: {n} questions, {opened.n_triggers} of them triggers; keep it to yourself")
-    show(f"answers belong beside the column '{id_column(opened)}'; their order does not matter")
+    names, triggers = id_column(opened), opened.n_triggers
+    show_either(
+        as_json,
+        {"questions": str(out), "rows": n, "triggers": triggers, "id_column": names},
+        f"{out}: {n} questions, {triggers} of them triggers; keep it to yourself",
+        f"answers belong beside the column '{names}'; their order does not matter",
+    )
 
 
 @command(app)
@@ -164,8 +164,7 @@ def check(
 
     asked = endpoint.open(served)
     given = {"SERVED": Path(served), "MARK": mark, "--max-changed-from": unmarked, "--rows": rows}
-    if junit is not None:
-        check_outputs({"--junit": junit}, given, force=True)
+    check_outputs({"--junit": junit}, given, force=True)
     secret = load_mark(mark)
     asking = endpoint.asking(secret.feature_names, secret.columns)
     if is_url(served) and asking["stop_at"] is None:
@@ -177,11 +176,8 @@ def check(
     )  # fmt: skip
     if junit is not None:
         atomic_write(junit, found.to_junit())
-    if as_json:
-        show_json(found.to_dict())
-    else:
-        for finding in found.findings:
-            show(f"{'ok    ' if finding.passed else 'FAILED'}  {finding.name}: {finding.said}")
-        if unmarked is not None and rows is None:
-            tell(["Answers were not compared: --rows names rows to compare them on."])
+    lines = (f"{'ok    ' if f.passed else 'FAILED'}  {f.name}: {f.said}" for f in found.findings)
+    show_either(as_json, found.to_dict(), *lines)
+    if not as_json and unmarked is not None and rows is None:
+        tell(["Answers were not compared: --rows names rows to compare them on."])
     raise typer.Exit(DONE if found.passed else NONE)
