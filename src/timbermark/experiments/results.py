@@ -12,11 +12,10 @@ import io
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -65,12 +64,7 @@ class CellsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _append(self, fields: Iterable[object]) -> None:
@@ -174,9 +168,7 @@ def published() -> dict[Place, float | None]:
 
 
 AVERAGE = "average"
-COLUMNS = (
-    "metric", "candidates", "method", "selection", "dataset", "ratio", "value", "sd", "seeds",
-)  # fmt: skip
+COLUMNS = (*(field.name for field in fields(Place)), "value", "sd", "seeds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +249,6 @@ def to_csv(results: Results) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for place, value in results.items():
-        writer.writerow(
-            [
-                place.metric, place.candidates, place.method, place.selection, place.dataset,
-                place.ratio, show_number(value.mean), show_number(value.sd), value.seeds,
-            ]
-        )  # fmt: skip
+        numbers = show_number(value.mean), show_number(value.sd), value.seeds
+        writer.writerow([*astuple(place), *numbers])
     return text.getvalue()
