@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.boosting.comparing import assert_same_forest, n_leaves, used_nodes
@@ -79,32 +79,17 @@ def draw_gone(data, case):
     return gone
 
 
-def regrow(case, gone=None):
-    """Give up every split that a row touches: all trees are regrown from their roots."""
-    trained = fit(case.data, case.params, choose_scale(case.data))
-    if not (trained.forest.nodes["left"][:, 0] > 0).all():
-        assume(False)  # a tree without splits stays without
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "_LEAST_QUESTIONED": INF,
-            "_MOST_QUESTIONED": INF,
-            "_SLIGHT": -1.0,
-        }.items():
-            patch.setattr(updating, name, value)
-        return update(case, -1.0, 0.0, trained=trained, gone=gone)
-
-
 @many
 @given(cases_with_additions())
-def test_regrown_trees_are_those_of_training_again(case):
-    assert_same_forest(regrow(case), train_again(case))
+def test_without_patience_and_tolerance_it_is_training_again(case):
+    assert_same_forest(update(case, 0.0, 0.0), train_again(case))
 
 
 @many
 @given(cases_with_additions(), st.data())
-def test_trees_regrown_after_forgetting_are_those_of_training_without(case, data):
+def test_without_patience_and_tolerance_forgetting_is_training_without(case, data):
     gone = draw_gone(data, case)
-    assert_same_forest(regrow(case, gone), train_again(case, gone))
+    assert_same_forest(update(case, 0.0, 0.0, gone=gone), train_again(case, gone))
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -114,7 +99,7 @@ def test_larger_trees_forget(n_classes, n_gone):
     case = noise_case(n_gone, 400, 3, n_classes, params, 5, decimals=2)
     gone = np.arange(400) % 400 < n_gone
     gone = np.random.default_rng(0).permutation(gone)
-    assert_same_forest(regrow(case, gone), train_again(case, gone))
+    assert_same_forest(update(case, 0.0, 0.0, gone=gone), train_again(case, gone))
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -125,7 +110,7 @@ def test_larger_trees_are_those_of_training_again(n_classes, max_bins, n_added):
     case = noise_case(n_added, 400, 3, n_classes, params, n_added, decimals=2)
     expected = train_again(case)
     assert n_leaves(expected).max() == params.max_leaf_nodes
-    assert_same_forest(regrow(case), expected)
+    assert_same_forest(update(case, 0.0, 0.0), expected)
 
 
 @given(cases(), patiences, tolerances)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from tests.boosting.comparing import assert_same_as_naive, n_leaves
+from tests.boosting.comparing import assert_same_as_naive, assert_same_forest, n_leaves
 from tests.boosting.naive import naive_train
-from tests.boosting.strategies import cases, few, noise_case
+from tests.boosting.strategies import cases, cases_with_additions, few, noise_case
 from timbermark.boosting.data import TrainParams
 from timbermark.boosting.fitting import train
 from timbermark.boosting.objective import choose_scale
@@ -26,6 +26,16 @@ def test_training_is_that_of_the_naive_grower(case):
     scale = choose_scale(case.data)
     trained = fit(case.data, case.params, scale)
     assert_same_as_naive(trained, naive_train(case.data, case.params, scale), scale.shift)
+
+
+@few
+@given(cases_with_additions(max_added=3))
+def test_renewing_without_patience_and_tolerance_is_training_again(case):
+    scale = choose_scale(case.data)
+    trained = fit(case.data, case.params, scale)
+    with Workers(1) as workers:
+        found = renew(trained, case.data, case.added, case.params, scale, 0.0, 0.0, workers)
+    assert_same_forest(found, fit(case.whole, case.params, scale).forest)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])

@@ -28,6 +28,7 @@ from timbermark.kernels.renewing import (
     refresh_leaves,
     renew_tree,
     sort_by_leaf,
+    touched_sums,
 )
 from timbermark.kernels.splitting import collect_candidates
 
@@ -99,7 +100,7 @@ def derived_ahead(n):
     return Source(np.zeros((1, n)), nothing, 0, nothing.leaf[0], no_loss, 0, True)
 
 
-def renew(update, grown, patience, still=None, slight=0.0):
+def renew(update, grown, patience, still=None):
     """The nodes of the renewed tree, and the margins after; leaves that move are refreshed."""
     whole, old, max_leaves = update.whole, update.old, update.max_leaves
     fit, walk = whole.fit(max_leaves), new_walk(whole.binned, max_leaves, old.n_rows)
@@ -107,7 +108,7 @@ def renew(update, grown, patience, still=None, slight=0.0):
     nodes = new_nodes(max_leaves)
     tree = OldTree(grown.nodes, grown.record, grown.leaf)
     source = derived_ahead(whole.n_rows)
-    knobs = Knobs(patience, 1.0, float(np.inf), 1, slight, 0.0)
+    knobs = Knobs(patience, 1.0, float(np.inf), 1, 0.0, 0.0)
     renew_tree(n_touches, nodes, fit, tree, source, patience, knobs, walk)
     if still is not None:
         refresh_leaves(nodes, fit, tree, still, walk)
@@ -119,12 +120,10 @@ def renew(update, grown, patience, still=None, slight=0.0):
 
 
 @given(updates())
-def test_what_is_given_up_is_grown_anew(update):
+def test_without_patience_it_is_growing_anew(update):
     grown = grow_tiny(update.old, update.max_leaves)
-    # A tree without splits stays without, and nothing is given up where no row has changed.
-    assume(grown.nodes[0]["split"] >= 0)
     expected = grow_tiny(update.whole, update.max_leaves)
-    nodes, after = renew(update, grown, -1.0, slight=-1.0)
+    nodes, after = renew(update, grown, 0.0)
     assert len(nodes) == len(expected.nodes)
     for name in [*FIELDS, "missing_left"]:
         np.testing.assert_array_equal(nodes[name], expected.nodes[name], err_msg=name)
@@ -219,6 +218,14 @@ def at_root(update):
     place = np.zeros(1, PLACE)
     place["last"] = n_touches
     return walk, place[0]
+
+
+@given(updates())
+def test_sums_with_touches_are_those_of_all_rows(update):
+    whole = update.whole
+    walk, place = at_root(update)
+    touched_sums(whole.key, place, collected(update.old), whole.binned, walk)
+    np.testing.assert_array_equal(walk.sums, collected(whole))
 
 
 @given(updates(), st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))

@@ -122,9 +122,7 @@ def update_ensemble(
         )
     patience = PATIENCE if patience is None else patience
     scale = _exact_scale(changed)
-    # Without patience and tolerance it is exact, and training again is faster than walking then.
-    is_lazy = mode == "lazy" and (patience > 0.0 or tolerance > 0.0)
-    if not is_lazy or not _can_walk(changed, scale):
+    if mode != "lazy" or not _can_walk(changed, scale, patience == tolerance == 0.0):
         return _train_again(changed, scale, workers, progress)
     if fresh.n_rows == 0 and len(forget) == 0:
         return ensemble, state
@@ -176,12 +174,14 @@ def _rows_left(state: State) -> TrainingData:
     return join_data(take_rows(state.data, ~state.history.gone), state.added)
 
 
-def _can_walk(state: State, scale: Scale) -> bool:
+def _can_walk(state: State, scale: Scale, is_exact: bool) -> bool:
     """Return whether a walk from the base to the rows of ``state`` is possible and pays."""
     touched = state.added.n_rows + int(state.history.gone.sum())
-    pays = touched <= _LARGE_SHARE * state.data.n_rows
+    pays = touched <= _LARGE_SHARE * state.data.n_rows or is_exact
     # All sums, with the rows that are gone and those that came, must fit the base's scale.
-    fits = scale == state.scale or fits_scale(state.scale, state.data, state.added)
+    fits = scale == state.scale or (
+        not is_exact and fits_scale(state.scale, state.data, state.added)
+    )
     return state.has_sums and pays and fits
 
 
@@ -251,7 +251,7 @@ def _start_renewal(
     watched = np.flatnonzero(gone) if np.isinf(tolerance) else np.arange(n)
     past = take_rows(data, watched)
     share = (added.n_rows + _GOING * gone.sum()) / n
-    lazy = np.isinf(tolerance)
+    lazy = patience > 0 and np.isinf(tolerance)
     is_short = params.max_iter < _FEW_TREES
     every = 2 if lazy and share <= _MANY_TOUCHED and not is_short else 1
     ahead = not lazy or share > _FEW_TOUCHED

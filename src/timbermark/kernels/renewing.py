@@ -24,8 +24,10 @@ from timbermark.kernels.gradients import gradients_of_rows
 from timbermark.kernels.growing import (
     assign_slots,
     can_split,
+    chosen_split,
     fill_node,
     leaf_value,
+    link_children,
     search_children,
     search_split,
     split_node,
@@ -39,9 +41,12 @@ from timbermark.kernels.layout import (
     N_SLOTS,
     N_SPLITS,
     SUM_COPIES,
+    UNKNOWN,
     Loss,
+    Split,
 )
 from timbermark.kernels.splitting import (
+    best_candidate,
     count_of,
     draw_candidates,
     hessians_of,
@@ -228,6 +233,24 @@ def enter_touches(key, place, binned, walk):
             delta[2 * j + 1] += touch["packed"]
 
 
+@part
+def touched_sums(key, place, old_sums, binned, walk):
+    """Write the candidates' sums of a twin (at ``place``), with its touches, to ``walk.sums``."""
+    enter_touches(key, place, binned, walk)
+    delta, sums = walk.delta, walk.sums
+    for f in range(binned.n_strata.shape[0]):
+        g = np.int64(0)
+        packed = np.int64(0)
+        last = binned.firsts[f] + binned.n_strata[f]
+        for j in range(binned.firsts[f], last):
+            g += delta[2 * j]
+            packed += delta[2 * j + 1]
+            sums[2 * j] = old_sums[2 * j] + g
+            sums[2 * j + 1] = old_sums[2 * j + 1] + packed
+        sums[2 * last] = old_sums[2 * last] + delta[2 * last]
+        sums[2 * last + 1] = old_sums[2 * last + 1] + delta[2 * last + 1]
+
+
 @inlined
 def beats(left_g, packed, node, binned, rule, value):
     """Return whether a candidate is valid, and whether its score is above ``value``.
@@ -364,6 +387,44 @@ def is_slight(was, place, binned, most, walk):
 
 
 @part
+def assess(node, nodes, fit, old, walk):
+    """Decide what becomes of a fresh twin as growing from nothing would, without patience.
+
+    Returns True where it must be regrown.
+    """
+    new, place = nodes[node], walk.growth.places[node]
+    was = old.nodes[place["twin"]]
+    touched = place["last"] > place["first"]
+    new["choice"] = was["choice"]
+    new["gain"] = was["gain"]
+    place["priority"] = was["gain"]
+    # Growing searches the root, however small it is.
+    too_small = node > 0 and not can_split(node, nodes, fit.rule)
+    if too_small and (touched or was["split"] < 0):
+        new["choice"] = UNKNOWN
+        new["gain"] = -1.0
+        place["priority"] = -1.0
+        return False
+    if was["split"] < 0:
+        return (touched or was["choice"] == UNKNOWN) and can_split(node, nodes, fit.rule)
+    new["feature"] = was["feature"]
+    new["code"] = was["code"]
+    new["missing_left"] = was["missing_left"]
+    if touched:
+        touched_sums(new["key"], place, old.record[was["split"]], fit.binned, walk)
+        found = best_candidate(new, walk.sums, fit.binned, fit.rule, walk.growth.gain)
+        new["gain"] = walk.growth.gain[0]
+        place["priority"] = new["gain"]
+        if found != new["choice"]:
+            return True
+        # The majority may lie on the other side by now. With patience the split stays as it is.
+        if found >= 0:
+            new["missing_left"] = chosen_split(new, fit.binned, walk.sums)[0].missing_left
+    divide_touches(node, nodes, fit.binned, old, walk)
+    return False
+
+
+@part
 def stands(node, nodes, fit, old, patience, knobs, walk):
     """Return whether the split of a touched twin is good enough to be kept."""
     new, place = nodes[node], walk.growth.places[node]
@@ -380,6 +441,33 @@ def stands(node, nodes, fit, old, patience, knobs, walk):
         return True
     new["gain"] = value - score(new["g"], new["h"], fit.rule.l2)
     return keeps_split(new, place, old.record[was["split"]], fit, value, patience, walk)
+
+
+@part
+def split_twin(node, nodes, binned, old, walk):
+    """Carry out the kept split of a twin, whose touches are divided: its children are twins.
+
+    Returns the left child.
+    """
+    places = walk.growth.places
+    place = places[node]
+    split = Split(
+        np.int64(nodes[node]["feature"]),
+        np.int64(nodes[node]["code"]),
+        np.int64(nodes[node]["missing_left"]),
+    )
+    old_left = old.nodes[place["twin"]]["left"]
+    left = link_children(
+        node, split, place["left_g"], place["left_packed"], nodes, binned, walk.growth
+    )
+    for child in range(2):
+        places[left + child]["twin"] = old_left + child
+        places[left + child]["priority"] = -1.0
+    places[left]["first"] = place["first"]
+    places[left]["last"] = place["middle"]
+    places[left + 1]["first"] = place["middle"]
+    places[left + 1]["last"] = place["last"]
+    return left
 
 
 @part
@@ -438,19 +526,23 @@ def next_leaf(nodes, growth):
 
 @part
 def rouse(nodes, fit, old, source, walk):
-    """Make all twins live that wait for it."""
+    """Make all twins live that wait for it; return whether there were any."""
     growth = walk.growth
     n_nodes = growth.control[N_NODES]
     walk.wanted[:] = False
+    any_waits = False
     for node in range(n_nodes):
         if growth.places[node]["priority"] == _WAITING:
+            any_waits = True
             found = leaves_under(growth.places[node]["twin"], old.nodes, walk.stack, walk.leaves)
             for j in range(found):
                 walk.wanted[walk.leaves[j]] = True
-    sort_by_leaf(old.leaf, find_rows(old.leaf, walk), walk)
-    for node in range(n_nodes):
-        if growth.places[node]["priority"] == _WAITING:
-            make_live(node, nodes, fit, old, source, walk)
+    if any_waits:
+        sort_by_leaf(old.leaf, find_rows(old.leaf, walk), walk)
+        for node in range(n_nodes):
+            if growth.places[node]["priority"] == _WAITING:
+                make_live(node, nodes, fit, old, source, walk)
+    return any_waits
 
 
 @part
@@ -458,17 +550,44 @@ def renew_tree(n_touches, nodes, fit, old, source, patience, knobs, walk):
     """Update the old tree to the first ``n_touches`` of ``walk.touches``.
 
     ``patience`` is the share of a node's candidates that may beat its old split before that is
-    given up.
+    given up; at 0 every decision is the one that growing from nothing would take.
     """
     renew_root(n_touches, nodes, fit.binned, old, walk)
-    if keep_splits(nodes, fit, old, patience, knobs, walk):
-        return
-    drop_subtrees(nodes, old, walk)
-    rouse(nodes, fit, old, source, walk)
-    node = next_leaf(nodes, walk.growth)
-    while node >= 0 and walk.growth.control[N_LEAVES] < fit.rule.max_leaves:
-        split_live(node, nodes, fit, walk)
+    if patience == 0.0:
+        renew_exactly(nodes, fit, old, source, walk)
+    elif not keep_splits(nodes, fit, old, patience, knobs, walk):
+        drop_subtrees(nodes, old, walk)
+        rouse(nodes, fit, old, source, walk)
         node = next_leaf(nodes, walk.growth)
+        while node >= 0 and walk.growth.control[N_LEAVES] < fit.rule.max_leaves:
+            split_live(node, nodes, fit, walk)
+            node = next_leaf(nodes, walk.growth)
+
+
+@part
+def renew_exactly(nodes, fit, old, source, walk):
+    """Carry out the splits that growing from nothing would, in the same order."""
+    control, places = walk.growth.control, walk.growth.places
+    fresh = np.int64(0)
+    n_fresh = 1
+    while True:
+        for node in range(fresh, fresh + n_fresh):
+            if assess(node, nodes, fit, old, walk):
+                places[node]["priority"] = _WAITING
+        n_fresh = 0
+        rouse(nodes, fit, old, source, walk)
+        node = next_leaf(nodes, walk.growth)
+        if node < 0 or control[N_LEAVES] >= fit.rule.max_leaves:
+            return
+        twin = places[node]["twin"]
+        if twin >= 0 and old.nodes[twin]["split"] >= 0:
+            fresh = split_twin(node, nodes, fit.binned, old, walk)
+            n_fresh = 2 if control[N_LEAVES] < fit.rule.max_leaves else 0
+        else:
+            if twin >= 0:
+                places[node]["priority"] = _WAITING
+                rouse(nodes, fit, old, source, walk)
+            split_live(node, nodes, fit, walk)
 
 
 @part
