@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from timbermark.dtypes import AnyArray, Reals
+from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
 from timbermark.ownership.columns import plain_rows, take_rows
 from timbermark.ownership.evidence import (
@@ -138,7 +138,7 @@ class Inquiry:
     conditions: list[Note] = field(default_factory=list)  # of how it is asked
     request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
-    _given_up: set[str] = field(default_factory=set)
+    _spent: set[str] = field(default_factory=set)  # seals that are asked last
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
@@ -212,12 +212,20 @@ class Inquiry:
         return not whole[(end.row - self.mark.n_leaves) // 3]
 
     def _by_promise(self) -> list[str]:
-        """Return the seals to ask from, first the one that promises most for each row."""
-        if not self.known.seals:
+        """Return the seals to ask from, first the one that promises most for each row.
+
+        A seal that could do what is left alone, but by its answers will not, comes last from then.
+        """
+        seals, needed = self.known.seals, self._needed()
+        if not seals:
             return list(self.questions)
-        open_to = [seal for seal in self.known.seals if seal.seal not in self._given_up]
-        open_to.sort(key=lambda seal: -seal.promise(seal.answered))
-        return [seal.seal for seal in open_to]
+        for seal in seals:
+            left = needed - sum(max(0.0, s.bits) for s in seals if s is not seal)
+            can = left <= seal.triggers * math.log2(seal.q)
+            if can and is_hopeless([self._gains(seal)], left):
+                self._spent.add(seal.seal)
+        order = sorted(seals, key=lambda s: (s.seal in self._spent, -s.promise(s.answered)))
+        return [seal.seal for seal in order]
 
     def take(self, answers: Mapping[int, Any]) -> None:
         """Take in answers to rows of the mark; rows of decoys are left out."""
@@ -260,30 +268,23 @@ class Inquiry:
         return total_bits([seal.bits for seal in self.known.seals], len(self.mark.seals))
 
     def ending(self) -> Ending | None:
-        """Return why asking ends before all questions are asked, None if it does not.
-
-        A seal that can no longer prove enough is given up, and asked no more.
-        """
-        seals, answers = self.known.seals, self.known.answers
+        """Return why asking ends before all questions are asked, None if it does not."""
+        answers = self.known.answers
         if answers is None:
             return None
         if self.is_misread(answers):
             return "misread"
-        stop = self._limit()
-        if stop is None:
+        needed = self._needed()
+        if needed == 0.0 or self._most_bits() < needed:
             return None
-        prices = sum_prices(self.prices())
-        needed = stop + prices
-        if self._most_bits() < needed:
-            return None
-        if round_bits(self._bits() - prices) >= stop:
+        if round_bits(self.net_bits()) >= (self._limit() or 0.0):
             return "enough"
-        for seal in seals:
-            # What the other seal has shown so far need not be shown by this one.
-            others = sum(max(0.0, s.bits) for s in seals if s is not seal)
-            if seal.answered and self._is_given_up(seal, needed - others):
-                self._given_up.add(seal.seal)
-        return "hopeless" if self._given_up >= {seal.seal for seal in seals} else None
+        return "hopeless" if self._is_hopeless(needed) else None
+
+    def _needed(self) -> float:
+        """Return the bits before prices at which asking stops, 0 where it does not."""
+        stop = self._limit()
+        return 0.0 if stop is None else stop + sum_prices(self.prices())
 
     def is_misread(self, answers: Answers) -> bool:
         """Return whether so many labels are no class of the mark that asking on is useless."""
@@ -292,17 +293,23 @@ class Inquiry:
         told = answers.values[answers.answered]
         return len(told) >= _ENOUGH_UNKNOWN and bool((told < 0).all())
 
-    def _is_given_up(self, seal: SealEvidence, needed: float) -> bool:
-        silent = sum(
-            1 for row, a in self.answers.items() if a is None and self._seal_of(row) == seal.seal
-        )
-        open_to = seal.triggers - -(-silent // (3 if seal.seal == "splits" else 1))
-        if not is_hopeless(seal.gains / math.log(2), needed, open_to, seal.q):
+    def _gains(self, seal: SealEvidence) -> tuple[AnyArray, int, int]:
+        """Return what `is_hopeless` takes of a seal, without the triggers that gave no answer."""
+        silent = [row for row, answer in self.answers.items() if answer is None]
+        n_silent = sum(self._seal_of(row) == seal.seal for row in silent)
+        rows = 3 if seal.seal == "splits" else 1
+        return seal.gains / math.log(2), seal.triggers - -(-n_silent // rows), seal.q
+
+    def _is_hopeless(self, needed: float) -> bool:
+        seals = self.known.seals
+        found = [self._gains(seal) for seal in seals]
+        # Answers tell nothing about a seal that was hardly asked, so each must fail by itself, too.
+        if not all(is_hopeless(part, needed) for part in ([found[0]], [found[-1]], found)):
             return False
         # A model whose labels or columns are misread is soon hopeless, too. Where that begins to
         # show, a few more questions tell, and the verdict then warns.
-        lack = lack_of_matches(seal.matched, seal.counted, seal.q)
-        return not _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS
+        lacks = [lack_of_matches(seal.matched, seal.counted, seal.q) for seal in seals]
+        return not any(_SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS for lack in lacks)
 
     def _seal_of(self, row: int) -> str:
         return "leaves" if row < self.mark.n_leaves else "splits"
@@ -446,41 +453,39 @@ def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:
     return [row for row in (*leaves, *behind) if row in rows]
 
 
-def is_hopeless(gains: AnyArray, needed: float, n_triggers: int, q: int) -> bool:
-    """Return whether ``needed`` bits are out of reach, or as good as out of reach.
+def is_hopeless(seals: Sequence[tuple[AnyArray, int, int]], needed: float) -> bool:
+    """Return whether ``needed`` bits are out of reach of all seals together, or as good as that.
 
-    ``gains`` [m, n] are the bits that each of m forms of evidence took from each of n answers;
-    ``n_triggers`` counts all that may be answered. The evidence is a mean of the forms, so at
-    least one of them must reach what is needed.
+    A seal is given by its gains [m, n], the bits that each of m forms of evidence took from each of
+    n answers, the number of all triggers that may be answered, and q. The evidence is a mean of
+    products of one form of each seal, so at least one such product must reach what is needed.
 
-    For a form, let Y = log₂ q − gain, which is never negative, and c = log₂ q − needed / n_triggers
-    its largest mean that suffices. While the mean is at most c, the product of 1 + λ(Y/c − 1) over
-    the answers is a supermartingale that begins at 1, for each λ from 0 to 1, and so is the mean
-    over several λ. Where it passes 2^10 for every form, the inquiry is given up.
+    For a product, let Y = log₂ q − gain for each answer, which is never negative, and c the largest
+    mean of Y over all triggers that suffices. While the mean is at most c, the product of
+    1 + λ(Y/c − 1) over the answers is a supermartingale that begins at 1, for each λ from 0 to 1,
+    and so is the mean over several λ. Where it passes 2^10 for every product of forms, the inquiry
+    is given up.
 
-    >>> is_hopeless(np.full((1, 30), -1.0), 64.0, 128, 4)
+    >>> is_hopeless([(np.full((1, 30), -1.0), 128, 4)], 64.0)
     True
-    >>> is_hopeless(np.full((1, 30), 1.0), 64.0, 128, 4)
+    >>> is_hopeless([(np.full((1, 30), 1.0), 128, 4)], 64.0)
     False
     """
-    n = gains.shape[1]
-    most = math.log2(q)
-    if (gains.sum(axis=1) + (n_triggers - n) * most < needed).all():
+    most = [n_triggers * math.log2(q) for _, n_triggers, q in seals]
+    lost = [math.log2(q) - gains for gains, _, q in seals]
+    if sum(most) - sum(y.sum(axis=1).min() for y in lost) < needed:
         return True
-    if not n or not n_triggers:
+    n_triggers = sum(n for _, n, _ in seals)
+    mean = (sum(most) - needed) / max(n_triggers, 1)
+    if mean <= 0.0 or not any(y.shape[1] for y in lost):
         return False
-    mean = most - needed / n_triggers
-    if mean <= 0.0:
-        return False
-    excess = np.maximum(most - gains, 0.0) / mean - 1.0
-    return bool((_log2_means(excess) >= GIVE_UP_BITS).all())
-
-
-def _log2_means(excess: AnyArray) -> Reals:
-    """Return, for each form, log₂ of the mean over all bets of the product over the answers."""
-    products = np.log2(1.0 + _BETS[:, np.newaxis, np.newaxis] * excess).sum(axis=2)
+    products = np.zeros((len(_BETS), 1))
+    for y in lost:
+        excess = np.maximum(y, 0.0) / mean - 1.0
+        own = np.log2(1.0 + _BETS[:, np.newaxis, np.newaxis] * excess).sum(axis=2)
+        products = (products[:, :, np.newaxis] + own[:, np.newaxis]).reshape(len(_BETS), -1)
     top = products.max(axis=0)
-    return np.asarray(top + np.log2(np.exp2(products - top).mean(axis=0)))
+    return bool((top + np.log2(np.exp2(products - top).mean(axis=0)) >= GIVE_UP_BITS).all())
 
 
 def check_stop_at(stop: Any) -> None:
