@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import InputError
 from timbermark.ownership.columns import plain_rows, take_rows
 from timbermark.ownership.evidence import (
     CONCLUSIVE_BITS,
@@ -33,17 +32,12 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
-from timbermark.verification.journal import Memory
-from timbermark.verification.judging import (
-    FEW_MATCHES_BITS,
-    judge,
-    lack_of_matches,
-    price_missing,
-)
+from timbermark.verification.journal import History
 from timbermark.verification.questions import (
     DECOY,
     Question,
     Questions,
+    list_questions,
     make_questions,
     whole_columns,
     wire_row,
@@ -58,7 +52,16 @@ from timbermark.verification.reading import (
     settle,
     settle_classes,
 )
-from timbermark.verification.verdict import Context, Note, Verdict, printable
+from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Context, Note
+from timbermark.verification.verdict import (
+    FEW_MATCHES_BITS,
+    Verdict,
+    judge,
+    lack_of_matches,
+    price_missing,
+    printable,
+)
 
 Ending: TypeAlias = Literal["enough", "hopeless", "misread"]
 StopAt: TypeAlias = float | Literal["auto", "off"]
@@ -131,17 +134,22 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
-    journal: Memory = field(default_factory=Memory)  # by question, decoys included
+    journal: History = field(default_factory=History)  # by question, decoys included
     asked: int = 0  # questions, decoys included
-    warnings: list[Note] = field(default_factory=list)
-    charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
-    conditions: list[Note] = field(default_factory=list)  # of how it is asked
-    request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
     _spent: set[str] = field(default_factory=set)  # seals that are asked last
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
+
+    def add(self, *choices: Price | Note, **request: Any) -> None:
+        """Add prices and conditions of how the suspect is asked, and facts of the request."""
+        self.facts = replace(
+            self.facts,
+            prices=(*self.facts.prices, *(c for c in choices if isinstance(c, Price))),
+            conditions=(*self.facts.conditions, *(c for c in choices if isinstance(c, Note))),
+            request={**self.facts.request, **request},
+        )
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -155,20 +163,12 @@ class Inquiry:
         """Return the number of all questions, decoys included."""
         return sum(map(len, self.questions.values()))
 
-    @property
-    def kind(self) -> str:
-        """Return the kind of answers that the suspect is asked for first, or "auto"."""
-        if self.rules.wanted != "auto":
-            return self.rules.wanted
-        return self.facts.offers[0] if self.facts.offers else "auto"
-
     def everything(self) -> tuple[Any, list[int]]:
         """Return all rows of the mark in keyed order, as the suspect takes them; their numbers.
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """
-        order = [q.row for part in self.questions.values() for block in part.blocks
-                 for q in block if q.row != DECOY]  # fmt: skip
+        order = [q.row for q in list_questions(self.questions) if q.row != DECOY]
         columns = [self.mark.columns[place] for place in self.columns.places]
         names = self.columns.names if self.facts.takes_frames else None
         return plain_rows(take_rows(columns, order), names), order
@@ -209,7 +209,7 @@ class Inquiry:
         if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
             return False
         whole = split_rows(self.mark, answers)[1]
-        return not whole[(end.row - self.mark.n_leaves) // 3]
+        return not whole[self._trigger_of(end.row)[1]]
 
     def _by_promise(self) -> list[str]:
         """Return the seals to ask from, first the one that promises most for each row.
@@ -258,7 +258,7 @@ class Inquiry:
     def _by_hand(self) -> tuple[Price, ...]:
         reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        return (*self.columns.prices, *self.facts.prices, *self.charged, *read_prices)
+        return (*self.columns.prices, *self.facts.prices, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
@@ -296,7 +296,7 @@ class Inquiry:
     def _gains(self, seal: SealEvidence) -> tuple[AnyArray, int, int]:
         """Return what `is_hopeless` takes of a seal, without the triggers that gave no answer."""
         silent = [row for row, answer in self.answers.items() if answer is None]
-        n_silent = sum(self._seal_of(row) == seal.seal for row in silent)
+        n_silent = sum(self._trigger_of(row)[0] == seal.seal for row in silent)
         rows = 3 if seal.seal == "splits" else 1
         return seal.gains / math.log(2), seal.triggers - -(-n_silent // rows), seal.q
 
@@ -311,8 +311,10 @@ class Inquiry:
         lacks = [lack_of_matches(seal.matched, seal.counted, seal.q) for seal in seals]
         return not any(_SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS for lack in lacks)
 
-    def _seal_of(self, row: int) -> str:
-        return "leaves" if row < self.mark.n_leaves else "splits"
+    def _trigger_of(self, row: int) -> tuple[str, int]:
+        """Return the seal of a row of the mark, and its trigger in that."""
+        behind = row - self.mark.n_leaves
+        return ("leaves", row) if behind < 0 else ("splits", behind // 3)
 
     def _limit(self) -> float | None:
         if self.stop_at is None or self.stop_at == "off":
@@ -329,12 +331,11 @@ class Inquiry:
             return
         prices = sum_prices(self.prices())
         if self._most_bits() < stop + prices:
-            raise InputError(
-                f"stop_at={stop:g} is more than the {self.mark.n_triggers} triggers of this "
-                f"mark can reach after prices, {self._most_bits() - prices:.1f} bits.",
-                hint='ask for less, or for everything with stop_at="off".',
-                code="stop-at.out-of-reach",
-                parameter="stop_at",
+            raise refusal(
+                "stop-at.out-of-reach",
+                stop=stop,
+                triggers=self.mark.n_triggers,
+                most=self._most_bits() - prices,
             )
 
     def _most_bits(self) -> float:
@@ -346,8 +347,8 @@ class Inquiry:
         Raises InputError if nothing was answered that can be read.
         """
         reading = self.known.reading
-        warnings = [*self.facts.warnings, *self.warnings]
-        asked = self._count_asked() if early else None
+        warnings = [*self.facts.warnings]
+        asked = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
             stop = self._limit() or 0.0
             warnings.append(
@@ -362,22 +363,16 @@ class Inquiry:
             columns=self.columns.how,
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
-            request={**self.facts.request, **self.request},
+            request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=(*self.facts.conditions, *self.conditions),
+            conditions=self.facts.conditions,
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, asked)
-
-    def _count_asked(self) -> int:
-        rows = set(self.answers)
-        leaves = sum(row < self.mark.n_leaves for row in rows)
-        splits = {(row - self.mark.n_leaves) // 3 for row in rows if row >= self.mark.n_leaves}
-        return leaves + len(splits)
 
 
 def begin(
@@ -427,21 +422,15 @@ def _choose_kind(
         return wanted, ()
     if (mark.answers == "numbers") != ("numbers" in offers):
         said = "numbers" if "numbers" in offers else "labels"
-        raise InputError(
-            f"The suspect ({facts.description}) answers with {said}, the mark is one of "
-            f"{mark.answers}.",
-            hint="is it a model of the same task?",
-            code="answers.other-task",
+        raise refusal(
+            "answers.other-task:suspect", suspect=facts.description, said=said, answers=mark.answers
         )
     if wanted == "auto" or wanted == offers[0]:
         return offers[0], ()  # type: ignore[return-value]
     if wanted in offers:
         return wanted, (Price("kind", 1.0),)
-    raise InputError(
-        f"The suspect ({facts.description}) does not answer with {wanted}.",
-        hint=f'use answers="{offers[0]}" or leave it out.',
-        code="answers.not-offered",
-        parameter="answers",
+    raise refusal(
+        "answers.not-offered", suspect=facts.description, wanted=wanted, offered=offers[0]
     )
 
 
@@ -499,11 +488,7 @@ def check_stop_at(stop: Any) -> None:
         else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
     )
     if not fits or isinstance(stop, bool):
-        raise InputError(
-            f"stop_at={stop!r} is neither a number of bits nor off.",
-            hint="64 bits convince anyone, 20 convince you.",
-            parameter="stop_at",
-        )
+        raise refusal("stop-at", stop=stop)
 
 
 __all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]
