@@ -8,10 +8,9 @@ thrown away when the file is opened again.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib import resources
@@ -24,6 +23,7 @@ from timbermark.errors import FileFormatError
 from timbermark.experiments.datasets import SCENARIOS
 from timbermark.experiments.measuring import MEASURES, METHODS, NAN, Cell, Measured, Measures, Plan
 from timbermark.files import will_write
+from timbermark.files.tables import csv_bytes
 from timbermark.marking.strategies import SELECTIONS
 
 _KEY = ("dataset", "candidates", "seed", "method", "ratio", "selection")
@@ -67,10 +67,8 @@ class CellsFile:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _append(self, fields: Iterable[object]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(fields)
-        self._file.write(text.getvalue().encode())
+    def _append(self, cells: Sequence[object]) -> None:
+        self._file.write(csv_bytes(cells, ()))
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -245,10 +243,8 @@ def to_csv(results: Results) -> str:
 
     An empty value is a dash.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for place, value in results.items():
-        numbers = show_number(value.mean), show_number(value.sd), value.seeds
-        writer.writerow([*astuple(place), *numbers])
-    return text.getvalue()
+    lines = (
+        [*astuple(place), show_number(value.mean), show_number(value.sd), value.seeds]
+        for place, value in results.items()
+    )
+    return csv_bytes(COLUMNS, lines).decode()
