@@ -52,7 +52,7 @@ def give_up_after(rate: float, n_triggers: int, rng: np.random.Generator) -> tup
     for n in range(1, n_triggers + 1):
         if label_bits(int(matches[:n].sum()), n, 4) >= 64:
             return n, False
-        if is_hopeless(gains[:, :n], 64.0, n_triggers, 4):
+        if is_hopeless([(gains[:, :n], n_triggers, 4)], 64.0):
             return n, True
     return n_triggers, False
 

@@ -58,11 +58,10 @@ from timbermark.tracing.showing import RollClaim, RollOpening, open_roll  # noqa
 from timbermark.trees import reference  # noqa: E402
 from timbermark.verification import chain, journal, records  # noqa: E402
 from timbermark.verification.judge import find_parts  # noqa: E402
-from timbermark.verification.judging import judge_again  # noqa: E402
 from timbermark.verification.packs import CLAIM, MANIFEST, OPENING, _manifest, _zip, read_pack  # noqa: E402
 from timbermark.verification.stamps import make_query  # noqa: E402
-from timbermark.verification.transcript import Transcript  # noqa: E402
-from timbermark.verification.verdict import Context  # noqa: E402
+from timbermark.verification.transcript import Context, Transcript  # noqa: E402
+from timbermark.verification.verdict import judge_again  # noqa: E402
 
 # Of 100 mutations: the files of skops take twenty times as long as the others.
 SHARES = {

@@ -52,8 +52,7 @@ from timbermark.verification.packs import (
     _zip,
 )
 from timbermark.verification.stamps import make_query
-from timbermark.verification.transcript import Transcript
-from timbermark.verification.verdict import Context, Note
+from timbermark.verification.transcript import Context, Note, Transcript
 
 LINES = {"mark": b"timbermark mark 4\n", "claim": b"timbermark claim 2\n",
          "opening": b"timbermark opening 3\n", "chain": b"timbermark guard-chain 1\n"}  # fmt: skip

@@ -12,6 +12,8 @@ import timbermark
 from tests.verification.making import innocent, learnt, make_mark
 from tests.verification.servers import ModelServer
 from timbermark.cli import main
+from timbermark.cli.options import read_body
+from timbermark.errors import InputError
 from timbermark.ownership import symbols
 
 MARK = make_mark(k=128)
@@ -213,3 +215,10 @@ def test_a_full_disk_loses_nothing(mark, tmp_path, real_scrypt):
         assert ended.returncode == 0
     assert [seal["answered"] for seal in json.loads(ended.stdout)["seals"]] == [34]
     assert set(server.asked.values()) == {1}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "{'a': 1}"])
+def test_templates_that_are_no_json(text):
+    with pytest.raises(InputError) as caught:
+        read_body(text)
+    assert (caught.value.code, caught.value.parameter) == ("template", "body")

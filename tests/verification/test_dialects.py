@@ -11,7 +11,6 @@ from timbermark.verification.dialects import (
     ReplyError,
     complete_url,
     open_dialect,
-    read_template,
 )
 
 BATCH = Batch([[1, 0.5], [None, 2.5]], ["age", "income"])
@@ -184,10 +183,3 @@ def test_options_that_do_not_fit(name, options):
     with pytest.raises(InputError) as caught:
         dialect(name, **options)
     assert caught.value.hint
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "{'a': 1}"])
-def test_templates_that_are_no_json(text):
-    with pytest.raises(InputError) as caught:
-        read_template(text)
-    assert (caught.value.code, caught.value.parameter) == ("template", "body")

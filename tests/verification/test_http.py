@@ -12,7 +12,7 @@ from tests.verification.making import learnt, make_mark
 from tests.verification.servers import ModelServer, reply
 from timbermark.errors import InputError
 from timbermark.verification import http
-from timbermark.verification.dialects import MLflow
+from timbermark.verification.dialects import open_dialect
 from timbermark.verification.http import LONGEST_WAIT, FailureError, Line, _read_wait, read_reply
 
 
@@ -34,14 +34,14 @@ def test_retry_after_as_a_date():
 @pytest.mark.parametrize("reply", [b"", b"\xff\xfe", b"<html>", b"[1, 2", b'"x"', b"{}", b"null"])
 def test_a_reply_without_answers_is_final(reply):
     with pytest.raises(FailureError) as caught:
-        read_reply(reply, 1, MLflow())
+        read_reply(reply, 1, open_dialect("mlflow", {}))
     assert caught.value.kind == "final"
     assert caught.value.hint
 
 
 def test_what_is_shown_of_a_reply_is_short_and_fit_for_a_terminal():
     with pytest.raises(FailureError) as caught:
-        read_reply(b"\x1b]0;title\x07" + b"<p>" * 1000, 1, MLflow())
+        read_reply(b"\x1b]0;title\x07" + b"<p>" * 1000, 1, open_dialect("mlflow", {}))
     message = caught.value.message
     assert message.isprintable()
     assert len(message) < 300
@@ -66,7 +66,7 @@ def line_that_fails(monkeypatch, times, retries, kind="again", wait=None):
         return ["answered"]
 
     monkeypatch.setattr(Line, "_send", send)
-    return Line("http://localhost:9/invocations", MLflow(), {}, 1.0, retries)
+    return Line("http://localhost:9/invocations", open_dialect("mlflow", {}), {}, 1.0, retries)
 
 
 def test_pauses_double_with_jitter_up_to_a_minute(monkeypatch, pauses):
@@ -191,7 +191,7 @@ def test_whoever_interrupts_a_run_does_not_wait_for_a_slow_server():
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with ModelServer(learnt(MARK), delay=60.0) as server:
-            line = Line(server.url(), MLflow(), {}, 120.0, 0)
+            line = Line(server.url(), open_dialect("mlflow", {}), {}, 120.0, 0)
             body = json.dumps({"dataframe_split": {"data": [[0.0, 0.0, 0.0]]}})
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(KeyboardInterrupt), line:

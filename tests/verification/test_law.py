@@ -24,10 +24,11 @@ from tests.verification.staircases import build_house, staircase
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.trees import reference
 from timbermark.trees.model_file import load_ensemble
-from timbermark.verification import disputes, endpoint, judge, judging, words
+from timbermark.verification import disputes, endpoint, judge, words
 from timbermark.verification.http import read_reply
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import DECOY, make_questions
+from timbermark.verification.verdict import judge_again
 from timbermark.verification.verifying import verify
 
 MARKS = {
@@ -353,7 +354,7 @@ def test_a_new_kind_of_suspect_is_one_class(tmp_path):
     assert verdict.level == "none" or verdict.kind == "labels"
     expected = outcome(road_function, mark, labels, "labels", tmp_path)
     assert outcome(lambda *_: verdict) == expected
-    assert judging.judge_again(mark, verdict.transcript) == verdict
+    assert judge_again(mark, verdict.transcript) == verdict
     assert "letter box" in str(verdict)
 
 

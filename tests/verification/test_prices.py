@@ -14,8 +14,8 @@ from timbermark.errors import InputError
 from timbermark.verification import words
 from timbermark.verification.dialects import MOST_PATHS, ReplyError, check_paths
 from timbermark.verification.endpoint import Endpoint, price_request
-from timbermark.verification.judging import judge_again
 from timbermark.verification.transcript import Transcript
+from timbermark.verification.verdict import judge_again
 from timbermark.verification.words import list_conditions
 
 K, D, WIDE = 128, 96, 2325

@@ -219,7 +219,7 @@ def test_classes_that_count_from_0_and_overlap_are_ambiguous():
         ({"no": "a", "yes": "b"}, "label-map.reversed"),
         ({"a": "no", "b": "no"}, "label-map.targets"),
         ({"a": "maybe"}, "label-map.targets"),
-        ({}, ""), ([1], ""),
+        ({}, "label-map.type"), ([1], "label-map.type"),
     ],
 )  # fmt: skip
 def test_maps_that_are_none(label_map, code):

@@ -14,13 +14,13 @@ import timbermark as tm
 from tests.verification.making import innocent, learnt, make_mark, numbered, scored
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership.evidence import UNANSWERED, Answers, Price, round_bits, weigh
-from timbermark.verification.judging import judge, judge_again, lack_of_matches
-from timbermark.verification.transcript import Transcript
+from timbermark.verification.transcript import Context, Note, Transcript
 from timbermark.verification.verdict import (
-    Context,
-    Note,
     SealFinding,
     Verdict,
+    judge,
+    judge_again,
+    lack_of_matches,
     log2_factorial,
     show_chance,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -288,13 +289,19 @@ def read_headers(file: Path | None) -> dict[str, str]:
 
 def read_body(given: str | None) -> Any:
     """Return the template of the request: JSON, or @ and the name of a file that holds it."""
-    from timbermark.verification.dialects import read_template
-
     if given is None:
         return None
     if given.startswith("@"):
         given = Path(given[1:]).read_text(encoding="utf-8", errors="replace")
-    return read_template(given)
+    try:
+        return json.loads(given)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"The template of the request is no JSON ({error}).",
+            hint='as in \'{"rows": "$rows"}\'.',
+            code="template",
+            parameter="body",
+        ) from None
 
 
 def split_words(given: str | None) -> list[str] | None:

@@ -252,3 +252,29 @@ def _check_bytes(path: str | os.PathLike[str], size: int, limits: TableLimits) -
             f"{os.fspath(path)} holds more than {limits.bytes >> 20} MiB, which is too much.",
             hint="leave out what is not needed.",
         )
+
+
+def csv_bytes(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+    """Return a table as CSV; None is an empty cell.
+
+    >>> csv_bytes(["a", "b"], [[1, None]])
+    b'a,b\\n1,\\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([["" if cell is None else cell for cell in line] for line in lines])
+    return text.getvalue().encode()
+
+
+def parquet_bytes(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+    """Return a table as Parquet. Raises MissingLibraryError without pyarrow."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingLibraryError.for_extra("parquet", "to write Parquet files") from None
+    columns = [list(column) for column in zip(*lines, strict=True)]
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(dict(zip(header, columns, strict=True))), file)
+    return file.getvalue()

@@ -36,7 +36,8 @@ from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
 from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
-from timbermark.verification.verdict import Context, Verdict, show_chance
+from timbermark.verification.transcript import Context
+from timbermark.verification.verdict import Verdict, show_chance
 from timbermark.verification.verifying import ask_suspect
 
 LARGEST_GROUP = 3
@@ -412,7 +413,7 @@ def _begin(
 ) -> Inquiry:
     make = partial(TracingInquiry, accusation=accusation)
     inquiry = begin(asked, grid, **options, make=make, **more)
-    if inquiry.kind == "labels":
+    if inquiry.rules.wanted == "labels":
         _check_labels(grid)
     return inquiry
 

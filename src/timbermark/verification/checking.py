@@ -16,11 +16,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from timbermark.errors import InputError
 from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.mark import Mark
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import NamedModel, is_url, open_named, read_model
 from timbermark.verification.table import is_answer_file
 from timbermark.verification.verdict import Verdict, printable
@@ -144,12 +144,7 @@ def check(
         model = read_model(served)
         _check_library(model, mark, served)
     elif unmarked is not None:
-        raise InputError(
-            f"{printable(str(served))[:80]} is not a model file, so its trees cannot be compared.",
-            hint="leave the unmarked model out, or give the served model's file.",
-            code="check.no-file",
-            parameter="unmarked",
-        )
+        raise refusal("check.no-file", served=printable(str(served))[:80])
     asked = served if model is None else open_named(model, f"file {os.fspath(served)}")
     verdict = verify(asked, mark, **asking)
     said = f"{verdict.bits:.1f} bits of evidence ({verdict.level}), at least {at_least:g} wanted."
@@ -161,12 +156,7 @@ def check(
         started = time.perf_counter()
         before = read_model(unmarked, whole=True)
         if digest_trees(before.trees) != mark.model_digest:
-            raise InputError(
-                f"{os.fspath(unmarked)} is not the model that the mark was made for.",
-                hint="give the model as it was before marking; timbermark inspect shows digests.",
-                code="check.other-unmarked",
-                parameter="unmarked",
-            )
+            raise refusal("check.other-unmarked", unmarked=os.fspath(unmarked))
         same = _same_shape(before.trees, model.trees)
         said = "The served model has the unmarked model's trees but for thresholds and leaf values."
         if not same:
@@ -186,33 +176,13 @@ def check(
 
 def _check_limits(mark: Mark, at_least: float, unmarked: Any, rows: Any, changed: float) -> None:
     if not (math.isfinite(at_least) and at_least > 0.0):
-        raise InputError(
-            f"at_least={at_least!r} is not a number of bits above 0.",
-            hint="64 bits convince anyone.",
-            code="check.at-least",
-            parameter="at_least",
-        )
+        raise refusal("check.at-least", at_least=at_least)
     if mark.full_bits < at_least:
-        raise InputError(
-            f"at_least={at_least:g} is more than the mark is worth, {mark.full_bits:.1f} bits.",
-            hint="ask for less, or make a stronger mark.",
-            code="check.beyond-mark",
-            parameter="at_least",
-        )
+        raise refusal("check.beyond-mark", at_least=at_least, worth=mark.full_bits)
     if not 0.0 <= changed <= 1.0:
-        raise InputError(
-            f"max_changed={changed!r} is not a share from 0 to 1.",
-            hint="0.01 is one percent of the answers.",
-            code="check.max-changed",
-            parameter="max_changed",
-        )
+        raise refusal("check.max-changed", changed=changed)
     if rows is not None and unmarked is None:
-        raise InputError(
-            "rows without the unmarked model cannot be compared with anything.",
-            hint="name its file, or leave the rows out.",
-            code="check.rows-alone",
-            parameter="rows",
-        )
+        raise refusal("check.rows-alone")
 
 
 def _is_model_file(served: Any) -> bool:
@@ -224,12 +194,7 @@ def _check_library(model: NamedModel, mark: Mark, served: Any) -> None:
     found = "timbermark" if model.foreign is None else model.foreign.library
     wanted = mark.about.get("library")
     if wanted is not None and found != wanted:
-        raise InputError(
-            f"{os.fspath(served)} is a model of {found}, but the mark is of one of {wanted}.",
-            hint="check the names of both files; timbermark verify asks any model.",
-            code="check.other-library",
-            parameter="suspect",
-        )
+        raise refusal("check.other-library", served=os.fspath(served), found=found, wanted=wanted)
 
 
 def _same_shape(before: Ensemble, after: Ensemble) -> bool:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from timbermark.errors import InputError
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
+from timbermark.verification.refusals import refusal
 from timbermark.verification.verdict import log2_factorial
 
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
@@ -69,11 +69,7 @@ def match_columns(
     'by-place'
     """
     if by_hand is not None and server is not None:
-        raise InputError(
-            "Both columns and feature_names are given.",
-            hint="an endpoint takes its columns.",
-            parameter="feature_names",
-        )
+        raise refusal("columns.both")
     known = mark.feature_names
     # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
     named = own is not None and known is not None and _share_names(own, known)
@@ -87,11 +83,7 @@ def match_columns(
         return Columns(_match_own(own, known), tuple(own), "by-name")
     wanted = count if own is None else len(own)
     if wanted not in (None, mark.n_features):
-        raise InputError(
-            f"The suspect takes {wanted} columns, the mark's rows have {mark.n_features}.",
-            hint="is it a model of the same data? In Python a function can choose the columns.",
-            code="columns.count",
-        )
+        raise refusal("columns.count", wanted=wanted, features=mark.n_features)
     return Columns(range(mark.n_features), None if own is None and known is None
                    else tuple(own or known or ()), "by-place")  # fmt: skip
 
@@ -133,32 +125,20 @@ def _match_own(own: Sequence[str], known: Sequence[str]) -> list[int]:
             return [place[name] for name in said]
     strange = [name for name in own if name not in set(known)]
     shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
-    raise InputError(
-        f"The suspect wants columns that the mark does not have: {shown}.",
-        hint="is it a model of the same data? In Python a function can compute columns.",
-        code="columns.strange",
-    )
+    raise refusal("columns.strange", shown=shown)
 
 
 def _match_by_hand(mark: Mark, given: tuple[str, ...], named: bool, count: int | None) -> Columns:
     known = mark.feature_names
-    problem, hint = "", ""
     if named:
-        problem = "feature_names are given, but the suspect names its own columns."
-        hint = "leave them out: its columns are matched by name."
-    elif known is None:
-        problem = "feature_names are given, but the mark knows no names."
-        hint = "leave them out and let the suspect take the columns in the mark's order."
-    elif count not in (None, len(given)):
-        problem = f"{len(given)} feature_names are given, but the suspect takes {count} columns."
-        hint = "is it a model of the same data?"
-    places = None if known is None else match_names(given, known)
-    if not problem and places is None:
-        problem = f"feature_names are not the {mark.n_features} names of the mark."
-        hint = "name each feature of the mark once, in the order of the suspect's columns."
-    if problem:
-        raise InputError(problem, hint=hint, code="columns.by-hand", parameter="feature_names")
-    assert places is not None
+        raise refusal("columns.by-hand:own")
+    if known is None:
+        raise refusal("columns.by-hand:unknown")
+    if count not in (None, len(given)):
+        raise refusal("columns.by-hand:count", given=len(given), columns=count)
+    places = match_names(given, known)
+    if places is None:
+        raise refusal("columns.by-hand", features=mark.n_features)
     prices = () if places == list(range(len(places))) else (_price_of_order(mark),)
     return Columns(places, given, "by-hand", prices)
 
@@ -166,36 +146,18 @@ def _match_by_hand(mark: Mark, given: tuple[str, ...], named: bool, count: int |
 def _match_server(mark: Mark, names: tuple[str, ...], sends_names: bool) -> Columns:
     known = mark.feature_names
     if len(names) != mark.n_features:
-        raise InputError(
-            f"{len(names)} columns are named, and the mark has {mark.n_features} features.",
-            hint="name one column for each feature of the mark.",
-            code="columns.count",
-            parameter="columns",
-        )
+        raise refusal("columns.count:named", named=len(names), features=mark.n_features)
     places = None if known is None else match_names(names, known)
     if places is not None:
         if places == list(range(len(names))):
             return Columns(places, names, "by-name")
         return Columns(places, names, "by-hand", (_price_of_order(mark),))
     if known is not None and _share_names(names, known):
-        raise InputError(
-            "The columns are neither the names of the mark nor all of them others.",
-            hint="name each feature of the mark once, or leave them out.",
-            code="columns.mixed",
-            parameter="columns",
-        )
+        raise refusal("columns.mixed")
     if not sends_names:
         return Columns(range(mark.n_features), names, "by-place")
     if not are_numbered(names):
-        raise InputError(
-            "The columns are called neither as in the mark nor with one word and the numbers from "
-            "0 or 1 on: whoever may choose among a server's columns can make any model agree with "
-            "the mark.",
-            hint="give names like x1, x2, …, x10, or ask in Python through a function that "
-            "renames the columns; the verdict then says that code was asked.",
-            code="columns.chosen",
-            parameter="columns",
-        )
+        raise refusal("columns.chosen")
     # A server may have several such families of columns; the word and the start choose one.
     word = _NUMBERED.fullmatch(names[0])
     letters = 0 if word is None else len(word[1].encode())

@@ -1,26 +1,24 @@
 """What servers speak: how rows become a request, and where the answers are in a reply.
 
-Four protocols, each a class that knows only rows, names and JSON values: MLflow's scoring server,
-versions 1 and 2 of the Open Inference Protocol (KServe, MLServer, Triton), and any JSON by a
-template.
+Protocols are data, `PROTOCOLS`: MLflow's scoring server, versions 1 and 2 of the Open Inference
+Protocol (KServe, MLServer, Triton), and any JSON by a template. A `Dialect` is one of them with its
+options; it knows only rows, names and JSON values.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from timbermark.errors import InputError
+from timbermark.verification.refusals import refusal
 
 MOST_PATHS = 1024
 """Places in a reply that a path to the answers may lead to; log₂ of it is the price of a path."""
 _LONGEST_LABEL = 10_000
-_PREDICTIONS = ("predictions",)
 
 
 class ReplyError(Exception):
@@ -47,49 +45,72 @@ class Batch:
         return [str(number) for number in range(len(self.rows[0]))]
 
 
-class Dialect(Protocol):
-    """A protocol with its options."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """What sets one protocol apart from the others."""
 
-    options: ClassVar[tuple[str, ...]]
-    one_at_a_time: bool  # takes one row in each request
-    sends_names: bool  # whether a server may find columns by their names
+    options: tuple[str, ...]
+    fill: Callable[[Batch, Any], Any]  # rows and the option "body" -> the request, a JSON value
+    found_at: str = "(?!)"  # a pattern that paths of its addresses have in them
+    lacks_verb: str = "(?!)"  # a pattern of whole paths that are completed with the verb
+    verb: str = ""
+    base: str = ""  # what the protocol sets in a path, besides the verb
+    answer: str = ""  # where the answers are in a reply
+    bare_lists: bool = False  # whether a reply may also be the list of answers itself
+    sends_names: bool = True  # whether a server may find columns by their names
 
-    def __init__(self, **options: Any) -> None: ...
 
-    @staticmethod
-    def speaks_at(path: str) -> bool:
-        """Return whether the path of an address tells that this protocol is spoken there."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A protocol with its options, each of which is None where it was not given.
 
-    @staticmethod
-    def complete_path(path: str) -> str:
-        """Return the path that questions go to."""
-        ...
+    ``body`` is a template: any JSON value in which texts stand for the questions. "$rows" is a list
+    of rows, "$records" a list of objects by column; "$row" and "$record" are one of these, for
+    servers that take one question at a time; "$columns" are the names. ``answer`` is a path to the
+    answers; ``output`` the name of the output to ask for, by default the only one that there is.
+    """
 
-    @staticmethod
-    def own_path(path: str) -> str:
-        """Return the part of a path that the protocol does not set itself."""
-        ...
+    protocol: Protocol
+    body: Any = None
+    answer: str | None = None
+    output: str | None = None
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Return whether a request takes one row."""
+        return bool(_find_words(self.body) & _ONE.keys())
+
+    @property
+    def sends_names(self) -> bool:
+        """Return whether a server may find columns by their names."""
+        named = self.body is None or bool(_find_words(self.body) & _NAMED)
+        return self.protocol.sends_names and named
+
+    @property
+    def chooses_path(self) -> bool:
+        """Return whether the path to the answers is another than the protocol's own."""
+        return self.answer not in (None, self.protocol.answer)
 
     def make_body(self, batch: Batch) -> Any:
         """Return the request for some rows, a JSON value."""
-        ...
+        request = self.protocol.fill(batch, self.body)
+        return request if self.output is None else {**request, "outputs": [{"name": self.output}]}
 
     def read_reply(self, reply: Any, n: int) -> list[Any]:
         """Return n answers: a label, a number, a list of scores or scores by name, or None.
 
         Raises ReplyError if the reply does not hold them.
         """
-        ...
-
-
-def parse_path(path: str) -> tuple[str, ...]:
-    """Return the steps of a path to the answers, as in "outputs.0.data" or "results.*.label".
-
-    >>> parse_path("results.*.label")
-    ('results', '*', 'label')
-    """
-    return tuple(path.split(".")) if path else ()
+        if "output" in self.protocol.options:
+            return list_replies(_cut(_find_output(reply, self.output)), n)
+        if self.chooses_path:
+            # Where the reply as a whole is about one question, any place will do.
+            check_paths(reply, None if self.one_at_a_time else n)
+        path = self.protocol.answer if self.answer is None else self.answer
+        if self.answer is None and self.protocol.bare_lists and isinstance(reply, list):
+            path = ""
+        found = follow(reply, path.split(".") if path else ())
+        return list_replies([found] if self.one_at_a_time else found, n)
 
 
 def follow(value: Any, steps: Sequence[str]) -> Any:
@@ -194,145 +215,12 @@ def _name(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-class MLflow:
-    """``answer``: a path to the answers, by default "predictions" or the whole reply."""
-
-    options: ClassVar[tuple[str, ...]] = ("answer",)
-    one_at_a_time = False
-    sends_names = True
-    takes_lists = True  # as replies: old servers answer with the bare list
-
-    def __init__(self, answer: str | None = None) -> None:
-        self._steps = None if answer is None else parse_path(answer)
-
-    @staticmethod
-    def speaks_at(path: str) -> bool:
-        """Return whether the path is that of invocations."""
-        return path.endswith("/invocations")
-
-    @staticmethod
-    def complete_path(path: str) -> str:
-        """Return /invocations where there is no path."""
-        return path if path.rstrip("/") else "/invocations"
-
-    @staticmethod
-    def own_path(path: str) -> str:
-        """Return what stands before /invocations."""
-        return path.removesuffix("/invocations")
-
-    def make_body(self, batch: Batch) -> Any:
-        """Return {"dataframe_split": …}."""
-        split: dict[str, Any] = {"data": [list(row) for row in batch.rows]}
-        if batch.names is not None:
-            split = {"columns": batch.columns, **split}
-        return {"dataframe_split": split}
-
-    def read_reply(self, reply: Any, n: int) -> list[Any]:
-        """Return the predictions."""
-        steps = self._steps
-        if steps not in (None, _PREDICTIONS):
-            check_paths(reply, n)
-        if steps is None:
-            steps = () if self.takes_lists and isinstance(reply, list) else _PREDICTIONS
-        return list_replies(follow(reply, steps), n)
-
-
-def _complete(path: str, model: re.Pattern[str], verb: str) -> str:
-    """Return the path with the verb, where it ends with the path of a model."""
-    match = model.search(path)
-    whole = match is not None and path.endswith(match[0])
-    return path.rstrip("/") + verb if whole else path
-
-
-_MODEL_V1 = re.compile(r"/v1/models/[^/:]+/?")
-
-
-class KServeV1(MLflow):
-    """``answer``: a path to the answers, by default "predictions"."""
-
-    sends_names = False
-    takes_lists = False
-
-    @staticmethod
-    def speaks_at(path: str) -> bool:
-        """Return whether the path is that of a model or of its predictions."""
-        return path.endswith(":predict") or _MODEL_V1.search(path) is not None
-
-    @staticmethod
-    def complete_path(path: str) -> str:
-        """Return the path of predictions where it is that of the model."""
-        return _complete(path, _MODEL_V1, ":predict")
-
-    @staticmethod
-    def own_path(path: str) -> str:
-        """Return what stands before /v1/models, and the name of the model."""
-        before, _, name = path.partition("/v1/models/")
-        return before + name.removesuffix(":predict")
-
-    def make_body(self, batch: Batch) -> Any:
-        """Return {"instances": …}."""
-        return {"instances": [list(row) for row in batch.rows]}
-
-
-_MODEL_V2 = re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/?")
-_INPUT = "input-0"
-
-
-class KServeV2:
-    """``output``: the name of the output to ask for; by default the only one that there is."""
-
-    options: ClassVar[tuple[str, ...]] = ("output",)
-    one_at_a_time = False
-    sends_names = True  # where a column holds texts
-
-    def __init__(self, output: str | None = None) -> None:
-        self._output = output
-
-    @staticmethod
-    def speaks_at(path: str) -> bool:
-        """Return whether the path is that of a model or of its inference."""
-        return _MODEL_V2.search(path) is not None
-
-    @staticmethod
-    def complete_path(path: str) -> str:
-        """Return the path of inference where it is that of the model."""
-        return _complete(path, _MODEL_V2, "/infer")
-
-    @staticmethod
-    def own_path(path: str) -> str:
-        """Return what stands before /v2/models, and the name of the model."""
-        before, _, name = path.partition("/v2/models/")
-        return before + name.removesuffix("/infer")
-
-    def make_body(self, batch: Batch) -> Any:
-        """Return one tensor of all rows; one for each column where a column holds texts."""
-        texts = any(isinstance(value, str) for row in batch.rows for value in row)
-        body: dict[str, Any] = _columns(batch) if texts else _matrix(batch)
-        if self._output is not None:
-            body["outputs"] = [{"name": self._output}]
-        return body
-
-    def read_reply(self, reply: Any, n: int) -> list[Any]:
-        """Return one output, cut into rows by its shape."""
-        outputs = reply.get("outputs") if isinstance(reply, dict) else None
-        if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
-            raise ReplyError("there are no 'outputs' in it")
-        names = [str(one.get("name")) for one in outputs]
-        if self._output is None and len(outputs) != 1:
-            raise ReplyError(f"it holds the outputs {', '.join(names)}, and none was asked for")
-        if self._output is not None and self._output not in names:
-            raise ReplyError(f"there is no output '{self._output}' in it, but {', '.join(names)}")
-        chosen = outputs[0 if self._output is None else names.index(self._output)]
-        return list_replies(_cut(chosen.get("data"), chosen.get("shape")), n)
-
-
-def _matrix(batch: Batch) -> dict[str, Any]:
-    data = [value if value is None else float(value) for row in batch.rows for value in row]
-    shape = [len(batch.rows), len(batch.rows[0])]
-    return {"inputs": [{"name": _INPUT, "shape": shape, "datatype": "FP64", "data": data}]}
-
-
-def _columns(batch: Batch) -> dict[str, Any]:
+def _tensors(batch: Batch, _: Any) -> Any:
+    """Return one tensor of all rows; one for each column where a column holds texts."""
+    if not any(isinstance(value, str) for row in batch.rows for value in row):
+        data = [value if value is None else float(value) for row in batch.rows for value in row]
+        shape = [len(batch.rows), len(batch.rows[0])]
+        return {"inputs": [{"name": "input-0", "shape": shape, "datatype": "FP64", "data": data}]}
     inputs = []
     for name, column in zip(batch.columns, zip(*batch.rows, strict=True), strict=True):
         texts = any(isinstance(value, str) for value in column)
@@ -341,7 +229,27 @@ def _columns(batch: Batch) -> dict[str, Any]:
     return {"parameters": {"content_type": "pd"}, "inputs": inputs}
 
 
-def _cut(data: Any, shape: Any) -> list[Any]:
+def _split(batch: Batch, _: Any) -> Any:
+    named = {} if batch.names is None else {"columns": batch.columns}
+    return {"dataframe_split": {**named, "data": [list(row) for row in batch.rows]}}
+
+
+def _find_output(reply: Any, wanted: str | None) -> Mapping[str, Any]:
+    outputs = reply.get("outputs") if isinstance(reply, dict) else None
+    if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
+        raise ReplyError("there are no 'outputs' in it")
+    names = [str(one.get("name")) for one in outputs]
+    if wanted is None and len(outputs) != 1:
+        raise ReplyError(f"it holds the outputs {', '.join(names)}, and none was asked for")
+    if wanted is not None and wanted not in names:
+        raise ReplyError(f"there is no output '{wanted}' in it, but {', '.join(names)}")
+    found: Mapping[str, Any] = outputs[0 if wanted is None else names.index(wanted)]
+    return found
+
+
+def _cut(output: Mapping[str, Any]) -> list[Any]:
+    """Return the data of an output, cut into rows by its shape."""
+    data, shape = output.get("data"), output.get("shape")
     if not isinstance(data, list):
         raise ReplyError("an output has no data")
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
@@ -374,73 +282,6 @@ _WORDS: dict[str, Callable[[Batch], Any]] = {
 _NAMED = frozenset({"$records", "$record", "$columns"})
 
 
-class JsonTemplate:
-    """``body``: any JSON value in which texts stand for the questions; ``answer``: a path.
-
-    "$rows" is a list of rows, "$records" a list of objects by column; "$row" and "$record" are one
-    of these, for servers that take one question at a time; "$columns" are the names.
-    """
-
-    options: ClassVar[tuple[str, ...]] = ("body", "answer")
-
-    def __init__(self, body: Any = None, answer: str = "") -> None:
-        self._body, self._steps = body, parse_path(answer)
-        words = _find_words(body)
-        if len(words & {*_MANY, *_ONE}) != 1:
-            raise InputError(
-                "The template of the request does not say in one place where the questions go.",
-                hint=f"give a body with one of {', '.join((*_MANY, *_ONE))}, as in "
-                '\'{"rows": "$rows"}\'.',
-                code="template",
-                parameter="body",
-            )
-        self.one_at_a_time = bool(words & set(_ONE))
-        self.sends_names = bool(words & _NAMED)
-
-    @staticmethod
-    def speaks_at(path: str) -> bool:
-        """Return False: a template has no path of its own."""
-        return False
-
-    @staticmethod
-    def complete_path(path: str) -> str:
-        """Return the path as it is."""
-        return path
-
-    @staticmethod
-    def own_path(path: str) -> str:
-        """Return all of the path but its first sign."""
-        return path.removeprefix("/")
-
-    def make_body(self, batch: Batch) -> Any:
-        """Return the template, filled in."""
-        return _fill(self._body, batch)
-
-    def read_reply(self, reply: Any, n: int) -> list[Any]:
-        """Return what the path leads to: a list of n, or the one answer to one question."""
-        if self._steps:
-            check_paths(reply, None if self.one_at_a_time else n)
-        found = follow(reply, self._steps)
-        return list_replies([found] if self.one_at_a_time else found, n)
-
-
-def read_template(text: str) -> Any:
-    """Return a template from JSON. Raises InputError if it is none.
-
-    >>> read_template('{"rows": "$rows"}')
-    {'rows': '$rows'}
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"The template of the request is no JSON ({error}).",
-            hint='as in \'{"rows": "$rows"}\'.',
-            code="template",
-            parameter="body",
-        ) from None
-
-
 def is_placeholder(value: Any) -> bool:
     """Return whether a value of a template stands for the questions or the names of their columns.
 
@@ -457,19 +298,43 @@ def _find_words(value: Any) -> set[str]:
     return set().union(*map(_find_words, inside)) if isinstance(value, dict | list) else set()
 
 
-def _fill(value: Any, batch: Batch) -> Any:
+def _fill(batch: Batch, value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _fill(part, batch) for name, part in value.items()}
+        return {name: _fill(batch, part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_fill(part, batch) for part in value]
+        return [_fill(batch, part) for part in value]
     return _WORDS[value](batch) if is_placeholder(value) else value
 
 
-PROTOCOLS: dict[str, type[Dialect]] = {
-    "mlflow": MLflow,
-    "kserve-v1": KServeV1,
-    "kserve-v2": KServeV2,
-    "json": JsonTemplate,
+PROTOCOLS = {
+    "mlflow": Protocol(
+        options=("answer",),
+        fill=_split,
+        found_at="/invocations$",
+        lacks_verb="/*",
+        verb="/invocations",
+        answer="predictions",
+        bare_lists=True,
+    ),
+    "kserve-v1": Protocol(
+        options=("answer",),
+        fill=lambda batch, _: {"instances": [list(row) for row in batch.rows]},
+        found_at=":predict$|/v1/models/[^/:]+",
+        lacks_verb=".*/v1/models/[^/:]+/?",
+        verb=":predict",
+        base="/v1/models/",
+        answer="predictions",
+        sends_names=False,
+    ),
+    "kserve-v2": Protocol(
+        options=("output",),
+        fill=_tensors,
+        found_at="/v2/models/[^/]+",
+        lacks_verb=".*/v2/models/[^/]+(/versions/[^/]+)?/?",
+        verb="/infer",
+        base="/v2/models/",
+    ),
+    "json": Protocol(options=("body", "answer"), fill=_fill, base="/"),
 }
 
 
@@ -486,24 +351,16 @@ def complete_url(url: str, protocol: str) -> tuple[str, str]:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if protocol == "auto":
-        found = [name for name, dialect in PROTOCOLS.items() if dialect.speaks_at(path)]
+        found = [name for name, known in PROTOCOLS.items() if re.search(known.found_at, path)]
         if len(found) != 1:
-            raise InputError(
-                f"The address {urlunsplit(parts._replace(query=''))} does not tell the protocol.",
-                hint=f'name it: {", ".join(PROTOCOLS)}, as in protocol="mlflow".',
-                code="protocol",
-                parameter="protocol",
-            )
+            raise refusal("protocol", url=urlunsplit(parts._replace(query="")), known=[*PROTOCOLS])
         protocol = found[0]
     if protocol not in PROTOCOLS:
-        raise InputError(
-            f"protocol={protocol!r} is not known.",
-            hint=f"use one of {', '.join(PROTOCOLS)}.",
-            code="protocol",
-            parameter="protocol",
-        )
-    path = PROTOCOLS[protocol].complete_path(parts.path)
-    return urlunsplit(parts._replace(path=path, fragment="")), protocol
+        raise refusal("protocol:unknown", protocol=protocol, known=[*PROTOCOLS])
+    spoken = PROTOCOLS[protocol]
+    if re.fullmatch(spoken.lacks_verb, parts.path):
+        parts = parts._replace(path=path + spoken.verb)
+    return urlunsplit(parts._replace(fragment="")), protocol
 
 
 def open_dialect(protocol: str, options: Mapping[str, Any]) -> Dialect:
@@ -514,17 +371,16 @@ def open_dialect(protocol: str, options: Mapping[str, Any]) -> Dialect:
     >>> open_dialect("kserve-v1", {}).make_body(Batch([[1.0]], None))
     {'instances': [[1.0]]}
     """
-    dialect = PROTOCOLS[protocol]
+    spoken = PROTOCOLS[protocol]
     given = {name: value for name, value in options.items() if value is not None}
-    strange = sorted(set(given) - set(dialect.options))
+    strange = sorted(set(given) - set(spoken.options))
     if strange:
-        raise InputError(
-            f"{strange[0]} is no option of protocol={protocol!r}.",
-            hint=f"it takes {', '.join(f'{name}=…' for name in dialect.options)}.",
-            code="protocol.option",
-            parameter=strange[0],
-        )
-    return dialect(**given)
+        known = [f"{name}=…" for name in spoken.options]
+        raise refusal("protocol.option", option=strange[0], protocol=protocol, known=known)
+    places = {*_MANY, *_ONE}
+    if "body" in spoken.options and len(_find_words(given.get("body")) & places) != 1:
+        raise refusal("template:places", words=[*_MANY, *_ONE])
+    return Dialect(spoken, **given)
 
 
 def own_path(protocol: str, path: str) -> str:
@@ -533,4 +389,7 @@ def own_path(protocol: str, path: str) -> str:
     >>> own_path("mlflow", "/invocations"), own_path("kserve-v2", "/v2/models/churn/infer")
     ('', 'churn')
     """
-    return PROTOCOLS[protocol].own_path(path)
+    spoken = PROTOCOLS[protocol]
+    if spoken.base not in path:
+        return path
+    return path.removesuffix(spoken.verb).replace(spoken.base, "", 1)

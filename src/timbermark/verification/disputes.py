@@ -47,8 +47,9 @@ from timbermark.verification.judge import (
     name_model,
 )
 from timbermark.verification.packs import Pack, read_pack
+from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, read_roots
-from timbermark.verification.verdict import Note
+from timbermark.verification.transcript import Note
 from timbermark.verification.verifying import verify
 
 Side: TypeAlias = Literal["first", "second"]
@@ -202,11 +203,7 @@ def judge_dispute(
     one, two = held
     claims = [heard.finding.claim for heard in held]
     if None not in claims and len({claim.digest for claim in claims if claim}) == 1:
-        raise InputError(
-            "Both sides bring the same claim.",
-            hint="give the other party's.",
-            code="dispute.same-claim",
-        )
+        raise refusal("dispute.same-claim")
     models: dict[str, Any] = {**one.models, **two.models}
     if suspect is not None:
         models["suspect"] = suspect

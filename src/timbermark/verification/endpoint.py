@@ -18,6 +18,7 @@ from timbermark.ownership.evidence import Price
 from timbermark.verification.dialects import (
     MOST_PATHS,
     Batch,
+    Dialect,
     complete_url,
     is_placeholder,
     open_dialect,
@@ -25,11 +26,12 @@ from timbermark.verification.dialects import (
 )
 from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
-from timbermark.verification.journal import Journal, Memory
+from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.reading import ReadingRules, Scale
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import is_url
-from timbermark.verification.verdict import Note
+from timbermark.verification.transcript import Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
 
@@ -113,24 +115,16 @@ class Endpoint:
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "protocol", protocol)
         _check_body(self.body)
-        dialect = open_dialect(protocol, self.options)
+        one_at_a_time = self.dialect.one_at_a_time
         _check_number("batch", self.batch, 1, 10_000, whole=True)
         _check_number("timeout", self.timeout, 0.01, 3600.0)
         _check_number("retries", self.retries, 0, 100, whole=True)
         if self.rate is not None:
             _check_number("rate", self.rate, 0.001, 1e6)
-        if self.batch > 1 and dialect.one_at_a_time:
-            raise InputError(
-                f"batch={self.batch} does not fit a template for one question.",
-                hint="use $rows or $records, or leave it out.",
-                parameter="batch",
-            )
+        if self.batch > 1 and one_at_a_time:
+            raise refusal("batch.one", batch=self.batch)
         if self.scale not in _SCALES:
-            raise InputError(
-                f"scale={self.scale!r} is not known.",
-                hint=f"use one of {_SCALES}.",
-                parameter="scale",
-            )
+            raise refusal("scale", scale=self.scale, known=_SCALES)
         object.__setattr__(self, "headers", MappingProxyType(_check_headers(self.headers)))
         for name in ("columns", "classes"):
             given = getattr(self, name)
@@ -155,6 +149,11 @@ class Endpoint:
     def options(self) -> dict[str, Any]:
         """Return the options of the protocol."""
         return {"body": self.body, "answer": self.answer, "output": self.output}
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return the protocol with its options."""
+        return open_dialect(self.protocol, self.options)
 
     @property
     def shown_url(self) -> str:
@@ -182,7 +181,7 @@ class Endpoint:
             description=f"endpoint {self.shown_url}",
             through="http",
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
-            sends_names=open_dialect(self.protocol, self.options).sends_names,
+            sends_names=self.dialect.sends_names,
             reading=ReadingRules(
                 classes=None if self.classes is None else tuple(self.classes),
                 classes_by_hand=self.classes is not None,
@@ -192,7 +191,7 @@ class Endpoint:
             ),
             request=_describe(self),
             prices=price_request(self),
-            conditions=_list_conditions(self),
+            conditions=tuple(c for c in _list_choices(self) if isinstance(c, Note)),
             warnings=warnings,
         )
 
@@ -204,7 +203,7 @@ class Endpoint:
         """
         line = Line(
             self.url,
-            open_dialect(self.protocol, self.options),
+            self.dialect,
             self.sent_headers,
             self.timeout,
             self.retries,
@@ -241,9 +240,8 @@ def _ask(
 ) -> dict[str, Any]:
     """Return the answers to some questions, by their ids; None for those that are refused."""
     ids, journal = [question.id for question in questions], inquiry.journal
-    dialect = open_dialect(endpoint.protocol, endpoint.options)
-    rows = inquiry.wire(questions)
-    body = json.dumps(dialect.make_body(Batch(rows, inquiry.columns.names)), allow_nan=False)
+    batch = Batch(inquiry.wire(questions), inquiry.columns.names)
+    body = json.dumps(endpoint.dialect.make_body(batch), allow_nan=False)
     room = len(ids) * (_ROOM + _ROOM_PER_SCORE * len(inquiry.mark.classes))
     headers = {}
     if endpoint.idempotency_header:
@@ -271,7 +269,7 @@ def _ask(
     return said
 
 
-def _complaint(endpoint: Endpoint, journal: Memory, failure: FailureError) -> InputError:
+def _complaint(endpoint: Endpoint, journal: History, failure: FailureError) -> InputError:
     hint, message = failure.hint, failure.message
     if isinstance(journal, Journal) and journal.answers:
         kept = f"the journal holds {len(journal.answers)} answers, and the same command goes on."
@@ -300,27 +298,47 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
     10.0
     """
-    prices = []
-    if _chooses_path(endpoint):
-        prices.append(Price("path", _PATH_BITS))
+    return tuple(choice for choice in _list_choices(endpoint) if isinstance(choice, Price))
+
+
+def _list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
+    """Yield the prices of what was chosen by hand, and what the evidence depends on thereby."""
+    if endpoint.body is not None:
+        written = json.dumps(endpoint.body, ensure_ascii=False)
+        n_bytes = len(written.encode(errors="replace"))
+        yield Price("template", sum(_price_parts(endpoint.body)), {"bytes": n_bytes})
+        yield Note("template", {"body": _shorten(written)})
+    if endpoint.dialect.chooses_path:
+        yield Price("path", _PATH_BITS)
+        yield Note("path", {"path": _shorten(endpoint.answer or "")})
     if endpoint.output is not None:
         standard = endpoint.output in _STANDARD_OUTPUTS
         count = len(_STANDARD_OUTPUTS) if standard else _MOST_OUTPUTS
-        prices.append(Price("output", float(count.bit_length() - 1), {"outputs": count}))
-    if endpoint.body is not None:
-        n_bytes = len(json.dumps(endpoint.body, ensure_ascii=False).encode(errors="replace"))
-        prices.append(Price("template", sum(_price_parts(endpoint.body)), {"bytes": n_bytes}))
+        yield Price("output", float(count.bit_length() - 1), {"outputs": count})
+        yield Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS})
     parts = urlsplit(endpoint.url)
     if parts.query:
         n_bytes = len(parts.query.encode())
-        prices.append(Price("query", _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes}))
+        yield Price("query", _BITS_PER_BYTE * n_bytes, {"bytes": n_bytes})
+        yield Note("query")
     path = own_path(endpoint.protocol, parts.path)
     if path:
-        prices.append(Price("address", _price_of_word(path), {"letters": len(path)}))
+        yield Price("address", _price_of_word(path), {"letters": len(path)})
     if endpoint.batch > 1:
         bits = _ROUND_BATCH_BITS if endpoint.batch in _ROUND_BATCHES else _BATCH_BITS
-        prices.append(Price("batch", bits, {"rows": endpoint.batch}))
-    return tuple(prices)
+        yield Price("batch", bits, {"rows": endpoint.batch})
+    # A header may choose among models, and what it says is not shown: it has no price. Credentials
+    # do so, too, wherever each customer has a model; only a judge's own are nobody's choice.
+    sent, repeated = [*endpoint.sent_headers], endpoint.idempotency_header
+    kinds = {"credentials" if name.lower() in _CREDENTIALS else "plain" for name in sent}
+    if repeated is not None:
+        sent.append(repeated)
+        kinds |= set() if repeated.lower() in _REPEATED else {"plain"}
+    if sent:
+        by_choice = "credentials" in kinds and not endpoint.is_judges
+        code = "credentials" if by_choice and "plain" not in kinds else "headers"
+        caps = "plain" in kinds or by_choice
+        yield Note(code, {"names": _shorten(", ".join(sent)), "caps": caps})
 
 
 def _price_of_word(word: str) -> float:
@@ -346,34 +364,6 @@ def _price_parts(template: Any, is_inside: bool = False) -> Iterator[float]:
         yield _BITS_PER_SIGN + _price_of_word(written)
 
 
-def _list_conditions(endpoint: Endpoint) -> tuple[Note, ...]:
-    """Return what the evidence depends on because the request or the reading was made by hand."""
-    found = []
-    if endpoint.body is not None:
-        body = _shorten(json.dumps(endpoint.body, ensure_ascii=False))
-        found.append(Note("template", {"body": body}))
-    if _chooses_path(endpoint):
-        found.append(Note("path", {"path": _shorten(endpoint.answer or "")}))
-    if endpoint.output is not None:
-        found.append(Note("output", {"output": _shorten(endpoint.output), "most": _MOST_OUTPUTS}))
-    if urlsplit(endpoint.url).query:
-        found.append(Note("query"))
-    # A header may choose among models, and what it says is not shown: it has no price. Credentials
-    # do so, too, wherever each customer has a model; only a judge's own are nobody's choice.
-    sent = [*endpoint.sent_headers]
-    plain = [name for name in sent if name.lower() not in _CREDENTIALS]
-    if endpoint.idempotency_header is not None:
-        sent.append(endpoint.idempotency_header)
-        if endpoint.idempotency_header.lower() not in _REPEATED:
-            plain.append(endpoint.idempotency_header)
-    if sent:
-        by_choice = any(name.lower() in _CREDENTIALS for name in sent) and not endpoint.is_judges
-        caps = bool(plain) or by_choice
-        code = "headers" if plain or not by_choice else "credentials"
-        found.append(Note(code, {"names": _shorten(", ".join(sent)), "caps": caps}))
-    return tuple(found)
-
-
 def _describe(endpoint: Endpoint) -> dict[str, Any]:
     """Return the request for the verdict, without credentials."""
     return {
@@ -388,63 +378,41 @@ def _describe(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _chooses_path(endpoint: Endpoint) -> bool:
-    # These protocols read the same without being told.
-    own = "predictions" if endpoint.protocol in ("mlflow", "kserve-v1") else ""
-    return endpoint.answer not in (None, own)
-
-
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
 def _check_url(url: Any) -> None:
-    hint = "as in https://host/invocations."
     if not is_url(url):
-        raise InputError(f"{url!r:.80} is no address of an endpoint.", hint=hint, code="url")
+        raise refusal("url", url=url)
     try:
         parts = urlsplit(url)
         known = bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         known = False
     if not known or any(c.isspace() or not c.isprintable() for c in url):
-        raise InputError("The address of the endpoint is not a sound one.", hint=hint, code="url")
+        raise refusal("url:not-sound")
     if parts.username is not None or parts.password is not None:
-        raise InputError(
-            "The address of the endpoint holds a name or a password.",
-            hint="give token=… or headers=… instead: addresses are written down.",
-            code="url.credentials",
-        )
+        raise refusal("url.credentials")
 
 
 def _check_body(body: Any) -> None:
     try:
         json.dumps(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise InputError(
-            "The template of the request cannot be written as JSON.",
-            hint='as in body={"rows": "$rows"}.',
-            code="template",
-            parameter="body",
-        ) from None
+        raise refusal("template:no-json-value") from None
 
 
 def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
     fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not fits or not math.isfinite(value) or not low <= value <= high:
         kind = "whole number" if whole else "number"
-        raise InputError(
-            f"{name}={value!r} is no {kind} from {low:g} to {high:g}.",
-            hint="leave it out.",
-            parameter=name,
-        )
+        raise refusal("option.number", name=name, value=value, kind=kind, low=low, high=high)
 
 
 def _check_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
-        raise InputError(
-            "headers is no dictionary.", hint='as in {"X-Api-Key": "…"}.', parameter="headers"
-        )
+        raise refusal("headers.type")
     for name, value in headers.items():
         sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
         if (
@@ -453,34 +421,20 @@ def _check_headers(headers: Any) -> dict[str, str]:
             or not (value.isascii() and value.isprintable() and value == value.strip())
         ):
             # The value itself is not shown: it may be a secret.
-            raise InputError(
-                f"The header or token {name!r:.40} holds something that cannot be sent.",
-                hint="headers are printable ASCII texts on one line.",
-                parameter="headers",
-            )
+            raise refusal("headers.unsendable", name=name)
         if name.lower() in OWN_HEADERS:
-            raise InputError(
-                f"The header {name} is set by the protocol itself.",
-                hint="leave it out.",
-                parameter="headers",
-            )
+            raise refusal("headers.own", name=name)
     return dict(headers)
 
 
 def _check_names(what: str, given: Any) -> tuple[Any, ...]:
     given = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise InputError(
-            f"{what} is no list.", hint="give each name once, in order.", parameter=what
-        )
+        raise refusal("names.no-list", what=what)
     try:
         distinct = len(set(given)) == len(given)
     except TypeError:
-        raise InputError(
-            f"{what} holds something that is no name.", hint="give labels or texts.", parameter=what
-        ) from None
+        raise refusal("names.type", what=what) from None
     if not distinct:
-        raise InputError(
-            f"{what} names something twice.", hint="give each name once, in order.", parameter=what
-        )
+        raise refusal("names.twice", what=what)
     return tuple(given)

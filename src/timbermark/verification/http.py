@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from timbermark.errors import InputError, require_library
+from timbermark.errors import require_library
 from timbermark.verification.dialects import Dialect, ReplyError
+from timbermark.verification.refusals import refusal, say_refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -43,7 +44,6 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({400, 422})
 _LONGEST_EXCERPT = 200
 _SHORTEST_SECRET = 4
-_LATER = "try again later."
 
 
 class FailureError(Exception):
@@ -151,9 +151,7 @@ class Line:
                 if last.kind != "again" or not left:
                     raise
             if last.wait is not None and last.wait > LONGEST_WAIT:
-                raise FailureError(
-                    "final", f"asks to wait for {last.wait:.0f} s.", "come back then."
-                )
+                raise _failure("final", "waits", seconds=last.wait)
             # Between a half and the whole, so that several clients do not come back together.
             time.sleep(pause * random.uniform(0.5, 1.0) if last.wait is None else last.wait)
             pause = min(2.0 * pause, LONGEST_PAUSE)
@@ -180,16 +178,11 @@ class Line:
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise FailureError(
-                "again",
-                f"did not answer within {self._timeout:g} s.",
-                "allow more with timeout=60.",
-                parameter="timeout",
-            ) from None
+            raise _failure("again", "timeout", seconds=self._timeout) from None
         except httpx.TransportError as error:
-            _explain(error)
+            raise _explain(error) from None
         except httpx.HTTPError as error:
-            _fail("final", f"cannot be asked ({_excerpt(str(error))}).", "check the address.")
+            raise _failure("final", "address", why=_excerpt(str(error))) from None
         self._check_status(response, reply)
         found = read_reply(reply, n, self._dialect, self._clean)
         return [self._clean_answer(answer) for answer in found]
@@ -212,36 +205,19 @@ class Line:
         code = response.status_code
         if 200 <= code < 300:
             return
-        said = f"answered with status {code}"
         excerpt = _excerpt(self._clean(reply[:2000].decode(errors="replace")))
-        detail = f": {excerpt}." if excerpt else "."
+        facts: dict[str, Any] = {"status": code, "said": f": {excerpt}" if excerpt else ""}
         if 300 <= code < 400:
             target = _excerpt(self._clean(response.headers.get("location", "").partition("?")[0]))
-            _fail(
-                "final",
-                f"redirects to {target or 'another address'} (status {code}), which is not "
-                "followed.",
-                "give that address if it is the right one.",
-            )
+            raise _failure("final", "redirects", target=target or "another address", status=code)
         if code in (401, 403, 407):
-            _fail(
-                "final",
-                f"refused the credentials, or their absence, with status {code}.",
-                "give the right ones: token=… or headers=….",
-            )
+            raise _failure("final", "credentials", status=code)
         if code in _AGAIN:
             wait = _read_wait(response.headers.get("retry-after"))
-            raise FailureError("again", said + detail, _LATER, wait=wait)
+            raise _failure("again", "busy", wait, **facts)
         if code in _REFUSED:
-            _fail("refused", said + detail, "does it take such rows, with these columns and types?")
-        if code == 413:
-            raise FailureError(
-                "final",
-                said + ": the request is too large.",
-                "ask fewer questions at once, as in batch=1.",
-                parameter="batch",
-            )
-        _fail("final", said + detail, "check the address and the protocol.")
+            raise _failure("refused", "rows", **facts)
+        raise _failure("final", "request-too-large" if code == 413 else "status", **facts)
 
 
 def _open_client(cafile: str | None) -> httpx.AsyncClient:
@@ -251,11 +227,7 @@ def _open_client(cafile: str | None) -> httpx.AsyncClient:
     try:
         context = ssl.create_default_context(cafile=cafile)
     except OSError as error:  # of which every error of TLS is one, too
-        raise InputError(
-            f"{cafile} holds no certificates that can be used ({error.strerror or error}).",
-            hint="give a PEM file.",
-            parameter="cafile",
-        ) from None
+        raise refusal("cafile", cafile=cafile, why=error.strerror or error) from None
     return httpx.AsyncClient(
         verify=context, follow_redirects=False, timeout=None, limits=httpx.Limits(max_connections=1)
     )
@@ -264,66 +236,51 @@ def _open_client(cafile: str | None) -> httpx.AsyncClient:
 def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list[Any]:
     """Return the n answers in the body of a reply, or raise FailureError.
 
-    >>> from timbermark.verification.dialects import MLflow
-    >>> read_reply(b'{"predictions": ["a", NaN]}', 2, MLflow())
+    >>> from timbermark.verification.dialects import open_dialect
+    >>> read_reply(b'{"predictions": ["a", NaN]}', 2, open_dialect("mlflow", {}))
     ['a', None]
     """
-    hint = 'does it speak this protocol? A path to the answers is given as answer="results".'
     try:
         value = json.loads(reply)
     except (ValueError, RecursionError):
         said = _excerpt(clean(reply[:2000].decode(errors="replace")))
-        _fail("final", f"answered with something that is no JSON: {said or 'nothing'}.", hint)
+        raise _failure("final", "no-json", said=said or "nothing") from None
     try:
         return dialect.read_reply(value, n)
     except ReplyError as error:
-        _fail("final", f"gave a reply that cannot be read: {clean(str(error))}.", hint)
+        raise _failure("final", "no-answers", why=clean(str(error))) from None
 
 
 async def _read(response: httpx.Response) -> bytes:
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         # What unpacks to gigabytes is never unpacked.
-        _fail(
-            "final",
-            f"gave a reply with the content encoding {_excerpt(coding)}, which was not asked for.",
-            "have it answer without compression.",
-        )
+        raise _failure("final", "compressed", coding=_excerpt(coding))
     pieces, size = [], 0
     async for piece in response.aiter_raw():
         size += len(piece)
         if size > MAX_REPLY:
-            raise FailureError(
-                "final",
-                f"gave a reply of more than {MAX_REPLY >> 20} MiB.",
-                "ask fewer questions at once, as in batch=1.",
-                parameter="batch",
-            )
+            raise _failure("final", "reply-too-large", most=MAX_REPLY >> 20)
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _explain(error: httpx.TransportError) -> NoReturn:
+def _explain(error: httpx.TransportError) -> FailureError:
     import httpx
 
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
-            raise FailureError(
-                "final",
-                f"has a certificate that cannot be trusted ({seen.verify_message}).",
-                'name the file of the authority that signed it, as in cafile="ca.pem".',
-                parameter="cafile",
-            ) from None
+            return _failure("final", "certificate", why=seen.verify_message)
         if isinstance(seen, ssl.SSLError):
-            _fail("final", f"does not speak TLS as expected ({seen.reason}).", "check the address.")
+            return _failure("final", "tls", why=seen.reason)
         seen = seen.__cause__ or seen.__context__
     said = _excerpt(str(error)) or type(error).__name__
     if isinstance(error, httpx.ConnectError):
-        _fail("again", f"cannot be reached ({said}).", "check the address and the network.")
+        return _failure("again", "unreachable", why=said)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
-        _fail("final", f"cannot be asked ({said}).", "check the address and the proxy.")
-    _fail("again", f"broke off in the middle of an answer ({said}).", _LATER)
+        return _failure("final", "proxy", why=said)
+    return _failure("again", "broke-off", why=said)
 
 
 def _read_wait(text: str | None) -> float | None:
@@ -347,5 +304,6 @@ def _excerpt(text: str) -> str:
     return plain[:_LONGEST_EXCERPT] + "…" if cut else plain
 
 
-def _fail(kind: FailureKind, message: str, hint: str) -> NoReturn:
-    raise FailureError(kind, message, hint) from None
+def _failure(kind: FailureKind, code: str, wait: float | None = None, **facts: Any) -> FailureError:
+    message, hint, parameter = say_refusal(f"server:{code}", facts)
+    return FailureError(kind, message, hint, wait, parameter)

@@ -15,8 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from timbermark.dtypes import AnyArray, Reals
-from timbermark.errors import InputError
+from timbermark.dtypes import AnyArray
 from timbermark.ownership.columns import plain_rows, take_rows
 from timbermark.ownership.evidence import (
     CONCLUSIVE_BITS,
@@ -33,17 +32,12 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import Columns, match_columns
-from timbermark.verification.journal import Memory
-from timbermark.verification.judging import (
-    FEW_MATCHES_BITS,
-    judge,
-    lack_of_matches,
-    price_missing,
-)
+from timbermark.verification.journal import History
 from timbermark.verification.questions import (
     DECOY,
     Question,
     Questions,
+    list_questions,
     make_questions,
     whole_columns,
     wire_row,
@@ -58,7 +52,16 @@ from timbermark.verification.reading import (
     settle,
     settle_classes,
 )
-from timbermark.verification.verdict import Context, Note, Verdict, printable
+from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Context, Note
+from timbermark.verification.verdict import (
+    FEW_MATCHES_BITS,
+    Verdict,
+    judge,
+    lack_of_matches,
+    price_missing,
+    printable,
+)
 
 Ending: TypeAlias = Literal["enough", "hopeless", "misread"]
 StopAt: TypeAlias = float | Literal["auto", "off"]
@@ -131,17 +134,22 @@ class Inquiry:
     stop_at: StopAt | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
-    journal: Memory = field(default_factory=Memory)  # by question, decoys included
+    journal: History = field(default_factory=History)  # by question, decoys included
     asked: int = 0  # questions, decoys included
-    warnings: list[Note] = field(default_factory=list)
-    charged: list[Price] = field(default_factory=list)  # by the suspect's kind, while it is asked
-    conditions: list[Note] = field(default_factory=list)  # of how it is asked
-    request: dict[str, Any] = field(default_factory=dict)
     _questions: dict[str, Questions] | None = None
-    _given_up: set[str] = field(default_factory=set)
+    _spent: set[str] = field(default_factory=set)  # seals that are asked last
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
+
+    def add(self, *choices: Price | Note, **request: Any) -> None:
+        """Add prices and conditions of how the suspect is asked, and facts of the request."""
+        self.facts = replace(
+            self.facts,
+            prices=(*self.facts.prices, *(c for c in choices if isinstance(c, Price))),
+            conditions=(*self.facts.conditions, *(c for c in choices if isinstance(c, Note))),
+            request={**self.facts.request, **request},
+        )
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -155,20 +163,12 @@ class Inquiry:
         """Return the number of all questions, decoys included."""
         return sum(map(len, self.questions.values()))
 
-    @property
-    def kind(self) -> str:
-        """Return the kind of answers that the suspect is asked for first, or "auto"."""
-        if self.rules.wanted != "auto":
-            return self.rules.wanted
-        return self.facts.offers[0] if self.facts.offers else "auto"
-
     def everything(self) -> tuple[Any, list[int]]:
         """Return all rows of the mark in keyed order, as the suspect takes them; their numbers.
 
         Rows are a matrix, or a data frame for a suspect that wants names.
         """
-        order = [q.row for part in self.questions.values() for block in part.blocks
-                 for q in block if q.row != DECOY]  # fmt: skip
+        order = [q.row for q in list_questions(self.questions) if q.row != DECOY]
         columns = [self.mark.columns[place] for place in self.columns.places]
         names = self.columns.names if self.facts.takes_frames else None
         return plain_rows(take_rows(columns, order), names), order
@@ -209,15 +209,23 @@ class Inquiry:
         if answers is None or None in map(self.answers.get, (end.row - 2, end.row - 1)):
             return False
         whole = split_rows(self.mark, answers)[1]
-        return not whole[(end.row - self.mark.n_leaves) // 3]
+        return not whole[self._trigger_of(end.row)[1]]
 
     def _by_promise(self) -> list[str]:
-        """Return the seals to ask from, first the one that promises most for each row."""
-        if not self.known.seals:
+        """Return the seals to ask from, first the one that promises most for each row.
+
+        A seal that could do what is left alone, but by its answers will not, comes last from then.
+        """
+        seals, needed = self.known.seals, self._needed()
+        if not seals:
             return list(self.questions)
-        open_to = [seal for seal in self.known.seals if seal.seal not in self._given_up]
-        open_to.sort(key=lambda seal: -seal.promise(seal.answered))
-        return [seal.seal for seal in open_to]
+        for seal in seals:
+            left = needed - sum(max(0.0, s.bits) for s in seals if s is not seal)
+            can = left <= seal.triggers * math.log2(seal.q)
+            if can and is_hopeless([self._gains(seal)], left):
+                self._spent.add(seal.seal)
+        order = sorted(seals, key=lambda s: (s.seal in self._spent, -s.promise(s.answered)))
+        return [seal.seal for seal in order]
 
     def take(self, answers: Mapping[int, Any]) -> None:
         """Take in answers to rows of the mark; rows of decoys are left out."""
@@ -250,7 +258,7 @@ class Inquiry:
     def _by_hand(self) -> tuple[Price, ...]:
         reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        return (*self.columns.prices, *self.facts.prices, *self.charged, *read_prices)
+        return (*self.columns.prices, *self.facts.prices, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
@@ -260,30 +268,23 @@ class Inquiry:
         return total_bits([seal.bits for seal in self.known.seals], len(self.mark.seals))
 
     def ending(self) -> Ending | None:
-        """Return why asking ends before all questions are asked, None if it does not.
-
-        A seal that can no longer prove enough is given up, and asked no more.
-        """
-        seals, answers = self.known.seals, self.known.answers
+        """Return why asking ends before all questions are asked, None if it does not."""
+        answers = self.known.answers
         if answers is None:
             return None
         if self.is_misread(answers):
             return "misread"
-        stop = self._limit()
-        if stop is None:
+        needed = self._needed()
+        if needed == 0.0 or self._most_bits() < needed:
             return None
-        prices = sum_prices(self.prices())
-        needed = stop + prices
-        if self._most_bits() < needed:
-            return None
-        if round_bits(self._bits() - prices) >= stop:
+        if round_bits(self.net_bits()) >= (self._limit() or 0.0):
             return "enough"
-        for seal in seals:
-            # What the other seal has shown so far need not be shown by this one.
-            others = sum(max(0.0, s.bits) for s in seals if s is not seal)
-            if seal.answered and self._is_given_up(seal, needed - others):
-                self._given_up.add(seal.seal)
-        return "hopeless" if self._given_up >= {seal.seal for seal in seals} else None
+        return "hopeless" if self._is_hopeless(needed) else None
+
+    def _needed(self) -> float:
+        """Return the bits before prices at which asking stops, 0 where it does not."""
+        stop = self._limit()
+        return 0.0 if stop is None else stop + sum_prices(self.prices())
 
     def is_misread(self, answers: Answers) -> bool:
         """Return whether so many labels are no class of the mark that asking on is useless."""
@@ -292,20 +293,28 @@ class Inquiry:
         told = answers.values[answers.answered]
         return len(told) >= _ENOUGH_UNKNOWN and bool((told < 0).all())
 
-    def _is_given_up(self, seal: SealEvidence, needed: float) -> bool:
-        silent = sum(
-            1 for row, a in self.answers.items() if a is None and self._seal_of(row) == seal.seal
-        )
-        open_to = seal.triggers - -(-silent // (3 if seal.seal == "splits" else 1))
-        if not is_hopeless(seal.gains / math.log(2), needed, open_to, seal.q):
+    def _gains(self, seal: SealEvidence) -> tuple[AnyArray, int, int]:
+        """Return what `is_hopeless` takes of a seal, without the triggers that gave no answer."""
+        silent = [row for row, answer in self.answers.items() if answer is None]
+        n_silent = sum(self._trigger_of(row)[0] == seal.seal for row in silent)
+        rows = 3 if seal.seal == "splits" else 1
+        return seal.gains / math.log(2), seal.triggers - -(-n_silent // rows), seal.q
+
+    def _is_hopeless(self, needed: float) -> bool:
+        seals = self.known.seals
+        found = [self._gains(seal) for seal in seals]
+        # Answers tell nothing about a seal that was hardly asked, so each must fail by itself, too.
+        if not all(is_hopeless(part, needed) for part in ([found[0]], [found[-1]], found)):
             return False
         # A model whose labels or columns are misread is soon hopeless, too. Where that begins to
         # show, a few more questions tell, and the verdict then warns.
-        lack = lack_of_matches(seal.matched, seal.counted, seal.q)
-        return not _SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS
+        lacks = [lack_of_matches(seal.matched, seal.counted, seal.q) for seal in seals]
+        return not any(_SUSPICIOUS_BITS <= lack < FEW_MATCHES_BITS for lack in lacks)
 
-    def _seal_of(self, row: int) -> str:
-        return "leaves" if row < self.mark.n_leaves else "splits"
+    def _trigger_of(self, row: int) -> tuple[str, int]:
+        """Return the seal of a row of the mark, and its trigger in that."""
+        behind = row - self.mark.n_leaves
+        return ("leaves", row) if behind < 0 else ("splits", behind // 3)
 
     def _limit(self) -> float | None:
         if self.stop_at is None or self.stop_at == "off":
@@ -322,12 +331,11 @@ class Inquiry:
             return
         prices = sum_prices(self.prices())
         if self._most_bits() < stop + prices:
-            raise InputError(
-                f"stop_at={stop:g} is more than the {self.mark.n_triggers} triggers of this "
-                f"mark can reach after prices, {self._most_bits() - prices:.1f} bits.",
-                hint='ask for less, or for everything with stop_at="off".',
-                code="stop-at.out-of-reach",
-                parameter="stop_at",
+            raise refusal(
+                "stop-at.out-of-reach",
+                stop=stop,
+                triggers=self.mark.n_triggers,
+                most=self._most_bits() - prices,
             )
 
     def _most_bits(self) -> float:
@@ -339,8 +347,8 @@ class Inquiry:
         Raises InputError if nothing was answered that can be read.
         """
         reading = self.known.reading
-        warnings = [*self.facts.warnings, *self.warnings]
-        asked = self._count_asked() if early else None
+        warnings = [*self.facts.warnings]
+        asked = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
             stop = self._limit() or 0.0
             warnings.append(
@@ -355,22 +363,16 @@ class Inquiry:
             columns=self.columns.how,
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
-            request={**self.facts.request, **self.request},
+            request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=(*self.facts.conditions, *self.conditions),
+            conditions=self.facts.conditions,
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, asked)
-
-    def _count_asked(self) -> int:
-        rows = set(self.answers)
-        leaves = sum(row < self.mark.n_leaves for row in rows)
-        splits = {(row - self.mark.n_leaves) // 3 for row in rows if row >= self.mark.n_leaves}
-        return leaves + len(splits)
 
 
 def begin(
@@ -420,21 +422,15 @@ def _choose_kind(
         return wanted, ()
     if (mark.answers == "numbers") != ("numbers" in offers):
         said = "numbers" if "numbers" in offers else "labels"
-        raise InputError(
-            f"The suspect ({facts.description}) answers with {said}, the mark is one of "
-            f"{mark.answers}.",
-            hint="is it a model of the same task?",
-            code="answers.other-task",
+        raise refusal(
+            "answers.other-task:suspect", suspect=facts.description, said=said, answers=mark.answers
         )
     if wanted == "auto" or wanted == offers[0]:
         return offers[0], ()  # type: ignore[return-value]
     if wanted in offers:
         return wanted, (Price("kind", 1.0),)
-    raise InputError(
-        f"The suspect ({facts.description}) does not answer with {wanted}.",
-        hint=f'use answers="{offers[0]}" or leave it out.',
-        code="answers.not-offered",
-        parameter="answers",
+    raise refusal(
+        "answers.not-offered", suspect=facts.description, wanted=wanted, offered=offers[0]
     )
 
 
@@ -446,41 +442,39 @@ def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:
     return [row for row in (*leaves, *behind) if row in rows]
 
 
-def is_hopeless(gains: AnyArray, needed: float, n_triggers: int, q: int) -> bool:
-    """Return whether ``needed`` bits are out of reach, or as good as out of reach.
+def is_hopeless(seals: Sequence[tuple[AnyArray, int, int]], needed: float) -> bool:
+    """Return whether ``needed`` bits are out of reach of all seals together, or as good as that.
 
-    ``gains`` [m, n] are the bits that each of m forms of evidence took from each of n answers;
-    ``n_triggers`` counts all that may be answered. The evidence is a mean of the forms, so at
-    least one of them must reach what is needed.
+    A seal is given by its gains [m, n], the bits that each of m forms of evidence took from each of
+    n answers, the number of all triggers that may be answered, and q. The evidence is a mean of
+    products of one form of each seal, so at least one such product must reach what is needed.
 
-    For a form, let Y = log₂ q − gain, which is never negative, and c = log₂ q − needed / n_triggers
-    its largest mean that suffices. While the mean is at most c, the product of 1 + λ(Y/c − 1) over
-    the answers is a supermartingale that begins at 1, for each λ from 0 to 1, and so is the mean
-    over several λ. Where it passes 2^10 for every form, the inquiry is given up.
+    For a product, let Y = log₂ q − gain for each answer, which is never negative, and c the largest
+    mean of Y over all triggers that suffices. While the mean is at most c, the product of
+    1 + λ(Y/c − 1) over the answers is a supermartingale that begins at 1, for each λ from 0 to 1,
+    and so is the mean over several λ. Where it passes 2^10 for every product of forms, the inquiry
+    is given up.
 
-    >>> is_hopeless(np.full((1, 30), -1.0), 64.0, 128, 4)
+    >>> is_hopeless([(np.full((1, 30), -1.0), 128, 4)], 64.0)
     True
-    >>> is_hopeless(np.full((1, 30), 1.0), 64.0, 128, 4)
+    >>> is_hopeless([(np.full((1, 30), 1.0), 128, 4)], 64.0)
     False
     """
-    n = gains.shape[1]
-    most = math.log2(q)
-    if (gains.sum(axis=1) + (n_triggers - n) * most < needed).all():
+    most = [n_triggers * math.log2(q) for _, n_triggers, q in seals]
+    lost = [math.log2(q) - gains for gains, _, q in seals]
+    if sum(most) - sum(y.sum(axis=1).min() for y in lost) < needed:
         return True
-    if not n or not n_triggers:
+    n_triggers = sum(n for _, n, _ in seals)
+    mean = (sum(most) - needed) / max(n_triggers, 1)
+    if mean <= 0.0 or not any(y.shape[1] for y in lost):
         return False
-    mean = most - needed / n_triggers
-    if mean <= 0.0:
-        return False
-    excess = np.maximum(most - gains, 0.0) / mean - 1.0
-    return bool((_log2_means(excess) >= GIVE_UP_BITS).all())
-
-
-def _log2_means(excess: AnyArray) -> Reals:
-    """Return, for each form, log₂ of the mean over all bets of the product over the answers."""
-    products = np.log2(1.0 + _BETS[:, np.newaxis, np.newaxis] * excess).sum(axis=2)
+    products = np.zeros((len(_BETS), 1))
+    for y in lost:
+        excess = np.maximum(y, 0.0) / mean - 1.0
+        own = np.log2(1.0 + _BETS[:, np.newaxis, np.newaxis] * excess).sum(axis=2)
+        products = (products[:, :, np.newaxis] + own[:, np.newaxis]).reshape(len(_BETS), -1)
     top = products.max(axis=0)
-    return np.asarray(top + np.log2(np.exp2(products - top).mean(axis=0)))
+    return bool((top + np.log2(np.exp2(products - top).mean(axis=0)) >= GIVE_UP_BITS).all())
 
 
 def check_stop_at(stop: Any) -> None:
@@ -494,11 +488,7 @@ def check_stop_at(stop: Any) -> None:
         else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
     )
     if not fits or isinstance(stop, bool):
-        raise InputError(
-            f"stop_at={stop!r} is neither a number of bits nor off.",
-            hint="64 bits convince anyone, 20 convince you.",
-            parameter="stop_at",
-        )
+        raise refusal("stop-at", stop=stop)
 
 
 __all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError
 from timbermark.files.writing import sync_folder, will_write
+from timbermark.verification.refusals import refusal
 
 FIRST_LINE = b"timbermark journal 2\n"
 _KIND = b"timbermark journal "
@@ -40,14 +40,19 @@ _SAME = {
 
 @dataclass(slots=True)
 class History:
-    """What a journal holds."""
+    """The records of a run so far: what a journal holds, or all there is where none is kept."""
 
     start: dict[str, Any] = field(default_factory=dict)  # whose mark, which suspect, when
     answers: dict[str, Any] = field(default_factory=dict)  # by question, as they came; None: none
     under_way: tuple[str, ...] = ()  # what was asked and not answered
     ended: dict[str, Any] | None = None  # the last verdict, in numbers
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    @property
+    def run(self) -> str:
+        """Return the name of the first run: what is asked again after a crash has the same key."""
+        return str(self.start.get("run", ""))
+
+    def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
         """Take in one record. Raises ValueError if it cannot follow what is there."""
         ((kind, value),) = record.items()
         if kind == "start" and not self.start and isinstance(value, dict):
@@ -93,37 +98,10 @@ def read_journal(path: str | os.PathLike[str]) -> History:
     {'ab': 'yes'}
     """
     with open(path, "rb") as file:
-        return _read(file, os.fspath(path))[0]
+        return _read(file, os.fspath(path), History())[0]
 
 
-class Memory:
-    """What stands in for a journal where none is kept: it ends with the run."""
-
-    def __init__(self) -> None:
-        self.history = History(start={"run": secrets.token_hex(16)})
-
-    @property
-    def answers(self) -> dict[str, Any]:
-        """Return all answers so far, by question."""
-        return self.history.answers
-
-    @property
-    def run(self) -> str:
-        """Return the name of the first run: what is asked again after a crash has the same key."""
-        return str(self.history.start.get("run", ""))
-
-    def add(self, record: Mapping[str, Any], reserve: int = 0) -> None:
-        """Take in one record."""
-        self.history.add(record)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Forget everything."""
-
-
-class Journal(Memory):
+class Journal(History):
     """A journal that is open for writing, by one process at a time.
 
     ``start`` is the first record; an existing journal is resumed if what matters of it is the same.
@@ -133,14 +111,15 @@ class Journal(Memory):
     """
 
     def __init__(self, path: str | os.PathLike[str], start: Mapping[str, Any]) -> None:
+        super().__init__()
         self._name = os.fspath(path)
         will_write(path)
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._file: IO[bytes] = os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
         try:
             self._lock()
-            self.history, self._end, self._check = _read(self._file, self._name)
-            if not self.history.start:
+            _, self._end, self._check = _read(self._file, self._name, self)
+            if not self.start:
                 self._begin(start)
             else:
                 self._compare(start)
@@ -148,6 +127,9 @@ class Journal(Memory):
         except BaseException:
             self._file.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -161,7 +143,7 @@ class Journal(Memory):
         check, line = _line(self._check, record)
         self._write(line + bytes(reserve))
         self._check, self._end = check, self._end + len(line)
-        self.history.add(record)
+        super().add(record)
 
     def _write(self, data: bytes) -> None:
         self._file.seek(self._end)
@@ -174,32 +156,21 @@ class Journal(Memory):
         except OSError as error:
             with suppress(OSError):
                 self._cut()
-            raise InputError(
-                f"The journal {self._name} cannot be written ({error.strerror}).",
-                hint="make room and run the same command again: it goes on where it stopped.",
-                code="journal.disk",
-                parameter="journal",
-            ) from error
+            raise refusal("journal.disk", name=self._name, why=error.strerror) from error
 
     def _begin(self, start: Mapping[str, Any]) -> None:
         self._file.truncate(0)
         self._end, self._check = 0, ""
         check, line = _line("", {"start": start})
         self._write(FIRST_LINE + line)
-        self.history.add({"start": dict(start)})
+        super().add({"start": dict(start)})
         self._check, self._end = check, len(FIRST_LINE) + len(line)
         sync_folder(Path(self._name).absolute().parent)
 
     def _compare(self, start: Mapping[str, Any]) -> None:
         for name, what in _SAME.items():
-            if self.history.start.get(name) != start.get(name):
-                raise InputError(
-                    f"The journal {self._name} was begun with {what}.",
-                    hint="resume with the same mark, suspect, decoys and columns, or begin a new "
-                    "journal with another name.",
-                    code="journal.other-run",
-                    parameter="journal",
-                )
+            if self.start.get(name) != start.get(name):
+                raise refusal("journal.other-run", name=self._name, what=what)
 
     def _cut(self) -> None:
         self._file.truncate(self._end)
@@ -208,36 +179,22 @@ class Journal(Memory):
         until = time.monotonic() + 1.0
         while not _try_lock(self._file.fileno()):
             if time.monotonic() >= until:
-                raise InputError(
-                    f"The journal {self._name} is in use by another process.",
-                    hint="wait until that run has ended.",
-                    code="journal.in-use",
-                    parameter="journal",
-                )
+                raise refusal("journal.in-use", name=self._name)
             time.sleep(_PAUSE)
 
 
-def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
-    """Return the history, where its last whole record ends, and the check of that."""
+def _read(file: IO[bytes], name: str, history: History) -> tuple[History, int, str]:
+    """Return the history with all records of a file, where the last ends, and its check."""
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
-        raise FileFormatError(f"{name} is too large for a journal.", hint="is it the right file?")
+        raise refusal("journal.too-large", FileFormatError, name=name)
     file.seek(0)
     data = file.read()
-    history = History()
     if FIRST_LINE.startswith(data.rstrip(b"\0")) and not data.startswith(FIRST_LINE):
         return history, 0, ""  # killed before the first line was whole
     if not data.startswith(FIRST_LINE):
         if data.startswith(_KIND):
-            raise FileFormatError(
-                f"{name} has another version of the format than this timbermark reads.",
-                hint="begin a new one with another name.",
-                code="journal.version",
-            )
-        raise FileFormatError(
-            f"{name} is no journal of timbermark.",
-            hint="give another name.",
-            code="journal.foreign",
-        )
+            raise refusal("journal.version", FileFormatError, name=name)
+        raise refusal("journal.foreign", FileFormatError, name=name)
     at, check = len(FIRST_LINE), ""
     while at < len(data):
         end = data.find(b"\n", at) + 1
@@ -250,11 +207,9 @@ def _read(file: IO[bytes], name: str) -> tuple[History, int, str]:
             found, whole = _line(check, record)
             if said != found or whole != line:
                 raise ValueError("a check is wrong")
-            history.add(record)
+            History.add(history, record)
         except (ValueError, TypeError, RecursionError, AttributeError, LookupError) as error:
-            raise FileFormatError(
-                f"The journal {name} is damaged ({error}).", _AGAIN, code="journal.damaged"
-            ) from None
+            raise refusal("journal.damaged", FileFormatError, name=name, why=error) from None
         at, check = end, found
     return history, at, check
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from timbermark.errors import EvidenceError, InputError
+from timbermark.errors import EvidenceError
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import (
@@ -37,7 +37,6 @@ from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.chain import find_unstamped, load_chains
-from timbermark.verification.judging import judge_again
 from timbermark.verification.packs import (
     CLAIM,
     OPENING,
@@ -49,10 +48,11 @@ from timbermark.verification.packs import (
     write_pack,
 )
 from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.verification.suspects import open_suspect, read_model
-from timbermark.verification.transcript import Transcript
-from timbermark.verification.verdict import Note, Verdict, printable
+from timbermark.verification.transcript import Note, Transcript
+from timbermark.verification.verdict import Verdict, judge_again, printable
 from timbermark.verification.verifying import verify
 
 if TYPE_CHECKING:
@@ -280,24 +280,11 @@ def find_parts(pack: Pack, published: Claim | None) -> tuple[Claim, Opening]:
     Raises InputError if one of them is missing, EvidenceError if the published claim is another.
     """
     if pack.opening is None:
-        raise InputError(
-            f"{pack.name} holds a claim without its opening, which shows nothing about a suspect.",
-            hint="ask the owner to open the mark for you with timbermark open.",
-            code="pack.no-opening",
-        )
+        raise refusal("pack.no-opening", pack=pack.name)
     if published is None and pack.claim is None:
-        raise InputError(
-            f"{pack.name} holds no claim.",
-            hint="give the claim as its owner published it: claim=….",
-            code="pack.no-claim",
-            parameter="claim",
-        )
+        raise refusal("pack.no-claim", pack=pack.name)
     if published is not None and pack.claim is not None and published.digest != pack.claim.digest:
-        raise EvidenceError(
-            f"The claim in {pack.name} is not the one that was published.",
-            hint="ask the owner which of them the mark was opened for.",
-            code="claim.other",
-        )
+        raise refusal("claim.other", EvidenceError, pack=pack.name)
     claim = published or pack.claim
     assert claim is not None
     # Stamps may have been added to either after the other was written.
@@ -311,23 +298,12 @@ def _check_journal(path: Any, trusted: bool) -> None:
     from timbermark.verification.journal import read_journal
 
     if read_journal(path).answers:
-        raise InputError(
-            f"The journal {os.fspath(path)} already holds answers, and nobody can tell who gave "
-            "them.",
-            hint="begin a new one, or say trust_journal=True if you wrote it yourself.",
-            code="journal.not-trusted",
-            parameter="trust_journal",
-        )
+        raise refusal("journal.not-trusted", path=os.fspath(path))
 
 
 def _judge_transcript(pack: Pack, opened: OpenedMark) -> tuple[Verdict, str]:
     if pack.transcript is None:
-        raise InputError(
-            f"{pack.name} holds no answers, and there is nobody to ask.",
-            hint="name whom to ask: suspect=….",
-            code="pack.no-answers",
-            parameter="suspect",
-        )
+        raise refusal("pack.no-answers", pack=pack.name)
     transcript, asked = Transcript.from_json(pack.transcript, opened)
     return judge_again(opened, transcript), asked
 
@@ -377,12 +353,7 @@ def _check_guard(
     """Return what to note about symbols that a guard drew: since when they are fixed."""
     if not isinstance(opened.leaves, DrawnSeal):
         if chain is not None:
-            raise InputError(
-                "chain is for the mark of a guard, and this is none.",
-                hint="leave it out.",
-                code="chain.no-guard",
-                parameter="chain",
-            )
+            raise refusal("chain.no-guard")
         return ()
     chains = () if chain is None else load_chains(chain)
     without, last = find_unstamped(opened.leaves, claim.marked_digest, chains, roots)
@@ -448,11 +419,7 @@ def check_recorded(
         _compare_codes(then, judgment, stated)
         references = _read_references(then["references"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError):
-        raise EvidenceError(
-            "The verdict in the pack is not what its answers give.",
-            hint="somebody changed the pack; ask the suspect again.",
-            code="pack.verdict-changed",
-        ) from None
+        raise refusal("pack.verdict-changed", EvidenceError) from None
     notes = [
         Note("recorded-stamp", {"time": was.time})
         for was, again in zip(stated, stamps, strict=True)
@@ -596,10 +563,5 @@ def claim(model: Any, mark: Mark, *, key: OwnerKey, force: bool = False) -> Clai
     if not force:
         found = verify(model, mark).bits
         if found < min(INDICATIVE_BITS, mark.full_bits / 2):
-            raise InputError(
-                f"The model does not carry the mark: {found:.0f} of {mark.full_bits:.0f} bits were "
-                "found, and a claim on it would prove nothing.",
-                hint="give the model that marking gave back with this mark.",
-                code="claim.not-carried",
-            )
+            raise refusal("claim.not-carried", found=found, worth=mark.full_bits)
     return made

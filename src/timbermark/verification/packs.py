@@ -16,12 +16,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
-from timbermark.errors import FileFormatError, InputError
+from timbermark.errors import FileFormatError
 from timbermark.files import atomic_write
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.opening import Opening
+from timbermark.verification.refusals import refusal
 
 FORMAT = "timbermark evidence 2"
 MANIFEST, CLAIM, OPENING = "manifest.json", "model.claim", "mark.opening"
@@ -41,7 +42,6 @@ _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, LookupError, RuntimeError,
 )  # fmt: skip
-_AGAIN = "get the pack again from where it came."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,12 +78,7 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
     or a part is not sound; InputError if there is no pack; OSError if it cannot be opened.
     """
     if not isinstance(path, str | os.PathLike):
-        raise InputError(
-            f"A {type(path).__name__} is no evidence.",
-            hint="give the file of an opening or of an evidence pack; suspects go to suspect=….",
-            code="pack.type",
-            parameter="evidence",
-        )
+        raise refusal("pack.type", given=type(path).__name__)
     name = os.fspath(path)
     place = Path(path)
     if place.is_dir():
@@ -93,17 +88,9 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
     if head.startswith(b"timbermark opening "):
         return Pack(name, opening=Opening.load(path))
     if head.startswith(b"timbermark claim "):
-        raise InputError(
-            f"{name} is a claim without its opening, which shows nothing about a suspect.",
-            hint="ask its owner for what timbermark open wrote, and give the claim beside it.",
-            code="pack.no-opening",
-        )
+        raise refusal("pack.no-opening:claim", name=name)
     if not head.startswith(b"PK"):
-        raise FileFormatError(
-            f"{name} is no evidence pack.",
-            hint="give the folder or zip that timbermark wrote.",
-            code="file.pack",
-        )
+        raise refusal("file.pack:foreign", FileFormatError, name=name)
     return _assemble(name, *_read_zip(place, name))
 
 
@@ -119,7 +106,7 @@ def write_pack(
     """
     strange = parts.keys() - _LARGEST.keys() | parts.keys() & {MANIFEST}
     if strange:
-        raise InputError(f"{min(strange)} is no part of a pack.", hint=f"use {sorted(_LARGEST)}.")
+        raise refusal("pack.part", part=min(strange), known=sorted(_LARGEST))
     check_target(path, force)
     files = {**parts, MANIFEST: _manifest(parts)}
     target = Path(path)
@@ -140,22 +127,16 @@ def check_target(path: str | os.PathLike[str], force: bool = False) -> None:
     """Raise InputError unless a pack can be written there."""
     target = Path(path)
     if not target.parent.is_dir():
-        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
+        raise refusal("pack.parent", folder=target.parent)
     is_zip = target.suffix.lower() == ".zip"
     if target.exists() and target.is_dir() == is_zip:
-        raise InputError(
-            f"{target} is {'a folder' if is_zip else 'a file'}.",
-            hint="a name that ends in .zip is an archive, any other a folder.",
-        )
+        raise refusal("pack.kind", target=target, what="a folder" if is_zip else "a file")
     # A link that leads nowhere is somebody's, too.
     taken = os.path.lexists(target) and (
         not target.is_dir() or (not is_zip and any(target.iterdir()))
     )
     if taken and not force:
-        raise InputError(
-            f"{target} exists already, nothing was written.",
-            hint="choose another name, or force=True to replace it.",
-        )
+        raise refusal("pack.exists", target=target)
 
 
 def _manifest(parts: Mapping[str, bytes]) -> bytes:
@@ -185,20 +166,16 @@ Read = Callable[[str], bytes]
 
 def _assemble(name: str, names: set[str], read: Read) -> Pack:
     if MANIFEST not in names:
-        raise InputError(
-            f"{name} holds no {MANIFEST}, so it is no evidence pack.",
-            hint="give the folder or zip that timbermark open or judge wrote.",
-            code="file.pack",
-        )
+        raise refusal("file.pack:no-manifest", name=name, manifest=MANIFEST)
     listed = _read_manifest(name, read(MANIFEST))
     for part, digest in listed.items():
         if part not in names:
-            _refuse(f"{name} lacks {part}, which its manifest lists.")
+            raise _changed("lacks", name, part=part)
         if hashlib.sha256(read(part)).hexdigest() != digest:
-            _refuse(f"{part} in {name} is not the file that the manifest lists.")
+            raise _changed("other", name, part=part)
     unlisted = sorted(names & _LARGEST.keys() - listed.keys() - {MANIFEST})
     if unlisted:
-        _refuse(f"{name} holds {unlisted[0]}, which its manifest does not list.")
+        raise _changed("unlisted", name, part=unlisted[0])
 
     def optional(wanted: str) -> bytes | None:
         return read(wanted) if wanted in listed else None
@@ -223,10 +200,10 @@ def _read_manifest(name: str, content: bytes) -> dict[str, str]:
     except (ValueError, TypeError, KeyError, RecursionError):
         whole = False
     if not whole:
-        _refuse(f"The manifest of {name} is not one, or of a newer version.")
+        raise _changed("manifest", name)
     strange = listed.keys() - _LARGEST.keys()
     if strange or MANIFEST in listed:
-        _refuse(f"The manifest of {name} lists {min(strange | {MANIFEST})!r}.")
+        raise _changed("listed", name, part=min(strange | {MANIFEST}))
     return listed
 
 
@@ -237,7 +214,7 @@ def _read_folder(folder: Path, name: str) -> tuple[set[str], Read]:
         with (folder / part).open("rb") as file:
             content = file.read(_LARGEST[part] + 1)
         if len(content) > _LARGEST[part]:
-            _refuse(f"{part} in {name} has more than {_LARGEST[part]} bytes.")
+            raise _changed("part-too-large", name, part=part, most=_LARGEST[part])
         return content
 
     return names, read
@@ -246,7 +223,7 @@ def _read_folder(folder: Path, name: str) -> tuple[set[str], Read]:
 def _read_zip(path: Path, name: str) -> tuple[set[str], Read]:
     size = path.stat().st_size
     if size > sum(_LARGEST.values()):
-        _refuse(f"{name} has {size} bytes, which is too large.")
+        raise _changed("too-large", name, size=size)
     data = path.read_bytes()
     files: dict[str, bytes] = {}
     try:
@@ -254,29 +231,21 @@ def _read_zip(path: Path, name: str) -> tuple[set[str], Read]:
             members = archive.infolist()
             # Names are only compared with those of a pack's parts, so that none leads elsewhere.
             if any(info.filename not in _LARGEST for info in members):
-                _not_ours(name)
+                raise _changed("archive", name)
             if any(info.file_size > _LARGEST[info.filename] for info in members):
-                _refuse(f"{name} would unpack to more than is allowed.")
+                raise _changed("unpacks", name)
             # Nothing is compressed, so that nothing unpacks to more than the archive.
             if any(info.compress_type != zipfile.ZIP_STORED for info in members):
-                _not_ours(name)
+                raise _changed("archive", name)
             files = {info.filename: archive.read(info) for info in members}
     except FileFormatError:
         raise
     except (*_DAMAGE, OSError):
-        _refuse(f"{name} holds a damaged archive.")
+        raise _changed("damaged", name) from None
     if _zip(files) != data:
-        _not_ours(name)
+        raise _changed("archive", name)
     return set(files), files.__getitem__
 
 
-def _not_ours(name: str) -> NoReturn:
-    raise FileFormatError(
-        f"{name} is not an archive as timbermark writes it, or it was changed.",
-        hint="if you packed it yourself, unpack it and give the folder.",
-        code="file.pack",
-    )
-
-
-def _refuse(message: str) -> NoReturn:
-    raise FileFormatError(message, _AGAIN, "file.pack")
+def _changed(how: str, name: str, **facts: Any) -> FileFormatError:
+    return refusal(f"file.pack:{how}", FileFormatError, name=name, **facts)

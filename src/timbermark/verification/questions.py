@@ -18,17 +18,17 @@ import hashlib
 import hmac
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import InputError
 from timbermark.ownership.columns import Column
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import HIGH, Seal, SplitSeal
+from timbermark.verification.refusals import refusal
 
 DECOY = -1
 MOST_DECOYS = 100
@@ -76,6 +76,15 @@ class Questions:
         return sum(map(len, self.blocks))
 
 
+def list_questions(parts: Mapping[str, Questions]) -> list[Question]:
+    """Return the questions of all seals, in the order of asking.
+
+    >>> list_questions({})
+    []
+    """
+    return [q for part in parts.values() for block in part.blocks for q in block]
+
+
 def check_decoys(decoys: Any) -> int:
     """Return a number of decoys for each trigger. Raises InputError if it is none.
 
@@ -84,11 +93,7 @@ def check_decoys(decoys: Any) -> int:
     """
     # A trigger without a decoy of its own would stand out from the families of the others.
     if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
-        raise InputError(
-            f"decoys={decoys!r} is no whole number from 0 to {MOST_DECOYS}.",
-            hint="1 asks as many decoys as triggers, 0 none.",
-            parameter="decoys",
-        )
+        raise refusal("decoys", decoys=decoys, most=MOST_DECOYS)
     return decoys
 
 
@@ -341,21 +346,12 @@ def _read_table(mark: Mark, table: Any) -> list[Column]:
     if names is not None and mark.feature_names is not None:
         missing = [name for name in mark.feature_names if name not in set(names)]
         if missing:
-            raise InputError(
-                f"The table for decoys lacks the feature '{missing[0]}'.",
-                hint="give rows with all features of the mark.",
-                parameter="decoys_from",
-            )
+            raise refusal("decoys-from.lacks", feature=missing[0])
         table = table[list(mark.feature_names)]
     table = sample_rows(table, mark.feature_names)
     cells = np.asarray(table) if hasattr(table, "__array__") else np.array(table, dtype=object)
     if cells.ndim != 2 or cells.shape[1] != mark.n_features or not len(cells):
-        raise InputError(
-            f"The table for decoys has the shape {cells.shape}, the mark has {mark.n_features} "
-            "features.",
-            hint="give rows with the features of the mark, in its order.",
-            parameter="decoys_from",
-        )
+        raise refusal("decoys-from.shape", shape=cells.shape, features=mark.n_features)
     # The model ignores columns that the mark has no value of: decoys have none, either.
     return [
         own if _is_missing(own) else _read_column(cells[:, j], isinstance(own, tuple))
@@ -373,10 +369,6 @@ def _read_column(cells: AnyArray, texts: bool) -> Column:
     try:
         column = cells.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            "The table for decoys holds texts where the mark has numbers.",
-            hint="give the codes that the model was trained on.",
-            parameter="decoys_from",
-        ) from None
+        raise refusal("decoys-from.texts") from None
     column[~np.isfinite(column)] = np.nan
     return np.asarray(column)

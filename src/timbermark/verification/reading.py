@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import Label
+from timbermark.verification.refusals import refusal
 from timbermark.verification.verdict import log2_factorial
 
 AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
@@ -37,10 +38,6 @@ HIGHEST_PROBABILITY = 1.0 + 1e-5
 """Sums of float32 numbers pass 1 by a few units in the last place."""
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
 _MISSING_TEXTS = ("", "nan", "none", "null", "<na>", "na", "n/a", "inf", "infinity")
-_PLEASE = (
-    "answer with one label or number for each row, as predict does, or with one score for each "
-    "class of the mark, as predict_proba does."
-)
 
 
 def list_answers(response: Any, n: int) -> list[Any]:
@@ -56,23 +53,17 @@ def list_answers(response: Any, n: int) -> list[Any]:
     ([1, 2], [[0.25, 0.75]])
     """
     if response is None or isinstance(response, str | bytes | Mapping | set | frozenset):
-        _refuse(f"The suspect answered with {type(response).__name__}, not with a list.")
+        raise refusal("answers.unreadable:type", given=type(response).__name__)
     try:
         listed = _list_rows(response)
     except InputError:
         raise
     except Exception as error:  # the conversion may be the suspect's own code
-        raise InputError(
-            f"The suspect's answer, {type(response).__name__}, is no list of answers ({error}).",
-            hint=_PLEASE,
-            code="answers.unreadable",
+        raise refusal(
+            "answers.unreadable:no-list", given=type(response).__name__, why=error
         ) from error
     if len(listed) != n:
-        raise InputError(
-            f"The suspect gave {len(listed)} answers to {n} rows.",
-            hint=_PLEASE,
-            code="answers.count",
-        )
+        raise refusal("answers.count", given=len(listed), rows=n)
     return [simplify(answer) for answer in listed]
 
 
@@ -92,7 +83,7 @@ def _list_rows(response: Any) -> list[Any]:
     if hasattr(response, "__array__"):
         array = np.asarray(response)
         if array.ndim not in (1, 2):
-            _refuse(f"The suspect answered with {array.ndim} dimensions.")
+            raise refusal("answers.unreadable:dimensions", dimensions=array.ndim)
         return list(array.tolist())
     return list(response)
 
@@ -122,7 +113,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list | tuple | Mapping | np.ndarray):
-        _refuse("An answer of the suspect is nested too deeply.")
+        raise refusal("answers.unreadable:nested")
     return None if type(value).__name__ in _MISSING_TYPES else value
 
 
@@ -179,20 +170,11 @@ class ReadingRules:
 def check_wanted(wanted: Any, mark: Mark) -> None:
     """Raise InputError unless a kind of answers is known and a mark can be asked for it."""
     if wanted not in get_args(AnswersWanted):
-        raise InputError(
-            f"answers={wanted!r} is not known.",
-            hint=f"use one of {get_args(AnswersWanted)}.",
-            parameter="answers",
-        )
+        raise refusal("answers.unknown", wanted=wanted, known=get_args(AnswersWanted))
     numbers = mark.answers == "numbers"
     if wanted != "auto" and (wanted == "numbers") != numbers:
         is_one, said = ("numbers", "labels or scores") if numbers else ("labels", "numbers")
-        raise InputError(
-            f"The mark is one of {is_one}, so that {said} prove nothing.",
-            hint=f"leave answers={wanted!r} out; is the suspect a model of the same task?",
-            code="answers.other-task",
-            parameter="answers",
-        )
+        raise refusal("answers.other-task", is_one=is_one, said=said, wanted=wanted)
 
 
 def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
@@ -204,29 +186,14 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
     if given is None:
         return None
     if mark.answers == "numbers":
-        raise InputError(
-            "label_map is given, but the mark is one of numbers.",
-            hint="leave it out.",
-            parameter="label_map",
-        )
+        raise refusal("label-map.numbers")
     if not isinstance(given, Mapping) or not given:
-        raise InputError(
-            "label_map is no dictionary of labels.",
-            hint="as in label_map={theirs: yours}.",
-            parameter="label_map",
-        )
+        raise refusal("label-map.type")
     targets = match_labels(list(given.values()), mark.classes)
     if (targets < 0).any() or len(set(targets.tolist())) < len(given):
         sources = match_labels(list(given), mark.classes)
         turned = bool((sources >= 0).all()) and len(set(sources.tolist())) == len(given)
-        raise InputError(
-            "label_map does not give each of its labels a class of the mark of its own.",
-            hint="it goes from the suspect's labels to the mark's; yours is the other way round."
-            if turned
-            else "map each of the suspect's labels to a different class.",
-            code="label-map.reversed" if turned else "label-map.targets",
-            parameter="label_map",
-        )
+        raise refusal("label-map.reversed" if turned else "label-map.targets")
     return dict(given)
 
 
@@ -249,14 +216,7 @@ def settle_classes(own: Sequence[Any], mark: Mark, stores_labels: bool) -> tuple
         return None
     counted = len(own) == count and list(labels) == list(range(count))
     if not stores_labels or (counted and (found >= 0).any()):
-        raise InputError(
-            f"The suspect has {len(own)} classes, counted from 0, and the mark has {count} "
-            f"({_show(mark.classes)}): nobody can tell which are the same.",
-            hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
-            'answers="labels".',
-            code="classes.ambiguous",
-            parameter="label_map",
-        )
+        raise refusal("classes.ambiguous", own=len(own), count=count, classes=mark.classes)
     return labels
 
 
@@ -280,21 +240,22 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
         return Reading("numbers", prices=rules.prices)
     first = given[0]
     if isinstance(first, list | dict):
-        return _settle_many(given, mark, rules)
-    are_scores = rules.wanted == "scores" or (
-        rules.wanted == "auto" and rules.label_map is None and _is_share(first, mark)
-    )
-    if are_scores:
-        return _settle_one(
-            given, mark, rules, rules.wanted == "scores" and not _is_share(first, mark)
-        )
+        if rules.wanted == "labels":
+            raise refusal("answers.scores")
+        return _settle_scores(given, mark, rules)
+    if rules.wanted == "scores":
+        # By the rule a whole number is a label.
+        chosen = () if _is_share(first, mark) else (Price("kind", 1.0),)
+        return _settle_scores(given, mark, rules, chosen)
+    by_rule = rules.wanted == "auto" and rules.label_map is None
+    if by_rule and _is_share(first, mark):
+        return _settle_scores(given, mark, rules)
     if any(isinstance(answer, list | dict) for answer in given):
-        _refuse("The suspect answered with labels first and with several numbers later.")
-    if rules.wanted == "auto" and rules.label_map is None and not rules.class_numbers:
+        raise refusal("answers.unreadable:mixed")
+    if by_rule and not rules.class_numbers:
         later = [answer for answer in given if _is_share(answer, mark)]
         if later and all(_as_number(answer) is not None for answer in given):
-            settled = _settle_one(given, mark, rules, chosen=False)
-            return replace(settled, prices=(*settled.prices, Price("settled-again", 1.0)))
+            return _settle_scores(given, mark, rules, (Price("settled-again", 1.0),))
     _refuse_fractions(given, mark)
     prices = rules.prices
     if rules.label_map is not None:
@@ -306,77 +267,43 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     )
 
 
-def _refuse_map(rules: ReadingRules) -> None:
-    """Raise InputError where labels are mapped of a suspect that gives none."""
-    if rules.label_map is not None:
-        raise InputError(
-            "label_map is given, but the suspect answers with scores.",
-            hint='leave it out, or ask with answers="labels".',
-            code="label-map.scores",
-            parameter="label_map",
-        )
-
-
-def _settle_many(given: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading:
+def _settle_scores(
+    given: Sequence[Any], mark: Mark, rules: ReadingRules, more: tuple[Price, ...] = ()
+) -> Reading:
+    """Return how scores are read: one for each class, or one number for the second of two."""
     first = given[0]
-    if rules.wanted == "labels":
-        raise InputError(
-            "The suspect answers with scores, not with labels.",
-            hint='leave answers="labels" out; of an endpoint, answer=… leads to the labels.',
-            code="answers.scores",
-            parameter="answers",
-        )
-    _refuse_map(rules)
+    is_one = not isinstance(first, list | dict)
+    if is_one and (len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool)):
+        raise refusal("answers.no-scores", said=str(first)[:40])
+    if rules.label_map is not None:
+        raise refusal("label-map.scores")
+    named, strange, order = (None, (), ()) if is_one else _settle_names(first, mark, rules)
+    scale, of_scale = _settle_scale([_values(answer) for answer in given], rules)
+    prices = (*rules.prices, *more, *order, *of_scale)
+    return Reading(
+        "scores", classes=named, scale=scale, one_score=is_one, strange=strange, prices=prices
+    )
+
+
+def _settle_names(
+    first: Any, mark: Mark, rules: ReadingRules
+) -> tuple[tuple[Any, ...] | None, tuple[str, ...], tuple[Price, ...]]:
+    """Return the classes of scores, those that the mark does not know, and what naming costs."""
     named = tuple(first) if isinstance(first, dict) else rules.classes
     width = len(mark.classes if named is None else named)
     if len(first) != width:
-        raise InputError(
-            f"The suspect answers a question with {len(first)} numbers, and there are {width} "
-            "classes.",
-            hint="is it a model of the same task? The path to the answers may be wrong.",
-            code="answers.width",
-        )
-    prices = rules.prices
-    strange: tuple[str, ...] = ()
-    if named is not None:
-        numbers = match_labels([_plain(label) for label in named], mark.classes)
-        known = numbers[numbers >= 0].tolist()
-        if not known:
-            raise InputError(
-                f"No class of the suspect ({_show(named)}) is one of the mark "
-                f"({_show(mark.classes)}).",
-                hint="is it a model of the same task? Otherwise give label_map={theirs: yours} and "
-                'answers="labels".',
-                code="classes.none",
-                parameter="label_map",
-            )
-        if len(set(known)) < len(known):
-            raise InputError(
-                f"Two classes of the suspect ({_show(named)}) are the same class of the mark.",
-                hint="give its labels the type that they had when the model was marked.",
-                code="classes.twice",
-            )
-        strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
-        if rules.classes_by_hand and not isinstance(first, dict):
-            prices += _price_of_order(numbers.tolist(), mark)
-    scale, more = _settle_scale([_values(answer) for answer in given], rules)
-    return Reading("scores", classes=named, scale=scale, strange=strange, prices=(*prices, *more))
-
-
-def _settle_one(given: Sequence[Any], mark: Mark, rules: ReadingRules, chosen: bool) -> Reading:
-    first = given[0]
-    if len(mark.classes) != 2 or _as_number(first) is None or isinstance(first, bool):
-        raise InputError(
-            f"The suspect answered {str(first)[:40]!r}, which are no scores.",
-            hint='leave answers="scores" out; of an endpoint, answer=… leads to the scores.',
-            code="answers.no-scores",
-            parameter="answers",
-        )
-    _refuse_map(rules)
-    scale, more = _settle_scale([[answer] for answer in given], rules)
-    # By the rule a whole number is a label.
-    price = (Price("kind", 1.0),) if chosen else ()
-    return Reading("scores", scale=scale, one_score=True, prices=(*rules.prices, *price, *more))
+        raise refusal("answers.width", numbers=len(first), width=width)
+    if named is None:
+        return None, (), ()
+    numbers = match_labels([_plain(label) for label in named], mark.classes)
+    known = numbers[numbers >= 0].tolist()
+    if not known:
+        raise refusal("classes.none", own=named, classes=mark.classes)
+    if len(set(known)) < len(known):
+        raise refusal("classes.twice", own=named)
+    strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
+    by_hand = rules.classes_by_hand and not isinstance(first, dict)
+    return named, strange, _price_of_order(numbers.tolist(), mark) if by_hand else ()
 
 
 def _settle_scale(
@@ -406,18 +333,11 @@ def read(
             values[row] = _read_number(answer)
         if there and not np.isfinite(values).any():
             shown = ", ".join(dict.fromkeys(f"{a!s:.30}" for a in list(there.values())[:5]))
-            raise InputError(
-                f"No answer of the suspect is a number: it says {shown}.",
-                hint="answer with one number for each row, as a regressor's predict does.",
-                code="answers.no-number",
-            )
+            raise refusal("answers.no-number", shown=shown)
         values[~np.isfinite(values)] = np.nan
         return Answers("numbers", values), None
     if reading.kind == "scores":
         return Answers("scores", _read_scores(there, reading, mark)), None
-    for answer in there.values():
-        if isinstance(answer, list | dict):
-            _refuse("The suspect answered with labels first and with several numbers later.")
     listed = list(there.values())
     if reading.label_map is not None:
         listed = [_translate(answer, reading.label_map) for answer in listed]
@@ -460,18 +380,9 @@ def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float]:
     try:
         numbers = [float(value) for value in row]
     except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"The suspect answered {str(answer)[:60]!r}, which are not scores like the first ones.",
-            hint="the path to the answers may be wrong.",
-            code="answers.unlike-first",
-        ) from None
+        raise refusal("answers.unlike-first", said=str(answer)[:60]) from None
     if reading.scale == "probabilities" and not _are_within(numbers):
-        raise InputError(
-            f"The suspect answered {str(answer)[:60]!r}, which are no probabilities.",
-            hint='if these are raw scores, use scale="margins".',
-            code="answers.no-probabilities",
-            parameter="scale",
-        )
+        raise refusal("answers.no-probabilities", said=str(answer)[:60])
     if not reading.one_score:
         return numbers
     # The margin of the first class is 0.
@@ -622,7 +533,7 @@ def _refuse_fractions(answers: Sequence[Any], mark: Mark) -> None:
     if any(_is_fraction(label) for label in mark.classes):
         return
     if 2 * sum(map(_is_fraction, answers)) > len(answers):
-        _refuse("Most answers are fractions and no class is: these look like scores.")
+        raise refusal("answers.unreadable:fractions")
 
 
 def _values(answer: Any) -> list[Any]:
@@ -639,11 +550,7 @@ def _are_within(values: Sequence[Any]) -> bool:
 
 def _read_number(answer: Any) -> float:
     if isinstance(answer, list | dict):
-        raise InputError(
-            "The suspect answers one row with several numbers.",
-            hint="answer with one number for each row, as a regressor's predict does.",
-            code="answers.many-numbers",
-        )
+        raise refusal("answers.many-numbers")
     number = _as_number(answer)
     try:
         return math.nan if number is None or isinstance(answer, bool) else float(number)
@@ -688,12 +595,3 @@ def _price_of_order(numbers: Sequence[int], mark: Mark) -> tuple[Price, ...]:
     given, most = len(numbers), min(len(numbers), count)
     ways = sum(math.comb(given, k) * math.perm(count, k) for k in range(most + 1))
     return (Price("class-order", math.log2(ways), {"classes": count, "scores": given}),)
-
-
-def _show(classes: Sequence[Any]) -> str:
-    shown = ", ".join(repr(_plain(label)) for label in classes[:5])
-    return shown + (", …" if len(classes) > 5 else "")
-
-
-def _refuse(message: str) -> NoReturn:
-    raise InputError(message, hint=_PLEASE, code="answers.unreadable")

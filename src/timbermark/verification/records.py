@@ -18,18 +18,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from timbermark.errors import FileFormatError, InputError, TimbermarkError
+from timbermark.errors import FileFormatError, TimbermarkError
 from timbermark.files import atomic_write
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
-from timbermark.ownership.encoding import TIME_FORMAT, is_unicode
+from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import EIGHTHS, Opening, is_enough, worth
+from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Fits, has_fields, is_text, list_of
 
 ENDING = ".openings"
 MOST_FILES = 10_000
 QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestamp-reply"
 _FIRST_LINE = "timbermark openings 1"
-_KEYS = {"mark", "claim", "for", "opened", "places"}
+_FIELDS: dict[str, Fits] = {
+    **dict.fromkeys(("mark", "claim", "for", "opened"), is_text),
+    "places": list_of(lambda place: type(place) is int),
+}
 _OWNER_ONLY = 0o600
 _MAX_BYTES = 64 << 20
 _FIRST_BYTES = 32
@@ -159,30 +164,14 @@ def _read_entry(path: Path, line: str) -> LedgerEntry:
         record = json.loads(line)
     except (ValueError, RecursionError):
         raise _damaged(path, "a line is not JSON") from None
-    if (
-        not isinstance(record, dict)
-        or record.keys() != _KEYS
-        or not all(isinstance(record[name], str) for name in _KEYS - {"places"})
-        or not is_unicode(record["for"])
-        or not isinstance(record["places"], list)
-        or not all(type(place) is int for place in record["places"])
-    ):
+    if not has_fields(record, _FIELDS):
         raise _damaged(path, "a line is no opening")
-    return LedgerEntry(
-        mark=record["mark"],
-        claim=record["claim"],
-        judge=record["for"],
-        opened=record["opened"],
-        places=tuple(record["places"]),
-    )
+    mark, claim, judge, opened = (record[name] for name in ("mark", "claim", "for", "opened"))
+    return LedgerEntry(mark, claim, judge, opened, tuple(record["places"]))
 
 
 def _damaged(path: Path, reason: str) -> FileFormatError:
-    return FileFormatError(
-        f"{path} is no sound list of openings: {reason}.",
-        "restore it from a backup; or remove it and open the mark again for each judge.",
-        code="ledger.damaged",
-    )
+    return refusal("ledger.damaged", FileFormatError, path=path, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +223,7 @@ def list_marks(
     """
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(
-            f"{place} is no folder.",
-            hint="give the folder in which your marks are.",
-            code="folder.none",
-        )
+        raise refusal("folder.none", folder=place)
     marks, found, notes = [], list[tuple[Path, Claim]](), list[str]()
     others = list[Path]()
     for path, kind in _find_files(place):
@@ -271,11 +256,7 @@ def _find_files(folder: Path) -> Iterator[tuple[Path, str]]:
         for name in sorted(names):
             count += 1
             if count > MOST_FILES:
-                raise InputError(
-                    f"{folder} holds more than {MOST_FILES} files.",
-                    hint="keep marks and claims in a folder of their own.",
-                    code="folder.too-large",
-                )
+                raise refusal("folder.too-large", folder=folder, most=MOST_FILES)
             path = Path(root) / name
             try:
                 with path.open("rb") as file:
@@ -368,12 +349,7 @@ def _describe(
 def check_authority(url: str) -> None:
     """Raise InputError unless this is an address that an authority can have."""
     if not url.startswith(("https://", "http://")):
-        raise InputError(
-            f"{url!r:.80} is no address of an authority.",
-            hint="it begins with http.",
-            code="tsa.url",
-            parameter="tsa",
-        )
+        raise refusal("tsa.url", url=url)
 
 
 def fetch_stamp(query: bytes, url: str) -> bytes:
@@ -389,17 +365,7 @@ def fetch_stamp(query: bytes, url: str) -> bytes:
             kind = answer.headers.get_content_type()
     except (OSError, ValueError, urllib.error.URLError) as error:
         said = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"The authority at {url} did not answer ({said}).",
-            hint="try again or another one; the query can also be sent by other means.",
-            code="tsa.silent",
-            parameter="tsa",
-        ) from None
+        raise refusal("tsa.silent", url=url, said=said) from None
     if kind != RESPONSE_TYPE or len(content) > MAX_STAMP_BYTES:
-        raise InputError(
-            f"The authority at {url} answered with {kind}, not with a time stamp.",
-            hint="check the address.",
-            code="tsa.other",
-            parameter="tsa",
-        )
+        raise refusal("tsa.other", url=url, kind=kind)
     return content

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from timbermark.boosting.progress import step_bar
-from timbermark.errors import InputError
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Facts
 from timbermark.verification.reading import match_labels
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import Model
 from timbermark.verification.verifying import verify
 
@@ -55,8 +55,7 @@ def train_references(
     # Of models that did not converge: they are innocent all the same.
     with step_bar(progress) as say, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        listed = (_list_models if mark.classes else _list_regressors)(rows, random_state)
-        for kind, model in listed:
+        for kind, model in _list_models(rows, random_state, gives_numbers=not mark.classes):
             say(f"second opinion: {kind}")
             model.fit(rows, labels)
             verdict = verify(_answers(model, mark), mark)
@@ -82,25 +81,15 @@ def _answers(model: Any, mark: Mark) -> Any:
 def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
     rows = np.asarray(X, dtype=object if mark.has_texts else None)
     if rows.ndim != 2 or rows.shape[1] != mark.n_features or len(rows) < 2:
-        raise InputError(
-            f"The rows for the second opinion have the shape {rows.shape}, the mark has "
-            f"{mark.n_features} columns.",
-            hint="give rows in the mark's columns.",
-        )
+        raise refusal("opinion.shape", shape=rows.shape, features=mark.n_features)
     if not mark.has_texts:
         try:
             rows = rows.astype(np.float64)
         except (TypeError, ValueError):
-            raise InputError(
-                "The rows for the second opinion are not numbers.",
-                hint="give rows in the mark's columns.",
-            ) from None
+            raise refusal("opinion.texts") from None
     answers = np.asarray(y).tolist()
     if len(answers) != len(rows):
-        raise InputError(
-            f"{len(rows)} rows for the second opinion have {len(answers)} labels.",
-            hint="give one label for each row.",
-        )
+        raise refusal("opinion.labels", rows=len(rows), labels=len(answers))
     if not mark.classes:
         values = np.array([_number(answer) for answer in answers])
         known = np.isfinite(values)
@@ -109,10 +98,7 @@ def _check_rows(X: Any, y: Any, mark: Mark) -> tuple[Any, Any]:
     numbers = match_labels(answers, mark.classes)
     known = numbers >= 0
     if len(np.unique(numbers[known])) < 2:
-        raise InputError(
-            "The labels for the second opinion are not two or more classes of the mark.",
-            hint=f"the mark's classes are {', '.join(map(repr, mark.classes[:5]))}.",
-        )
+        raise refusal("opinion.classes", classes=mark.classes)
     _check_count(int(known.sum()))
     return rows[known], numbers[known]
 
@@ -126,49 +112,28 @@ def _number(answer: Any) -> float:
 
 def _check_count(n: int) -> None:
     if n < _FEWEST_ROWS:
-        raise InputError(
-            f"{n} rows with answers are too few to train models on for a second opinion.",
-            hint=f"give at least {_FEWEST_ROWS}; thousands are better.",
-        )
+        raise refusal("opinion.few", rows=n, fewest=_FEWEST_ROWS)
 
 
-def _list_models(rows: Any, random_state: int) -> list[tuple[str, Any]]:
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        HistGradientBoostingClassifier,
-        RandomForestClassifier,
-    )
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
+def _list_models(rows: Any, seed: int, gives_numbers: bool) -> list[tuple[str, Any]]:
+    from sklearn import ensemble, linear_model, neighbors
     from sklearn.preprocessing import StandardScaler
 
-    seed = random_state
-    return [
-        ("gradient boosting", _prepared(rows, HistGradientBoostingClassifier(random_state=seed))),
-        ("random forest", _filled(rows, RandomForestClassifier(random_state=seed))),
-        ("extra trees", _filled(rows, ExtraTreesClassifier(random_state=seed))),
-        ("logistic regression", _filled(rows, StandardScaler(), LogisticRegression(max_iter=200))),
-        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsClassifier())),
-    ]
-
-
-def _list_regressors(rows: Any, random_state: int) -> list[tuple[str, Any]]:
-    from sklearn.ensemble import (
-        ExtraTreesRegressor,
-        HistGradientBoostingRegressor,
-        RandomForestRegressor,
+    kind = "Regressor" if gives_numbers else "Classifier"
+    line, linear = "logistic regression", linear_model.LogisticRegression(max_iter=200)
+    if gives_numbers:
+        line, linear = "linear regression", linear_model.Ridge()
+    boosted, forest, extra = (
+        getattr(ensemble, name + kind)(random_state=seed)
+        for name in ("HistGradientBoosting", "RandomForest", "ExtraTrees")
     )
-    from sklearn.linear_model import Ridge
-    from sklearn.neighbors import KNeighborsRegressor
-    from sklearn.preprocessing import StandardScaler
-
-    seed = random_state
+    near = getattr(neighbors, "KNeighbors" + kind)()
     return [
-        ("gradient boosting", _prepared(rows, HistGradientBoostingRegressor(random_state=seed))),
-        ("random forest", _filled(rows, RandomForestRegressor(random_state=seed))),
-        ("extra trees", _filled(rows, ExtraTreesRegressor(random_state=seed))),
-        ("linear regression", _filled(rows, StandardScaler(), Ridge())),
-        ("nearest neighbours", _filled(rows, StandardScaler(), KNeighborsRegressor())),
+        ("gradient boosting", _prepared(rows, boosted)),
+        ("random forest", _filled(rows, forest)),
+        ("extra trees", _filled(rows, extra)),
+        (line, _filled(rows, StandardScaler(), linear)),
+        ("nearest neighbours", _filled(rows, StandardScaler(), near)),
     ]
 
 

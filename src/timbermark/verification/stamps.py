@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any, Literal, NoReturn, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
-from timbermark.errors import EvidenceError, InputError, MissingLibraryError
+from timbermark.errors import EvidenceError, MissingLibraryError
 from timbermark.ownership.claim import MAX_STAMPS, Claim
 from timbermark.ownership.encoding import TIME_FORMAT
+from timbermark.verification.refusals import refusal
 
 StampStatus: TypeAlias = Literal["verified", "not checked"]
 StampReason: TypeAlias = Literal["", "no-roots", "not-valid", "foreign", "no-library"]
 
-_AGAIN = "ask an authority for a stamp of this claim."
 _PURPOSE = "to work with time stamps"
 
 
@@ -183,17 +183,11 @@ def _read_stamp(claim: Stampable, response: bytes, client: Any) -> Any:
     try:
         stamp = client.decode_timestamp_response(normalize_response(response))
         granted = client.PKIStatus(stamp.status) == client.PKIStatus.GRANTED
-        refusal = "; ".join(stamp.status_string)
+        said = "; ".join(stamp.status_string)
     except Exception as error:  # the decoder is foreign, and the bytes are anybody's
-        _refuse(
-            "stamp.unreadable",
-            f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).",
-        )
+        raise _unreadable(error) from None
     if not granted:
-        _refuse(
-            "stamp.refused",
-            f"The authority refused to stamp the claim ({refusal[:200] or 'without a word'}).",
-        )
+        raise refusal("stamp.refused", EvidenceError, why=said[:200] or "without a word")
     try:
         imprint = stamp.tst_info.message_imprint
         made = {
@@ -203,14 +197,11 @@ def _read_stamp(claim: Stampable, response: bytes, client: Any) -> Any:
         }.get(imprint.hash_algorithm.dotted_string)
         digest = imprint.message
     except Exception as error:
-        _refuse(
-            "stamp.unreadable",
-            f"The time stamp cannot be read ({' '.join(str(error).split())[:200]}).",
-        )
+        raise _unreadable(error) from None
     if made is None:
-        _refuse("stamp.hash", "The time stamp uses a hash that is not SHA-2.")
+        raise refusal("stamp.hash", EvidenceError)
     if made(claim.stamped).digest() != digest:
-        _refuse("stamp.other", "The time stamp is about something else than this claim.")
+        raise refusal("stamp.other", EvidenceError)
     return stamp
 
 
@@ -244,12 +235,7 @@ def read_roots(roots: Sequence[bytes]) -> list[Any]:
         try:
             found += x509.load_pem_x509_certificates(pem)
         except (ValueError, TypeError):
-            raise InputError(
-                "The root certificates cannot be read.",
-                hint="give them as a PEM file.",
-                code="stamp.roots",
-                parameter="roots",
-            ) from None
+            raise refusal("stamp.roots") from None
     return list(dict.fromkeys(found))
 
 
@@ -261,8 +247,8 @@ def _import_client() -> Any:
     return rfc3161_client
 
 
-def _refuse(code: str, message: str) -> NoReturn:
-    raise EvidenceError(message, hint=_AGAIN, code=code)
+def _unreadable(error: Exception) -> EvidenceError:
+    return refusal("stamp.unreadable", EvidenceError, why=" ".join(str(error).split())[:200])
 
 
 # The decoder wants the set of certificates in the order of DER, which `openssl ts` does not give

@@ -20,6 +20,7 @@ from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.reading import ReadingRules, list_answers
+from timbermark.verification.refusals import refusal
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 
 if TYPE_CHECKING:
@@ -56,14 +57,10 @@ class Model:
         try:
             response = function(rows)
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
-            raise InputError(
-                f"The suspect ({self.facts.description}) could not answer: "
-                f"{type(error).__name__}{': ' if said else ''}{said}",
-                hint="call it with a few rows of your own; it is given a matrix of the triggers' "
-                "values.",
-                code="suspect.failed",
-            ) from error
+            said = ": ".join(
+                filter(None, (type(error).__name__, " ".join(str(error).split())[:300]))
+            )
+            raise refusal("suspect.failed", suspect=self.facts.description, said=said) from error
         yield dict(zip(order, list_answers(response, len(order)), strict=True))
 
 
@@ -92,7 +89,9 @@ def open_suspect(suspect: Any) -> Asked:
 
         return Endpoint(suspect)
     if isinstance(suspect, str | os.PathLike):
-        return AnswerTable.from_file(suspect) if is_answer_file(suspect) else _open_file(suspect)
+        if is_answer_file(suspect):
+            return AnswerTable.from_file(suspect)
+        return open_named(read_model(suspect), f"file {os.fspath(suspect)}")
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
     if is_frame(suspect):
@@ -115,16 +114,12 @@ def _open_object(suspect: Any) -> Model:
     if isinstance(suspect, tuple) and libraries.is_supported(suspect):
         return _open_pair(*suspect)
     if hasattr(suspect, "model") and hasattr(suspect, "mark") and hasattr(suspect, "cost"):
-        raise InputError(
-            "That is the result of marking, not a model.",
-            hint="give result.model.",
-            code="suspect.result",
-        )
+        raise refusal("suspect.result")
     if not isinstance(suspect, type):
         way = libraries.way_of_asking(suspect)
         if way == "trees":
-            foreign = libraries.open(suspect)
-            return model_of_trees(foreign, type(suspect).__name__, "object", None)
+            named = _name_foreign(libraries.open(suspect))
+            return open_named(named, type(suspect).__name__, "object")
         if any(callable(_attribute(suspect, name)) for name in ("predict_proba", "predict")):
             model = _open_estimator(suspect)
             facts = replace(model.facts, stores_labels=way != "no-labels")
@@ -133,12 +128,7 @@ def _open_object(suspect: Any) -> Model:
             name = getattr(suspect, "__name__", type(suspect).__name__)
             facts = Facts(description=f"function {name}", through="function")
             return Model(facts=facts, functions={"either": suspect})
-    raise InputError(
-        f"{suspect!r:.80} cannot be asked.",
-        hint="give a function from rows to labels or scores, a fitted model with predict, or a "
-        "model file.",
-        code="suspect.unknown",
-    )
+    raise refusal("suspect.unknown", suspect=suspect)
 
 
 def _open_estimator(model: Any) -> Model:
@@ -194,66 +184,6 @@ def _attribute(model: Any, name: str) -> Any:
         return None
 
 
-def model_of_trees(foreign: ForeignModel, what: str, through: str, digest: str | None) -> Model:
-    """Return the trees of a library's model as a suspect."""
-    trees, classes = foreign.ensemble, foreign.classes
-
-    def margins(X: Any) -> AnyArray:
-        try:
-            rows = foreign.rows(X)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"{foreign.library} does not take the triggers ({error}).",
-                hint="the model wants other features than the mark has.",
-                code="suspect.other-features",
-            ) from error
-        return np.asarray(reference.margins(trees, rows))
-
-    def labels(X: Any) -> AnyArray:
-        found = margins(X)
-        if foreign.scores is not None:
-            numbers = foreign.confidence(found.astype(np.float64)).argmax(axis=1)
-        else:
-            numbers = reference.labels(found, trees)
-        return np.asarray(classes[numbers])
-
-    functions: dict[str, Callable[[Any], Any]]
-    if foreign.task == "classification":
-        functions = {
-            "scores": lambda X: foreign.confidence(margins(X).astype(np.float64)),
-            "labels": labels,
-        }
-    else:
-        functions = {
-            "numbers": lambda X: foreign.answers(margins(X).astype(np.float64))[:, 0],
-        }
-    names = foreign.feature_names
-    facts = Facts(
-        description=what,
-        through=through,
-        digest=digest,
-        names=names,
-        n_features=None if names is None else len(names),
-        takes_frames=foreign.takes_frames,
-        offers=tuple(functions),
-        stores_labels=foreign.stores_labels,
-        reading=_read_trees(classes if foreign.task == "classification" else None),
-    )
-    return Model(facts=facts, functions=functions)
-
-
-def _read_trees(classes: AnyArray | None, class_numbers: bool = False) -> ReadingRules:
-    """Return how answers of trees are read: scores are probabilities, which nobody chose."""
-    return ReadingRules(
-        classes=None if classes is None else tuple(classes.tolist()),
-        class_numbers=class_numbers,
-        scale="probabilities",
-        scale_by_hand=False,
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedModel:
     """A model's trees and what identifies them, read without the engine."""
@@ -263,6 +193,11 @@ class NamedModel:
     feature_names: tuple[str, ...] | None
     file_digest: str | None  # SHA-256, if it is a file
     foreign: ForeignModel | None = None  # of another library
+
+
+def _name_foreign(foreign: ForeignModel, digest: str | None = None) -> NamedModel:
+    classes = foreign.classes if foreign.task == "classification" else None
+    return NamedModel(foreign.ensemble, classes, foreign.feature_names, digest, foreign)
 
 
 def read_model(path: str | os.PathLike[str], *, whole: bool = False) -> NamedModel:
@@ -282,16 +217,10 @@ def read_model(path: str | os.PathLike[str], *, whole: bool = False) -> NamedMod
     else:
         from timbermark import libraries
 
-        foreign = libraries.open_suspect_file(path, whole=whole)
-        classes = foreign.classes if foreign.task == "classification" else None
-        found = NamedModel(foreign.ensemble, classes, foreign.feature_names, before, foreign)
+        found = _name_foreign(libraries.open_suspect_file(path, whole=whole), before)
     if _hash_file(path) != before:
         # The digest would name other bytes than those that are judged.
-        raise InputError(
-            f"{os.fspath(path)} changed while it was read.",
-            hint="copy it first, then use the copy.",
-            code="file.changed",
-        )
+        raise refusal("file.changed", path=os.fspath(path))
     return found
 
 
@@ -322,42 +251,58 @@ def _read_own(path: str | os.PathLike[str], digest: str) -> NamedModel:
     return NamedModel(trees, classes, None if names is None else tuple(names), digest)
 
 
-def _open_file(path: str | os.PathLike[str]) -> Model:
-    return open_named(read_model(path), f"file {os.fspath(path)}")
+def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
+    """Return the trees of a model as a suspect; ``what`` describes it."""
+    trees, classes, foreign, names = model.trees, model.classes, model.foreign, model.feature_names
 
+    def margins(X: Any) -> AnyArray:
+        if foreign is None:
+            return reference.margins(trees, X)
+        try:
+            rows = foreign.rows(X)
+        except InputError:
+            raise
+        except Exception as error:
+            raise refusal("suspect.other-features", library=foreign.library, why=error) from error
+        return reference.margins(trees, rows).astype(np.float64)
 
-def open_named(model: NamedModel, what: str) -> Model:
-    """Return a model that was read from a file as a suspect; ``what`` describes it."""
-    if model.foreign is not None:
-        return model_of_trees(model.foreign, what, "file", model.file_digest)
-    trees, classes = model.trees, model.classes
-
-    def numbers(X: Any) -> AnyArray:
-        return reference.numbers(reference.margins(trees, X), trees.objective)[:, 0]
-
-    def scores(X: Any) -> AnyArray:
-        return reference.probabilities(reference.margins(trees, X), trees.objective)
+    def answers(X: Any) -> AnyArray:
+        if foreign is not None:
+            return foreign.answers(margins(X))
+        say = reference.numbers if trees.gives_numbers else reference.probabilities
+        return say(margins(X), trees.objective)
 
     def labels(X: Any) -> AnyArray:
-        found = reference.labels(reference.margins(trees, X), trees)
-        return found if classes is None else np.asarray(classes[found])
+        if foreign is not None and foreign.scores is not None:
+            numbers = answers(X).argmax(axis=1)
+        else:
+            numbers = reference.labels(margins(X), trees)
+        return numbers if classes is None else np.asarray(classes[numbers])
 
-    functions: dict[str, Callable[[Any], Any]] = {"scores": scores, "labels": labels}
-    if trees.gives_numbers:
-        functions = {"numbers": numbers}
+    functions: dict[str, Callable[[Any], Any]] = {"scores": answers, "labels": labels}
+    gives_numbers = trees.gives_numbers if foreign is None else foreign.task != "classification"
+    if gives_numbers:
+        functions = {"numbers": lambda X: answers(X)[:, 0]}
+    named = None if names is None else len(names)
     facts = Facts(
         description=what,
-        through="file",
+        through=through,
         digest=model.file_digest,
-        names=model.feature_names,
-        n_features=trees.n_features,
+        names=names,
+        n_features=trees.n_features if foreign is None else named,
+        takes_frames=foreign is not None and foreign.takes_frames,
         offers=tuple(functions),
-        reading=_read_trees(classes, class_numbers=classes is None and not trees.gives_numbers),
+        stores_labels=foreign is None or foreign.stores_labels,
+        # Scores of trees are probabilities, which nobody chose.
+        reading=ReadingRules(
+            classes=None if classes is None else tuple(classes.tolist()),
+            class_numbers=classes is None and not gives_numbers,
+            scale="probabilities",
+            scale_by_hand=False,
+        ),
     )
     return Model(facts=facts, functions=functions)
 
 
 def _incomplete(name: str, part: str) -> FileFormatError:
-    return FileFormatError(
-        f"{name} is not complete ({part}).", hint="save the model again.", code="file.incomplete"
-    )
+    return refusal("file.incomplete", FileFormatError, name=name, part=part)

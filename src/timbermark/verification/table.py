@@ -5,30 +5,28 @@ Answers are known by the ids of their questions, whatever their order.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from timbermark.errors import InputError, MissingLibraryError
 from timbermark.files import atomic_write
-from timbermark.files.tables import is_parquet, read_columns
+from timbermark.files.tables import csv_bytes, is_parquet, parquet_bytes, read_columns
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.columns import is_feature, match_names
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import (
     DECOY,
-    Question,
+    list_questions,
     make_questions,
     whole_columns,
     wire_row,
 )
 from timbermark.verification.reading import match_labels, simplify
+from timbermark.verification.refusals import refusal
 
 ID_COLUMN = "question"
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
@@ -93,14 +91,14 @@ class AnswerTable:
         Raises InputError if the table does not hold answers to the questions of the mark.
         """
         mark = inquiry.mark
-        known = {q.id: q.row for part in inquiry.questions.values() for block in part.blocks
-                 for q in block if q.row != DECOY}  # fmt: skip
+        asked = list_questions(inquiry.questions)
+        known = {q.id: q.row for q in asked if q.row != DECOY}
         found = self._find_rows(mark, known)
         names, scored = self._answer_columns(mark)
         alone = self._answer_column(names, scored)
         labels_wanted = inquiry.rules.wanted in ("labels", "numbers")
         if scored and alone is not None and labels_wanted:
-            inquiry.charged.append(Price("kind", 1.0))  # by the rule scores count
+            inquiry.add(Price("kind", 1.0))  # by the rule scores count
         answers = {}
         for row, line in found.items():
             if scored and not labels_wanted:
@@ -108,11 +106,7 @@ class AnswerTable:
             elif alone is not None:
                 answers[row] = simplify(self.columns[alone][line])
             else:
-                raise InputError(
-                    f"{self.name} holds no labels.",
-                    hint="call their column 'label'.",
-                    code="table.no-labels",
-                )
+                raise refusal("table.no-labels", table=self.name)
         # The first answer in the order of asking settles how all are read.
         order = [row for row in known.values() if row in answers]
         yield {row: answers[row] for row in order}
@@ -121,29 +115,17 @@ class AnswerTable:
         """Return the line of each row of the mark that is in the table."""
         name = id_column(mark)
         if name not in self.columns:
-            raise InputError(
-                f"{self.name} has no column '{name}'.",
-                hint="keep the ids of the questions beside the answers.",
-                code="table.no-ids",
-            )
+            raise refusal("table.no-ids", table=self.name, name=name)
         found: dict[int, int] = {}
         for line, cell in enumerate(self.columns[name]):
             row = known.get(str(cell).strip().lower())
             if row is None:
                 continue
             if row in found:
-                raise InputError(
-                    f"{self.name} answers the question '{cell}' twice.",
-                    hint="answer it once.",
-                    code="table.twice",
-                )
+                raise refusal("table.twice", table=self.name, cell=cell)
             found[row] = line
         if not found:
-            raise InputError(
-                f"{self.name} answers none of the questions of this mark.",
-                hint="are they the questions of another mark, or were the ids changed?",
-                code="table.other-questions",
-            )
+            raise refusal("table.other-questions", table=self.name)
         return found
 
     def _answer_columns(self, mark: Mark) -> tuple[list[str], list[str]]:
@@ -169,11 +151,7 @@ class AnswerTable:
             return called[0]
         if scored and not called:
             return None
-        raise InputError(
-            f"{self.name} does not tell which column holds the answers.",
-            hint="call it 'label', or call columns of scores like the classes.",
-            code="table.which-column",
-        )
+        raise refusal("table.which-column", table=self.name)
 
 
 def is_frame(suspect: Any) -> bool:
@@ -253,32 +231,15 @@ def write_questions(
     2
     'question,x0,x1'
     """
-    writers: dict[str, Callable[[list[str], list[list[Any]]], bytes]] = {
-        ".csv": _csv,
-        ".parquet": _parquet,
-    }
+    writers = {".csv": csv_bytes, ".parquet": parquet_bytes}
     ending = Path(path).suffix.lower()
     if ending not in writers:
-        raise InputError(
-            f"Questions cannot be written as {os.fspath(path)}.",
-            hint="use a name that ends in .csv or .parquet.",
-            code="questions.ending",
-        )
+        raise refusal("questions.ending", path=os.fspath(path))
     names, places = _order(mark, columns)
-    listed: list[Question] = [
-        question
-        for part in make_questions(mark, decoys, decoys_from).values()
-        for block in part.blocks
-        for question in block
-    ]
-    listed.sort(key=lambda question: question.id)
+    listed = sorted(list_questions(make_questions(mark, decoys, decoys_from)), key=lambda q: q.id)
     header = [id_column(mark), *names]
     if len(set(header)) < len(header):
-        raise InputError(
-            f"'{header[0]}' is the name of the column of ids.",
-            hint="name that column otherwise.",
-            code="questions.id-column",
-        )
+        raise refusal("questions.id-column", name=header[0])
     whole = whole_columns(mark)
     lines = [[q.id, *wire_row(q.values, places, whole)] for q in listed]
     # Until it is asked, nobody else may know a trigger.
@@ -295,31 +256,4 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
         return columns, places
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
-    raise InputError(
-        "The columns are not the features of the mark in another order.",
-        hint=f"name each once: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
-        code="columns.by-hand",
-        parameter="columns",
-    )
-
-
-def _csv(header: list[str], lines: list[list[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([["" if cell is None else cell for cell in line] for line in lines])
-    return text.getvalue().encode()
-
-
-def _parquet(header: list[str], lines: list[list[Any]]) -> bytes:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingLibraryError.for_extra("parquet", "to write Parquet files") from None
-    columns = [list(column) for column in zip(*lines, strict=True)]
-    table = pyarrow.table(dict(zip(header, columns, strict=True)))
-    file: IO[bytes] = io.BytesIO()
-    parquet.write_table(table, file)
-    file.seek(0)
-    return file.read()
+    raise refusal("columns.by-hand:questions", known=known)

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from timbermark.dtypes import CLASS_INDEX
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership.encoding import FOREIGN, check_digest, is_unicode
-from timbermark.ownership.evidence import Answers, Price
+from timbermark.ownership.encoding import check_digest, is_unicode
+from timbermark.ownership.evidence import AnswerKind, Answers, Price
 from timbermark.ownership.mark import Mark
-from timbermark.verification.verdict import Context, Note
+from timbermark.verification.refusals import refusal
+
+Fits: TypeAlias = Callable[[Any], bool]
 
 FORMAT = "timbermark transcript 2"
 _KEYS = {"scores": "scores", "labels": "class", "numbers": "number"}
-_TEXTS = ("suspect", "through", "columns")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a reader should know: a code, and the facts of this case."""
+
+    code: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the note, ready for JSON."""
+        return {"code": self.code, **self.facts}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How a suspect was asked and how its answers were read; everything stands in the verdict."""
+
+    suspect: str  # a description of the suspect, from outside
+    through: str  # "file", "object", "function", "table" or "http"
+    suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
+    columns: str = "by-place"  # how columns were matched: "by-name", "by-place" or "by-hand"
+    column_names: tuple[str, ...] = ()  # of the suspect, in its order; empty if they have none
+    reading: Mapping[str, Any] = field(default_factory=dict)  # how answers were read
+    request: Mapping[str, Any] = field(default_factory=dict)  # what an endpoint was sent
+    prices: tuple[Price, ...] = ()  # of what was chosen by hand; those of the mark come first
+    warnings: tuple[Note, ...] = ()
+    conditions: tuple[Note, ...] = ()  # what the evidence depends on and has no price
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,71 +95,141 @@ class Transcript:
         except FileFormatError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError, InputError):
-            raise FileFormatError(
-                "The transcript cannot be read.", FOREIGN, code="transcript.unreadable"
-            ) from None
+            raise refusal("transcript.unreadable", FileFormatError) from None
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is a text that can be written as UTF-8.
+
+    >>> is_text("é"), is_text(3)
+    (True, False)
+    """
+    return isinstance(value, str) and is_unicode(value)
+
+
+def is_real(value: Any) -> bool:
+    """Return whether a value is a finite number.
+
+    >>> is_real(0.5), is_real(True)
+    (True, False)
+    """
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def list_of(fits: Fits) -> Fits:
+    """Return the check of a list all of whose items fit.
+
+    >>> list_of(is_text)(["a", "b"])
+    True
+    """
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def has_fields(value: Any, wanted: Mapping[str, Fits]) -> bool:
+    """Return whether a record has exactly these fields, and each of them fits.
+
+    >>> has_fields({"kind": "labels"}, {"kind": is_text})
+    True
+    """
+    known = isinstance(value, dict) and value.keys() == wanted.keys()
+    return known and all(fits(value[name]) for name, fits in wanted.items())
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()
+
+
+def _is_fact(value: Any) -> bool:
+    return value is None or is_text(value) or type(value) is bool or is_real(value)
+
+
+def _are_facts(value: Any) -> bool:
+    """Return whether a value is a dictionary of plain values and of lists of these."""
+    return isinstance(value, dict) and all(
+        is_text(name) and (_is_fact(fact) or list_of(_is_fact)(fact))
+        for name, fact in value.items()
+    )
+
+
+def _is_note(value: Any) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2 and is_text(value[0]) and _are_facts(value[1])
+    )
+
+
+def _is_price(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3 or not _is_note([value[0], value[2]]):
+        return False
+    whole = all(type(fact) is int for fact in value[2].values())
+    return whole and is_real(value[1]) and value[1] >= 0
+
+
+def _is_digest(value: Any) -> bool:
+    if value is not None:
+        check_digest("suspect_digest", value)
+    return True
+
+
+_CONTEXT: dict[str, Fits] = {
+    "suspect": _is_line,
+    "through": _is_line,
+    "suspect_digest": _is_digest,
+    "columns": _is_line,
+    "column_names": list_of(_is_line),
+    "reading": _are_facts,
+    "request": _are_facts,
+    "prices": list_of(_is_price),
+    "warnings": list_of(_is_note),
+    "conditions": list_of(_is_note),
+}
+
+
+def _is_shown(value: Any) -> bool:
+    return value is None or is_text(value) or isinstance(value, bool | int | float)
+
+
+def _fits_kind(kind: AnswerKind, n_classes: int) -> Fits:
+    """Return the check of one answer: a class number, a number or all scores; None if missing."""
+    if kind == "labels":
+        return lambda value: type(value) is int
+    if kind == "numbers":
+        return lambda value: value is None or is_real(value)
+    are_shares = list_of(lambda score: is_real(score) and 0 <= score <= 1)
+    return lambda row: row == [None] * n_classes or (are_shares(row) and len(row) == n_classes)
 
 
 def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
     _require(isinstance(record, dict) and record.get("format") == FORMAT, "it is none")
-    parts = {"format", "asked", "mark_digest", "places", "kind", "triggers_asked", "context"}
-    _require(record.keys() == {*parts, "answers"}, "it has not exactly its parts")
-    _require(record["mark_digest"] == mark.digest.hex(), "it is that of another mark")
-    _require(record["places"] == list(map(int, mark.places)), "it is about other triggers")
-    rows, kind, asked = record["answers"], record["kind"], record["triggers_asked"]
-    _require(
-        kind in _KEYS and _is_text(record["asked"]),
-        "its kind or its time",
-    )
-    _require(
-        asked is None or (type(asked) is int and 0 <= asked <= mark.n_triggers), "what was asked"
-    )
-    key = _KEYS[kind]
-    _require(
-        isinstance(rows, list)
-        and len(rows) == mark.n_rows
-        and all(isinstance(row, dict) and {"shown", *row} == {"shown", key} for row in rows),
-        "its answers are not those to the triggers",
-    )
-    with_shown = all("shown" in row for row in rows)
-    _require(with_shown or not any("shown" in row for row in rows), "its labels")
-    shown = tuple(_check_shown(row["shown"]) for row in rows) if with_shown else None
-    values = _READERS[kind]([row[key] for row in rows], mark)
+    kind = record.get("kind")
+    _require(kind in _KEYS, "its kind")
+    key, fits_kind = _KEYS[kind], _fits_kind(kind, len(mark.classes))
+    wanted: dict[str, Fits] = {
+        "format": is_text,
+        "asked": is_text,
+        "mark_digest": lambda digest: bool(digest == mark.digest.hex()),
+        "places": lambda places: bool(places == list(map(int, mark.places))),
+        "kind": is_text,
+        "triggers_asked": lambda n: n is None or (type(n) is int and 0 <= n <= mark.n_triggers),
+        "context": lambda context: has_fields(context, _CONTEXT),
+        "answers": list_of(
+            lambda row: has_fields({"shown": None, **row}, {"shown": _is_shown, key: fits_kind})
+        ),
+    }
+    _require(record.keys() == wanted.keys(), "it has not exactly its parts")
+    for name, fits in wanted.items():
+        _require(fits(record[name]), f"its {name.replace('_', ' ')}")
+    rows, context = record["answers"], dict(record["context"])
+    with_shown = sum("shown" in row for row in rows)
+    _require(len(rows) == mark.n_rows and with_shown in (0, len(rows)), "its answers")
+    shown = tuple(row["shown"] for row in rows) if with_shown else None
+    values = np.array([row[key] for row in rows], CLASS_INDEX if kind == "labels" else np.float64)
     answers = Answers(kind, values)
     answers.check(mark)
-    return Transcript(_read_context(record["context"]), answers, shown, asked), record["asked"]
-
-
-def _read_scores(rows: list[Any], mark: Mark) -> Any:
-    scores = np.full((len(rows), len(mark.classes)), np.nan)
-    for i, row in enumerate(rows):
-        _require(isinstance(row, list) and len(row) == len(mark.classes), "scores")
-        if None in row:
-            _require(row == [None] * len(row), "scores")
-            continue
-        _require(all(type(x) in (int, float) and 0 <= x <= 1 for x in row), "scores")
-        scores[i] = row
-    return scores
-
-
-def _read_labels(numbers: list[Any], mark: Mark) -> Any:
-    _require(all(type(number) is int for number in numbers), "a class number")
-    return np.array(numbers, dtype=CLASS_INDEX)
-
-
-def _read_numbers(numbers: list[Any], mark: Mark) -> Any:
-    _require(
-        all(x is None or (type(x) in (int, float) and math.isfinite(x)) for x in numbers),
-        "a number",
-    )
-    return np.array([math.nan if x is None else float(x) for x in numbers])
-
-
-_READERS: dict[str, Any] = {
-    "scores": _read_scores,
-    "labels": _read_labels,
-    "numbers": _read_numbers,
-}
+    context["column_names"] = tuple(context["column_names"])
+    context["prices"] = tuple(Price(code, float(b), facts) for code, b, facts in context["prices"])
+    for name in ("warnings", "conditions"):
+        context[name] = tuple(Note(code, facts) for code, facts in context[name])
+    return Transcript(Context(**context), answers, shown, record["triggers_asked"]), record["asked"]
 
 
 def _write_context(context: Context) -> dict[str, Any]:
@@ -141,68 +240,6 @@ def _write_context(context: Context) -> dict[str, Any]:
     for name in ("warnings", "conditions"):
         record[name] = [[note.code, dict(note.facts)] for note in record[name]]
     return record
-
-
-def _read_context(given: Any) -> Context:
-    names = {f.name for f in fields(Context)}
-    _require(isinstance(given, dict) and given.keys() == names, "how it was asked")
-    digest = given["suspect_digest"]
-    _require(
-        all(isinstance(given[name], str) and given[name].isprintable() for name in _TEXTS),
-        "how it was asked",
-    )
-    if digest is not None:
-        check_digest("suspect_digest", digest)
-    listed = given["column_names"]
-    _require(
-        isinstance(listed, list) and all(isinstance(n, str) and n.isprintable() for n in listed),
-        "a name",
-    )
-    prices = []
-    for code, bits, facts in given["prices"]:
-        _require(
-            _is_text(code)
-            and type(bits) in (int, float)
-            and math.isfinite(bits)
-            and bits >= 0
-            and all(type(value) is int for value in _check_facts(facts).values()),
-            "a price",
-        )
-        prices.append(Price(code, float(bits), facts))
-    notes: dict[str, Any] = {}
-    for name in ("warnings", "conditions"):
-        for code, facts in given[name]:
-            _require(_is_text(code), "a note")
-            _check_facts(facts)
-        notes[name] = tuple(Note(code, facts) for code, facts in given[name])
-    return Context(
-        **{name: given[name] for name in _TEXTS},
-        suspect_digest=digest,
-        column_names=tuple(listed),
-        reading=_check_facts(given["reading"]),
-        request=_check_facts(given["request"]),
-        prices=tuple(prices),
-        **notes,
-    )
-
-
-def _check_facts(facts: Any) -> Mapping[str, Any]:
-    """Return facts as they were written: texts, numbers, yes or no, and lists of these."""
-    _require(isinstance(facts, dict) and all(map(_is_text, facts)), "facts")
-    for value in facts.values():
-        for item in value if isinstance(value, list) else [value]:
-            _require(
-                item is None
-                or _is_text(item)
-                or type(item) in (bool, int)
-                or (type(item) is float and math.isfinite(item)),
-                "facts",
-            )
-    return dict(facts)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_unicode(value)
 
 
 def _finite(value: Any) -> Any:
@@ -220,16 +257,9 @@ def _show(answer: Any) -> Any:
     return text if is_unicode(text) else ascii(text)
 
 
-def _check_shown(value: Any) -> Any:
-    _require(value is None or _is_text(value) or isinstance(value, bool | int | float), "a label")
-    return value
-
-
 def _require(holds: bool, what: str) -> None:
     if not holds:
-        raise FileFormatError(
-            f"The transcript is not sound: {what}.", FOREIGN, code="transcript.not-sound"
-        )
+        raise refusal("transcript.not-sound", FileFormatError, what=what)
 
 
 def _refuse_constant(text: str) -> float:

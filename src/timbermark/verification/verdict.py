@@ -1,4 +1,4 @@
-"""The verdict: what a suspect's answers prove, in codes and numbers.
+"""The verdict: what a suspect's answers prove, in codes and numbers, and how it is reached.
 
 Sentences about it are made in `timbermark.verification.words`, and nowhere else.
 """
@@ -6,54 +6,44 @@ Sentences about it are made in `timbermark.verification.words`, and nowhere else
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal, localcontext
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
+
+import numpy as np
 
 from timbermark.ownership.evidence import (
+    UNANSWERED,
+    UNKNOWN,
     AnswerKind,
+    Answers,
     Level,
     Price,
+    SealEvidence,
     level,
+    number_sides,
     round_bits,
+    split_rows,
+    split_sides,
     sum_prices,
+    total_bits,
+    weigh,
 )
+from timbermark.ownership.mark import Mark
 from timbermark.reportable import Reportable
-
-if TYPE_CHECKING:
-    from timbermark.verification.transcript import Transcript
+from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Context, Note, Transcript
 
 _PLAIN_COUNT = 1000
 _EXACT_FACTORIAL = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something that a reader should know: a code, and the facts of this case."""
-
-    code: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the note, ready for JSON."""
-        return {"code": self.code, **self.facts}
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """How a suspect was asked and how its answers were read; everything stands in the verdict."""
-
-    suspect: str  # a description of the suspect, from outside
-    through: str  # "file", "object", "function", "table" or "http"
-    suspect_digest: str | None = None  # SHA-256 of the suspect's file, if it is one
-    columns: str = "by-place"  # how columns were matched: "by-name", "by-place" or "by-hand"
-    column_names: tuple[str, ...] = ()  # of the suspect, in its order; empty if they have none
-    reading: Mapping[str, Any] = field(default_factory=dict)  # how answers were read
-    request: Mapping[str, Any] = field(default_factory=dict)  # what an endpoint was sent
-    prices: tuple[Price, ...] = ()  # of what was chosen by hand; those of the mark come first
-    warnings: tuple[Note, ...] = ()
-    conditions: tuple[Note, ...] = ()  # what the evidence depends on and has no price
+FEW_MATCHES_BITS = 20.0
+"""So few matches happen by chance once in a million times: something is wrong with the reading."""
+MOST_POINTS = 128
+_FEWEST_TOLD, _UNLIKE = 40, 0.3
+"""Numbers of rows below which a rank correlation says nothing, and the lowest that models of one
+task have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +215,202 @@ class Verdict(Reportable):
     def __repr__(self) -> str:
         seals = ", ".join(f"{seal.seal} {seal.bits:.1f}" for seal in self.seals)
         return f"Verdict({self.level}, {self.bits:.1f} bits from {self.kind}: {seals})"
+
+
+def judge(
+    mark: Mark,
+    context: Context,
+    answers: Answers,
+    shown: Sequence[Any] | None = None,
+    asked: int | None = None,
+) -> Verdict:
+    """Return the verdict on answers that are already there.
+
+    ``shown`` [rows] are labels as the suspect gave them, for the table. ``asked``: the number of
+    triggers that were asked, where asking stopped early; it only decides which warnings are due.
+
+    Evidence counts what was answered. Within each seal, answers that are missing before the last
+    one that is there cost log₂ of the number of ways to leave out so many, whoever left them out;
+    those after it do not, because stopping early is fair.
+
+    Raises InputError if nothing was answered or no answer is a class of the mark.
+
+    >>> from timbermark.ownership import OwnerKey
+    >>> mark = Mark.make(
+    ...     OwnerKey.generate(), owner="Ann", model_digest="0" * 64, classes=["no", "yes"],
+    ...     triggers=np.arange(100.0).reshape(100, 1), alphabets=np.tile([0, 1], (100, 1)),
+    ...     reference=np.full((100, 2), 0.5),
+    ... )
+    >>> context = Context("their server", "http")
+    >>> verdict = judge(mark, context, Answers("labels", mark.expected_numbers))
+    >>> verdict.level, verdict.matched, verdict.bits > 90
+    ('conclusive', 100, True)
+    """
+    answers.check(mark)
+    _refuse_misread(answers, shown, mark)
+    seals = weigh(mark, answers)
+    bits = total_bits([seal.bits for seal in seals], len(mark.seals))
+    prices = (*mark.prices, *context.prices, *price_missing(mark, seals))
+    transcript = Transcript(context, answers, None if shown is None else tuple(shown), asked)
+    verdict = Verdict(
+        owner=mark.owner,
+        mark_id=mark.mark_id.hex(),
+        created=mark.created,
+        mark_digest=mark.digest.hex(),
+        model_digest=mark.model_digest,
+        kind=answers.kind,
+        seals=tuple(
+            SealFinding(s.seal, s.bits, s.triggers, s.answered, s.counted, s.matched, s.q)
+            for s in seals
+        ),
+        raw_bits=bits,
+        prices=prices,
+        unknown=int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0,
+        context=context,
+        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, asked)),
+        # By name, because an import of the package itself would bind this one to the engine.
+        version=import_module("timbermark").__version__,
+        answers=_table(mark, answers, shown),
+        transcript=transcript,
+        curve=_curve(seals, len(mark.seals), sum_prices(prices)),
+    )
+    return verdict
+
+
+def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
+    """Return the verdict on the answers in a transcript, without asking anybody.
+
+    Raises InputError as `judge` does.
+    """
+    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.asked)
+
+
+def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
+    """Return the price of answers that are missing among others, for each seal."""
+    found = []
+    for seal in seals:
+        if not seal.answered:
+            continue
+        order = mark.order(seal.seal).tolist()
+        last = order.index(int(seal.asked[-1])) + 1
+        if seal.answered < last:
+            found.append(price_of_holes(last - seal.answered, last))
+    return tuple(found)
+
+
+def _refuse_misread(answers: Answers, shown: Sequence[Any] | None, mark: Mark) -> None:
+    if not answers.answered.any():
+        raise refusal("answers.none")
+    if answers.kind == "labels" and (answers.values < 0).all():
+        examples = dict.fromkeys(f"{answer!s:.30}" for answer in shown or () if answer is not None)
+        said = f": it says {', '.join(map(repr, list(examples)[:5]))}" if examples else ""
+        raise refusal("answers.no-class", said=said, classes=mark.classes)
+
+
+def _find_warnings(
+    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], asked: int | None
+) -> list[Note]:
+    found = []
+    for seal in seals:
+        if lack_of_matches(seal.matched, seal.counted, seal.q) >= FEW_MATCHES_BITS:
+            facts = {
+                "seal": seal.seal,
+                "matched": seal.matched,
+                "counted": seal.counted,
+                "q": seal.q,
+            }
+            found.append(Note("few-matches", facts))
+    if answers.kind == "numbers" and _are_unlike(mark, answers):
+        found.append(Note("unlike-numbers"))
+    unknown = int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0
+    if unknown:
+        found.append(Note("unknown-labels", {"count": unknown}))
+    expected = mark.n_triggers if asked is None else asked
+    answered = sum(seal.answered for seal in seals)
+    if answered < expected:
+        found.append(Note("unanswered", {"count": expected - answered, "of": expected}))
+    return found
+
+
+def _are_unlike(mark: Mark, answers: Answers) -> bool:
+    """Return whether numbers hardly rise and fall with the unmarked model's: probably misread."""
+    if mark.splits is not None:
+        ends = answers.values[mark.n_leaves :].reshape(-1, 3)[:, [0, 2]].reshape(-1)
+        known = mark.splits.reference.reshape(-1)
+    else:
+        assert mark.leaves is not None
+        ends, known = answers.values, mark.leaves.reference.mean(axis=1)
+    told = np.isfinite(ends)
+    if told.sum() < _FEWEST_TOLD or any(len(set(v[told].tolist())) < 2 for v in (ends, known)):
+        return False
+    ranks = [values[told].argsort().argsort() for values in (ends, known)]
+    return bool(np.corrcoef(ranks[0], ranks[1])[0, 1] < _UNLIKE)
+
+
+def _curve(
+    seals: Sequence[SealEvidence], n_seals: int, price: float
+) -> tuple[tuple[int, float], ...]:
+    """Return numbers of answered triggers and the bits after them, at most 128 points."""
+    total = sum(seal.answered for seal in seals)
+    points = {-(-total * point // MOST_POINTS) for point in range(1, MOST_POINTS + 1)}
+    asked, found = {seal.seal: 0 for seal in seals}, []
+    for count in range(1, total + 1):
+        left = [seal for seal in seals if asked[seal.seal] < seal.answered]
+        asked[max(left, key=lambda seal: seal.promise(asked[seal.seal])).seal] += 1
+        if count in points:
+            bits = [float(seal.growth[asked[seal.seal]]) for seal in seals]
+            found.append((count, total_bits(bits, n_seals) - price))
+    return tuple(found)
+
+
+def _table(mark: Mark, answers: Answers, shown: Sequence[Any] | None) -> tuple[Answer, ...]:
+    found = []
+    labels = answers.values
+    if answers.kind == "scores":
+        labels = np.full(mark.n_rows, UNANSWERED)
+        told = answers.answered
+        labels[told] = answers.values[told].argmax(axis=1)
+    expected = mark.expected_numbers.tolist()
+    if mark.leaves is not None and answers.kind == "numbers":
+        sides = number_sides(answers.values, mark.leaves.reference)
+        for i, (side, wanted) in enumerate(zip(sides.tolist(), mark.expected, strict=True)):
+            said = None if not side else "higher" if side > 0 else "lower"
+            found.append(Answer("leaves", i, wanted, said, said == wanted))
+        return tuple(found)
+    for i in range(mark.n_leaves):
+        number = int(labels[i])
+        response: Any = None
+        if number >= 0:
+            response = mark.classes[number]
+        elif number == UNKNOWN:
+            response = printable(f"{None if shown is None else shown[i]!s:.80}")
+        found.append(
+            Answer("leaves", i, mark.classes[expected[i]], response, number == expected[i])
+        )
+    if mark.n_splits:
+        rows, whole = split_rows(mark, answers)
+        sides = np.where(whole, split_sides(rows, answers.kind), np.nan)
+        for j, (side, symbol) in enumerate(zip(sides, mark.split_symbols, strict=True)):
+            said = None if np.isnan(side) or side == 0.5 else ("high" if side > 0.5 else "low")
+            wanted = "high" if symbol else "low"
+            found.append(Answer("splits", mark.n_leaves + j, wanted, said, said == wanted))
+    return tuple(found)
+
+
+def lack_of_matches(matched: int, counted: int, q: int) -> float:
+    """Return how unlikely so few matches are by chance, in bits; 0 if there are enough.
+
+    A suspect that does not depend on the secret matches each symbol with a chance of 1/q. Far too
+    few matches say that answers are misread, not that the suspect avoids the mark.
+
+    >>> round(lack_of_matches(0, 96, 4), 1), lack_of_matches(24, 96, 4)
+    (39.8, 0.0)
+    """
+    if matched * q >= counted:
+        return 0.0
+    # In whole numbers, rounded once, so that 2^-2000 is as exact as 1/2.
+    ways = sum(math.comb(counted, i) * (q - 1) ** (counted - i) for i in range(matched + 1))
+    return counted * math.log2(q) - math.log2(ways)
 
 
 def printable(text: str) -> str:

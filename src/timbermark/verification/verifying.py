@@ -1,7 +1,7 @@
 """Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
 
 This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
-how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`judging`).
+how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`verdict`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from timbermark.errors import InputError
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
-from timbermark.verification.journal import Journal
-from timbermark.verification.questions import check_decoys
+from timbermark.verification.journal import History, Journal
+from timbermark.verification.questions import check_decoys, list_questions
 from timbermark.verification.reading import AnswersWanted
+from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import open_suspect
-from timbermark.verification.verdict import Note, Verdict
+from timbermark.verification.transcript import Note
+from timbermark.verification.verdict import Verdict
 
 if TYPE_CHECKING:
     from timbermark.verification.endpoint import Endpoint
@@ -93,11 +94,7 @@ def verify(
     """
     known = Mark.load(mark) if isinstance(mark, str | os.PathLike) else mark
     if not isinstance(known, Mark):
-        raise InputError(
-            f"{type(mark).__name__} is not a mark.",
-            hint="load one with Mark.load(path).",
-            code="mark.type",
-        )
+        raise refusal("mark.type", given=type(mark).__name__)
     inquiries = partial(
         begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
     )
@@ -152,12 +149,7 @@ def ask_suspect(
     one_by_one = getattr(asked, "one_by_one", False)
     if given and not one_by_one:
         name = next(iter(given))
-        raise InputError(
-            f"{name} is for endpoints, and the suspect is none.",
-            hint="leave it out.",
-            code="endpoints-only",
-            parameter=name,
-        )
+        raise refusal("endpoints-only", name=name)
     if one_by_one:
         with questions_bar(progress) as bar:
             return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
@@ -177,9 +169,7 @@ def _ask_endpoint(
     stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     check_stop_at(stop)
     if in_doubt not in ("ask", "skip"):
-        raise InputError(
-            f"in_doubt={in_doubt!r} is not known.", hint="use ask or skip.", parameter="in_doubt"
-        )
+        raise refusal("in-doubt", in_doubt=in_doubt)
     decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
     inquiry = inquiries(
         endpoint,
@@ -191,19 +181,19 @@ def _ask_endpoint(
     # Decoys stand beside triggers only in requests of several rows, and answers may depend on them.
     if endpoint.batch > 1 and decoys != DEFAULT_DECOYS:
         bits = _MANY_DECOYS_BITS if decoys else _NO_DECOYS_BITS
-        inquiry.charged.append(Price("decoys", bits, {"decoys": decoys}))
+        inquiry.add(Price("decoys", bits, {"decoys": decoys}))
     if endpoint.batch > 1 and decoys and "decoys_from" in given:
-        inquiry.conditions.append(Note("decoys-from", {"caps": True}))
+        inquiry.add(Note("decoys-from", {"caps": True}))
     inquiry.check_limit()
     kept = given.get("journal")
-    with inquiry.journal if kept is None else Journal(kept, _start(inquiry, endpoint)) as journal:
+    start = _start(inquiry, endpoint)
+    with nullcontext(History(start)) if kept is None else Journal(kept, start) as journal:
         inquiry.journal = journal
-        past = journal.history
-        if past.answers:
-            since = str(past.start.get("created", ""))
-            inquiry.request |= {"from_journal": len(past.answers), "journal_since": since}
-        if past.under_way and in_doubt == "skip":
-            journal.add({"skipped": list(past.under_way)})
+        if journal.answers:
+            since = str(journal.start.get("created", ""))
+            inquiry.add(from_journal=len(journal.answers), journal_since=since)
+        if journal.under_way and in_doubt == "skip":
+            journal.add({"skipped": list(journal.under_way)})
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
         found = finish(inquiry, True)
@@ -215,7 +205,7 @@ def _ask_endpoint(
 def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
     """Return the first record of a journal: what must be the same when a run is resumed."""
     mark, columns = inquiry.mark, inquiry.columns
-    ids = [q.id for part in inquiry.questions.values() for block in part.blocks for q in block]
+    ids = [q.id for q in list_questions(inquiry.questions)]
     by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
     if endpoint.batch > 1:
         by_hand["batch"] = endpoint.batch

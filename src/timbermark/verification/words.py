@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from timbermark.ownership.evidence import Price
-from timbermark.verification.verdict import Note, SealFinding, Verdict, printable
+from timbermark.verification.transcript import Note
+from timbermark.verification.verdict import SealFinding, Verdict, printable
 
 if TYPE_CHECKING:
     from timbermark.verification.disputes import Dispute
