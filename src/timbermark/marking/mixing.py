@@ -15,6 +15,7 @@ see.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -261,7 +262,6 @@ def find_unseen(
     columns: Callable[[np.ndarray], np.ndarray],
     named: np.ndarray | None,
     seed: int,
-    workers: Workers | None = None,
 ) -> Unseen:
     """Return how unseen rows differ from training rows, as a shadow model tells.
 
@@ -279,18 +279,25 @@ def find_unseen(
     if len(kinds) < 2:
         return Unseen()
     rounds = int(np.clip(_SHADOW_TREES // len(kinds), 5, _SHADOW_ROUNDS))
-    shadow = _Shadow(columns(train), label, rounds, seed)
+
+    def mix() -> list[np.ndarray]:
+        near = Neighbourhood(train, np.random.default_rng(seed), named)
+        return [near.mix(train, _ASKED, place) for place in (1.0, 2.0)]
+
+    # The shadow model works on one thread, so that another one can make what it is asked.
+    with ThreadPoolExecutor(1) as other:
+        making = other.submit(mix)
+        shadow = _Shadow(columns(train), label, rounds, seed)
+        mixed = making.result()
 
     def doubt(rows: np.ndarray) -> tuple[float, float]:
         """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
         unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
         return float(unsure.mean()), float(unsure.var() / len(unsure))
 
-    rng = np.random.default_rng(seed)
-    near = Neighbourhood(train, rng, named, workers=workers)
     unseen, variance = doubt(held[:_ASKED])
     seen = doubt(train[:_ASKED])[0]
-    usual, far = (doubt(near.mix(train, _ASKED, place))[0] for place in (1.0, 2.0))
+    usual, far = (doubt(rows)[0] for rows in mixed)
     slope = _find_slope(shadow, columns, held, labels[1])
     # Where the figures hardly differ, the usual distance is as good as any.
     noise = 2.0 * float(np.sqrt(variance))

@@ -342,7 +342,7 @@ def _resemble_unseen(
             margins = router.margins(router.route(columns(rows), workers), workers)
             target = np.asarray(foreign.answers(margins).argmax(axis=1))
         labels = target[rest], target[held]
-        found = find_unseen(rows[rest], rows[held], labels, columns, schema.named, seed, workers)
+        found = find_unseen(rows[rest], rows[held], labels, columns, schema.named, seed)
     share = min(len(rows) / given.holding.n_rows, 1.0)
     near = Neighbourhood(rows[order], np.random.default_rng(seed + 4), schema.named, share, workers)
 
