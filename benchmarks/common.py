@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from field_sets import FieldSet, encode_texts, load_field_set
 from rich.console import Console
 from rich.table import Table
 from sklearn.model_selection import train_test_split
 
-from timbermark.experiments.datasets import (
-    Dataset,
-    FieldSet,
-    encode_texts,
-    load_dataset,
-    load_field_set,
-)
+from timbermark.experiments.datasets import Dataset, load_dataset
 from timbermark.ownership.evidence import Answers, total_bits, weigh
 from timbermark.ownership.mark import Mark
 

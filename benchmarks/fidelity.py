@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 from common import load_field, load_rows, mark_fields
+from field_sets import encode_texts
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import timbermark as tm
-from timbermark.experiments.datasets import encode_texts
 from timbermark.marking.cost import RowSet, label_figures, number_figures
 from timbermark.marking.tallies import Counting
 

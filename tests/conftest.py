@@ -7,6 +7,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
+# Threads of OpenMP that wait for each other keep a core busy. Where two processes share two cores,
+# boosting in scikit-learn takes five times as long; read when the first library is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from timbermark.ownership import keys, mark
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,17 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from timbermark.boosting.data import PAPER, TrainParams
+from timbermark.boosting.data import PAPER, WHOLE_RANGES, TrainParams, real_problem
 from timbermark.errors import InputError
 
 _DEFAULTS = TrainParams()
-# Name, least, most.
-_WHOLE = (
-    ("max_iter", 1, 1_000_000),
-    ("max_leaf_nodes", 2, 32_768),
-    ("min_samples_leaf", 1, 2**31 - 1),
-    ("max_bins", 2, 65_000),
-)
+_REAL = ("learning_rate", "split_sampling", "l2_regularization")
 
 
 def check_params(estimator: Any) -> TrainParams:
@@ -40,37 +34,24 @@ def check_params(estimator: Any) -> TrainParams:
         raise InputError(f"random_state={seed} must be at least 0.", hint="0 is a good start.")
     if preset == "paper":
         return replace(PAPER, seed=int(seed))
-    for name, least, most in _WHOLE:
-        value = getattr(estimator, name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, Integral)
-            or not least <= int(value) <= most
-        ):
+    values = {name: getattr(estimator, name) for name in (*WHOLE_RANGES, *_REAL)}
+    for name, value in values.items():
+        if name in _REAL:
+            wanted = real_problem(name, float(value) if isinstance(value, Real) else np.nan)
+        else:
+            least, most = WHOLE_RANGES[name]
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            fits = whole and least <= int(value) <= most
+            wanted = "" if fits else f"a whole number from {least} to {most}"
+        if wanted:
             raise InputError(
-                f"{name}={value!r} must be a whole number from {least} to {most}.",
-                hint=f"{getattr(_DEFAULTS, name)} is a good start.",
+                f"{name}={value!r} must be {wanted}.",
+                hint=f"{getattr(_DEFAULTS, name):g} is a good start.",
             )
-    rate, sampling = estimator.learning_rate, estimator.split_sampling
-    if not isinstance(rate, Real) or not 0 < float(rate) < np.inf:
-        raise InputError(f"learning_rate={rate!r} must be > 0.", hint="0.1 is a good start.")
-    if not isinstance(sampling, Real) or not 0 < float(sampling) <= 1:
-        raise InputError(
-            f"split_sampling={sampling!r} must be > 0 and at most 1.", hint="0.1 is a good start."
-        )
-    l2 = estimator.l2_regularization
-    if not isinstance(l2, Real) or not 0 <= float(l2) < np.inf:
-        raise InputError(f"l2_regularization={l2!r} must be >= 0.", hint="0 is a good start.")
-    return TrainParams(
-        max_iter=int(estimator.max_iter),
-        learning_rate=float(rate),
-        max_leaf_nodes=int(estimator.max_leaf_nodes),
-        min_samples_leaf=int(estimator.min_samples_leaf),
-        l2_regularization=float(l2),
-        max_bins=int(estimator.max_bins),
-        split_sampling=float(sampling),
-        seed=int(seed),
-    )
+    numbers: dict[str, Any] = {
+        name: float(value) if name in _REAL else int(value) for name, value in values.items()
+    }
+    return TrainParams(**numbers, seed=int(seed))
 
 
 def check_knob(name: str, value: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from timbermark.errors import FileFormatError, InputError
 from timbermark.experiments import datasets
-from timbermark.experiments.datasets import FIELD_SOURCES, SOURCES, Source, cache_folder, find_files
+from timbermark.experiments.datasets import SOURCES, Source, cache_folder, find_files
 
 GOOD = {"one.txt": b"1,2,a\n", "two.txt": b"3,4,b\n"}
 
@@ -138,7 +138,7 @@ def test_sums_are_those_of_the_shared_folder(shared, monkeypatch):
     monkeypatch.undo()
     lines = (shared / "SHA256SUMS").read_text().splitlines()
     listed = dict(reversed(line.split(maxsplit=1)) for line in lines)
-    for source in (*SOURCES.values(), *FIELD_SOURCES.values()):
+    for source in SOURCES.values():
         for file, found in {**source.sums, **source.unused}.items():
             assert listed[f"./{source.folder}/{file}"] == found
             assert re.fullmatch("[0-9a-f]{64}", found)

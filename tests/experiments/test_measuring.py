@@ -68,14 +68,14 @@ def test_what_a_group_shares_changes_no_number(group, method):
 def test_outliers_of_a_lower_ratio_are_the_first_of_a_higher():
     base = Base.train(cut(made_dataset(), "train", 0), 0)
     cell = Cell("made", "train", 0, "outlier", 0.02, "confidence")
-    many, few = base.find(cell, 0.1), base.find(cell, 0.02)
+    many, few = base.find(cell.method, 0.1), base.find(cell.method, 0.02)
     assert np.array_equal(many.order[: len(few.order)], few.order)
 
 
 def test_measures_are_those_of_the_papers_equations():
     base = Base.train(cut(made_dataset(), "holdout", 0), 0)
     cell = Cell("made", "holdout", 0, "confidence", 0.1, "distance")
-    mark = base.mark(cell, base.find(cell, 0.1))
+    mark = base.mark(cell, base.find(cell.method, 0.1))
     found = measure(base, mark)
     split = base.split
     pool, test, fine = split.candidates, split.test, split.fine

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -26,10 +27,20 @@ PLAN = make_plan(quick=True)
 posix = pytest.mark.skipif(os.name != "posix", reason="ends a process by a signal")
 
 
+@pytest.fixture
+def prepared(monkeypatch):
+    """Workers come from a process that has imported everything, and need not do so themselves."""
+    if os.name == "posix":
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.experiments.making"])
+        monkeypatch.setattr(multiprocessing, "get_context", lambda kind: context)
+
+
 def by_cell(found):
     return {measured.cell: measured for measured in found}
 
 
+@pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_any_number_of_jobs_runs_every_cell_once(jobs):
     found = list(run_groups(grouped(PLAN.cells), fake_work, jobs))
@@ -37,6 +48,7 @@ def test_any_number_of_jobs_runs_every_cell_once(jobs):
     assert by_cell(found) == {cell: made_cell(cell) for cell in PLAN.cells}
 
 
+@pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_of_ours_comes_out_as_it_is(jobs):
     with pytest.raises(InputError, match="cannot be measured") as caught:
@@ -44,12 +56,14 @@ def test_an_error_of_ours_comes_out_as_it_is(jobs):
     assert caught.value.hint == "use another."
 
 
+@pytest.mark.usefixtures("prepared")
 def test_a_bug_in_a_worker_keeps_its_traceback():
     with pytest.raises(RuntimeError, match="ZeroDivisionError: a bug"):
         list(run_groups(grouped(PLAN.cells), broken_work, 2))
 
 
 @posix
+@pytest.mark.usefixtures("prepared")
 def test_a_killed_worker_is_noticed(tmp_path):
     with pytest.raises(WorkerLostError, match="ended before its work was done"):
         run_plan(PLAN, tmp_path, jobs=2, work=dying_work)

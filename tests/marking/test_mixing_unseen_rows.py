@@ -8,6 +8,7 @@ from sklearn.datasets import make_classification
 
 from timbermark.estimator import TimberClassifier
 from timbermark.experiments.datasets import load_dataset
+from timbermark.kernels.workers import Workers
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 from timbermark.marking.mixing import USUAL, Neighbourhood, estimate_labels, find_unseen
 
@@ -62,6 +63,23 @@ def test_a_sample_has_only_some_of_the_neighbours():
     X = np.arange(400.0)[:, None] * np.ones((1, 8))
     apart = np.ptp(mixed(X, 400, 1.0, share=0.25), axis=1)
     assert np.median(apart) == 1.0
+
+
+@pytest.mark.parametrize("rank", [1, 12, 100])
+def test_neighbours_are_those_of_sorted_distances_whatever_the_threads(rank):
+    X = np.random.default_rng(5).normal(size=(700, 6))
+    asked = X + 0.1
+    near = [
+        Neighbourhood(X, np.random.default_rng(0), None, workers=Workers(threads))
+        for threads in (1, 3)
+    ]
+    found = [each._find_neighbours(asked, rank) for each in near]
+    np.testing.assert_array_equal(found[0], found[1])
+    apart = (((asked[:, None] - X) / X.std(axis=0)) ** 2).sum(axis=2)
+    # Neighbours are as far as the naive ones: jitter moves them by far less than 1e-2.
+    np.testing.assert_allclose(
+        apart[np.arange(len(X)), found[0]], np.sort(apart, axis=1)[:, rank], atol=1e-2
+    )
 
 
 def test_codes_are_alike_or_not():

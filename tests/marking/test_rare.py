@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.field_sets import encode_texts, load_field_set
 from sklearn.datasets import make_classification
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import timbermark as tm
 from timbermark.errors import InputError
-from timbermark.experiments.datasets import encode_texts, load_field_set
 
 lightgbm = pytest.importorskip("lightgbm")
 KEY = tm.OwnerKey.generate()

@@ -13,7 +13,7 @@ from tests.report.results import BAD, embed_result, make_mark
 from timbermark.errors import InputError, MissingLibraryError
 from timbermark.guard.guarding import GuardCost
 from timbermark.report import describe, page_html, show_in_notebook
-from timbermark.report.verdict_page import blur_curve
+from timbermark.report.verdict_pages import blur_curve
 
 LIMIT = 400_000
 VOID = {"meta", "img", "br", "hr", "link"}

@@ -15,6 +15,7 @@ from typing import Any
 from timbermark.attacks.stolen import REASONS
 from timbermark.errors import FileFormatError
 from timbermark.files import atomic_write
+from timbermark.files.tables import csv_bytes
 from timbermark.reportable import Reportable
 
 MEASURE_NAMES = {"accuracy": "accuracy", "rmse": "RMSE", "ndcg": "NDCG"}
@@ -211,13 +212,7 @@ def show_quality(value: float) -> str:
 
 def write_rows(path: Path, rows: list[AttackRow]) -> None:
     """Write results.csv, whole or not at all."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(_COLUMNS)
-    for row in rows:
-        cells = [getattr(row, name) for name in _COLUMNS]
-        table.writerow(["" if c is None else c for c in cells])
-    atomic_write(path, text.getvalue().encode())
+    atomic_write(path, csv_bytes(_COLUMNS, [list(_plain(row).values()) for row in rows]))
 
 
 def read_rows(path: Path) -> list[AttackRow]:

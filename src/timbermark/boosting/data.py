@@ -198,6 +198,28 @@ class TrainParams:
     seed: int = 0
 
 
+WHOLE_RANGES = {
+    "max_iter": (1, 1_000_000),
+    "max_leaf_nodes": (2, 32_768),
+    "min_samples_leaf": (1, 2**31 - 1),
+    "max_bins": (2, 65_000),
+}
+"""The least and the most of parameters that are whole numbers."""
+
+
+def real_problem(name: str, value: float) -> str:
+    """Return what a parameter that is a finite number must be, or nothing if it is so.
+
+    >>> real_problem("learning_rate", 0.0), real_problem("l2_regularization", 0.0)
+    ('> 0', '')
+    """
+    if name in ("l2_regularization", "min_hessian"):
+        return "" if 0 <= value < np.inf else ">= 0"
+    if name == "split_sampling":
+        return "" if 0 < value <= 1 else "> 0 and at most 1"
+    return "" if 0 < value < np.inf else "> 0"
+
+
 PAPER = TrainParams(min_hessian=0.0)
 """The engine of the paper: robust LogitBoost, 200 iterations, shrinkage 0.1, 20 leaves of at
 least 10 rows, a tenth of the thresholds as split candidates in each node and feature."""

@@ -32,7 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.boosting.data import Bins, TrainingData, TrainParams, label_dtype
+from timbermark.boosting.data import (
+    WHOLE_RANGES,
+    Bins,
+    TrainingData,
+    TrainParams,
+    label_dtype,
+    real_problem,
+)
 from timbermark.boosting.fitting import Trained, leaf_dtype
 from timbermark.boosting.forest import Forest, empty_forest
 from timbermark.boosting.objective import Residuals, Scale, check_scale, fits_scale
@@ -60,21 +67,8 @@ _MOST_NODE_BYTES = 2 << 30
 
 _WORD_BITS = 64
 """A hessian is at most a quarter of a row's weight, which leaves a bit for the sign, and one."""
-# Least and most; of the others, more than the least and at most the most.
-_WHOLE = {
-    "max_iter": (1, 1_000_000),
-    "max_leaf_nodes": (2, 32_768),
-    "min_samples_leaf": (1, 2**31 - 1),
-    "max_bins": (2, 65_000),
-    "seed": (0, 2**64 - 1),
-}
-_REAL = {
-    "learning_rate": (0.0, math.inf, False),
-    "l2_regularization": (0.0, math.inf, True),
-    "split_sampling": (0.0, 1.0, False),
-    "min_hessian": (0.0, math.inf, True),
-    "leaf_limit": (0.0, math.inf, False),
-}
+_WHOLE = {**WHOLE_RANGES, "seed": (0, 2**64 - 1)}
+_REAL = tuple(field.name for field in fields(TrainParams) if field.name not in _WHOLE)
 
 
 def save_state(path: str | Path, state: State) -> None:
@@ -281,14 +275,13 @@ def _read_params(given: Any) -> TrainParams:
     >>> _read_params(asdict(TrainParams())).seed
     0
     """
-    names = {field.name for field in fields(TrainParams)}
-    _expect(isinstance(given, dict) and set(given) == names, "its parameters")
+    _expect(isinstance(given, dict) and set(given) == {*_REAL, *_WHOLE}, "its parameters")
     for name, (least, most) in _WHOLE.items():
         _expect(type(given[name]) is int and least <= given[name] <= most, f"its {name}")
-    for name, (low, high, with_low) in _REAL.items():
+    for name in _REAL:
         value = given[name]
         _expect(type(value) in (int, float) and math.isfinite(value), f"its {name}")
-        _expect((low < value or (with_low and low == value)) and value <= high, f"its {name}")
+        _expect(not real_problem(name, value), f"its {name}")
     values: dict[str, Any] = {name: given[name] for name in _WHOLE}
     values |= {name: float(given[name]) for name in _REAL}
     return TrainParams(**values)

@@ -5,17 +5,26 @@ The option --attacks of other commands shares its words and its table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.marking_choices import Group, Scheduler
-from timbermark.cli.options import LabelMap, read_label_map, unlock
-from timbermark.cli.outputs import check_report, show, show_json, tell
-from timbermark.cli.tables import FileTable, on_scheduler, open_files
+from timbermark.cli.options import (
+    Force,
+    Group,
+    Json,
+    LabelMap,
+    Scheduler,
+    Seed,
+    argument,
+    command,
+    load_mark,
+    option,
+    read_label_map,
+)
+from timbermark.cli.outputs import check_report, show, show_either, tell
+from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,13 +49,7 @@ def show_found(found: AttackResult, as_json: bool) -> None:
     from timbermark.attacks.results import explain, summarize
 
     tell(explain(found))
-    if as_json:
-        show_json(found.to_dict())
-        return
-    show(str(found))
-    summary = summarize(found)
-    if summary:
-        show(summary)
+    show_either(as_json, found.to_dict(), str(found), *filter(None, [summarize(found)]))
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
@@ -105,40 +108,34 @@ def forecast(
     return lab.forecast(model, **rows, **choices, attacks=wanted, progress=True)
 
 
-@app.command()
+@command(app)
 def attack(
-    model: Annotated[
-        Path, typer.Argument(help="The marked model's file, or a folder of timbermark guard.")
-    ],
-    rows: Annotated[
-        Path, typer.Option(help="The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")
-    ],
-    label: Annotated[str, typer.Option(help="The column of labels, numbers or grades.")],
-    mark: Annotated[Path | None, typer.Option(help="Its secret mark; guards have none.")] = None,
+    model: Annotated[Path, argument("The marked model's file, or a folder of timbermark guard.")],
+    rows: Annotated[Path, option("The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")],
+    label: Annotated[str, option("The column of labels, numbers or grades.")],
+    mark: Annotated[Path | None, option("Its secret mark; guards have none.")] = None,
     group: Group = None,
     label_map: LabelMap = None,
     attacks: Annotated[
         list[str] | None,
-        typer.Option(
-            help="all, fast (default), chains, or a name such as refit, refit:0.5 or "
+        option(
+            "all, fast (default), chains, or a name such as refit, refit:0.5 or "
             "keep-first:0.5+refit:0.9; can be repeated."
         ),
     ] = None,
     evaluation: Annotated[
-        Path | None,
-        typer.Option(help="Labelled rows to measure models on; else a part of --rows."),
+        Path | None, option("Labelled rows to measure models on; else a part of --rows.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="A folder for results.csv and the chart; it is taken up again."),
+        Path | None, option("A folder for results.csv and the chart; it is taken up again.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a page to file, HTML: the chart and the table.")
+        Path | None, option("Write a page to file, HTML: the chart and the table.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing page.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
+    force: Force = False,
+    seed: Seed = 0,
     scheduler: Scheduler = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Attack your own marked or guarded model as a thief would, and show what evidence is left.
 
@@ -150,15 +147,7 @@ def attack(
     from timbermark.attacks.lab import attack as run
     from timbermark.attacks.lab import known_labels
     from timbermark.attacks.registry import GUARD_ATTACKS, find_attacks
-    from timbermark.cli.tables import (
-        check_width,
-        list_features,
-        read_groups,
-        read_labels,
-        read_table,
-    )
     from timbermark.marking.models import open_model
-    from timbermark.ownership.mark import Mark
     from timbermark.serving import load_folder
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
@@ -174,37 +163,28 @@ def attack(
             parameter="mark",
         )
     opened = open_model(model if guard is None else guard.model)
-    secret = None if mark is None else unlock(lambda passphrase: Mark.load(mark, passphrase))
+    secret = None if mark is None else load_mark(mark)
     if (group is not None) != (opened.task == "ranking"):
         raise InputError(
             f"--group is for rankers and needed by them, and the model is one of {opened.task}.",
             hint="name the column of groups (qid)." if group is None else "leave it out.",
         )
-    names: Sequence[str] | None = opened.feature_names
-    if names is None and group is not None:
-        names = list_features(rows, (label, group))
+    named = group is not None and opened.feature_names is None
+    names = list_features(rows, (label, group)) if named else None
+    classes = getattr(guard, "classes_", known_labels(opened, secret))
 
     def read(flag: str, path: Path) -> tuple[Any, Any, Any]:
-        """Return rows, labels and groups."""
-        table = open_files(opened, path, label, scheduler) or read_table(
-            path, names, label, opened.text_columns, opened.known_texts
-        )
-        if table.labels is None:
+        found = read_given(
+            opened, path, label, names=names, group=group, scheduler=scheduler, classes=classes,
+            mapped=mapped is not None,
+        )  # fmt: skip
+        if found[1] is None:
             raise InputError(
                 f"{path} of {flag} has no column '{label}'.", hint="check the name after --label."
             )
-        if isinstance(table, FileTable):
-            if group is not None:
-                raise InputError(
-                    "--group goes with rows that fit in memory, in one file.",
-                    hint="give such a file.",
-                )
-            return table.X, table.labels, None
-        if names is None:
-            check_width(opened, table)
-        known = getattr(guard, "classes_", known_labels(opened, secret))
-        labels = table.labels if mapped is not None else read_labels(table.labels, known)
-        return table.X, labels, None if group is None else read_groups(path, group)
+        if opened.feature_names is None:
+            check_width(opened, path, found[0])
+        return found
 
     X, y, groups = read("--rows", rows)
     tested = None if evaluation is None else read("--evaluation", evaluation)
@@ -217,7 +197,7 @@ def attack(
     if report is not None:
         found.report(report, force=force)
     show_found(found, as_json)
-    if out is not None and not as_json:
-        show(f"{out}: results.csv, chart.png, chart.svg")
-    if report is not None and not as_json:
-        show(f"{report}: the page")
+    written = {out: "results.csv, chart.png, chart.svg", report: "the page"}
+    for path, text in written.items():
+        if path is not None and not as_json:
+            show(f"{path}: {text}")

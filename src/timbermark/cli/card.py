@@ -6,11 +6,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.options import unlock
-from timbermark.cli.outputs import check_outputs, show, show_json
+from timbermark.cli.options import (
+    Force,
+    Json,
+    MarkedModel,
+    SecretMark,
+    command,
+    load_key,
+    load_mark,
+    option,
+)
+from timbermark.cli.outputs import check_outputs, show_either
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -21,35 +28,30 @@ if TYPE_CHECKING:
 _ENDINGS = (".md", ".html")
 
 
-@app.command()
+@command(app)
 def card(
-    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
-    mark: Annotated[Path, typer.Argument(help="Its secret mark.")],
+    model: MarkedModel,
+    mark: SecretMark,
     out: Annotated[
-        list[Path] | None, typer.Option(help="Write the card: NAME.md or NAME.html, or both.")
+        list[Path] | None, option("Write the card: NAME.md or NAME.html, or both.")
     ] = None,
     append: Annotated[
-        Path | None,
-        typer.Option(help="Put the card at the end of this model card (skops, Hugging Face)."),
+        Path | None, option("Put the card at the end of this model card (skops, Hugging Face).")
     ] = None,
-    bom: Annotated[
-        Path | None, typer.Option(help="Write a CycloneDX bill of materials, JSON.")
-    ] = None,
+    bom: Annotated[Path | None, option("Write a CycloneDX bill of materials, JSON.")] = None,
     statement: Annotated[
-        Path | None, typer.Option(help="Write an in-toto statement; needs --claim and --key.")
+        Path | None, option("Write an in-toto statement; needs --claim and --key.")
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option(help="What timbermark embed printed with --json: the cost.")
+        Path | None, option("What timbermark embed printed with --json: the cost.")
     ] = None,
-    attacks: Annotated[
-        Path | None, typer.Option(help="What timbermark attack printed with --json.")
-    ] = None,
-    claim: Annotated[Path | None, typer.Option(help="The claim that was published.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Your owner key, which signs.")] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name.  [its file's]")] = None,
-    purpose: Annotated[str, typer.Option(help="Why the model is marked, in your words.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    attacks: Annotated[Path | None, option("What timbermark attack printed with --json.")] = None,
+    claim: Annotated[Path | None, option("The claim that was published.")] = None,
+    key: Annotated[Path | None, option("Your owner key, which signs.")] = None,
+    name: Annotated[str | None, option("The model's name.  [its file's]")] = None,
+    purpose: Annotated[str, option("Why the model is marked, in your words.")] = "",
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
 
@@ -57,9 +59,8 @@ def card(
     what risk is left. The figures come from what embed and attack printed with --json.
     """
     cards = {f"--out {path.name}": path for path in out or ()}
-    written = {"--bom": bom, "--statement": statement}
-    outputs = cards | {flag: path for flag, path in written.items() if path is not None}
-    if not outputs and append is None:
+    outputs = {**cards, "--bom": bom, "--statement": statement}
+    if not any((*outputs.values(), append)):
         raise InputError(
             "There is nothing to write.",
             hint="give --out card.md, --append, --bom or --statement.",
@@ -84,12 +85,11 @@ def card(
         from timbermark.report import check_packages
 
         check_packages()
-    from timbermark.ownership.mark import Mark
     from timbermark.report import show_now
     from timbermark.report.card import append_card, bill_of_materials, describe_card, to_markdown
 
     existing = None if append is None else _read_text(append)
-    secret = unlock(lambda passphrase: Mark.load(mark, passphrase))
+    secret = load_mark(mark)
     made = _make_card(model, secret, facts, attacks, claim, name or model.name, purpose)
     page = describe_card(made)
     contents: dict[Path, bytes] = {}
@@ -105,19 +105,15 @@ def card(
     if bom is not None:
         contents[bom] = json.dumps(bill_of_materials(made), indent=1).encode() + b"\n"
     if statement is not None:
-        from timbermark.ownership.keys import OwnerKey
         from timbermark.report.card import make_statement
 
         assert made.claim is not None
-        owner_key = unlock(lambda passphrase: OwnerKey.load(str(key), passphrase))
-        contents[statement] = make_statement(made.claim, owner_key, model.name)
+        assert key is not None
+        contents[statement] = make_statement(made.claim, load_key(key), model.name)
     for path, content in contents.items():
         atomic_write(path, content)
-    if as_json:
-        show_json({"written": [str(path) for path in contents]})
-        return
-    for path in contents:
-        show(f"{path}: written")
+    written = [str(path) for path in contents]
+    show_either(as_json, {"written": written}, *(f"{path}: written" for path in written))
 
 
 def _make_card(

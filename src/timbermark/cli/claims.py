@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from timbermark.cli.app import app
-from timbermark.cli.options import new_passphrase, unlock
-from timbermark.cli.outputs import check_outputs, show, show_json, tell
+from timbermark.cli.options import (
+    Authority,
+    Claimed,
+    Force,
+    Json,
+    Judge,
+    MarkedModel,
+    Passphrase,
+    SecretMark,
+    Signer,
+    argument,
+    command,
+    load_key,
+    load_mark,
+    new_passphrase,
+    option,
+)
+from timbermark.cli.outputs import check_outputs, show_either, tell
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
@@ -19,46 +33,37 @@ if TYPE_CHECKING:
     from timbermark.verification.stamps import StampCheck
 
 
-@app.command()
+@command(app)
 def keygen(
-    path: Annotated[Path, typer.Argument(help="Where the key goes; keep it and back it up.")],
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the file.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    path: Annotated[Path, argument("Where the key goes; keep it and back it up.")],
+    passphrase: Passphrase = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
 
     key = OwnerKey.generate()
     key.save(path, new_passphrase(passphrase), force=force)
-    if as_json:
-        show_json({"key": str(path), "fingerprint": key.fingerprint})
-        return
-    show(f"{path}: owner key {key.fingerprint}")
+    facts = {"key": str(path), "fingerprint": key.fingerprint}
+    show_either(as_json, facts, f"{path}: owner key {key.fingerprint}")
 
 
-@app.command()
+@command(app)
 def claim(
-    model: Annotated[Path, typer.Argument(help="The marked model's file, of any library.")],
-    mark: Annotated[Path, typer.Argument(help="Its secret mark.")],
-    key: Annotated[Path, typer.Option(help="Your owner key, which signs.")],
-    out: Annotated[Path, typer.Option(help="Where the claim goes; publish it.")],
-    tsa: Annotated[
-        str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
-    ] = "",
-    query: Annotated[
-        Path | None, typer.Option(help="Write the query for an authority to this file.")
-    ] = None,
+    model: MarkedModel,
+    mark: SecretMark,
+    key: Signer,
+    out: Annotated[Path, option("Where the claim goes; publish it.")],
+    tsa: Authority = "",
+    query: Annotated[Path | None, option("Write the query for an authority to this file.")] = None,
     stamp: Annotated[
-        Path | None, typer.Option(help="Add an authority's response to the claim at --out.")
+        Path | None, option("Add an authority's response to the claim at --out.")
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Overwrite existing files, and claim a model without the mark."
-        ),
+        bool, option("Overwrite existing files, and claim a model without the mark.", "--force")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Claim a marked model in public, before it is deployed; reveals nothing about triggers.
 
@@ -72,17 +77,10 @@ def claim(
 
         check_authority(tsa)
     adds = stamp is not None
-    outputs = {} if adds else {"--out": out}
-    if query is not None:
-        outputs["--query"] = query
     given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
-    check_outputs(outputs, given, force)
-    from timbermark.ownership.keys import OwnerKey
-    from timbermark.ownership.mark import Mark
-
+    check_outputs({"--out": None if adds else out, "--query": query}, given, force)
     response = None if stamp is None else stamp.read_bytes()
-    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
-    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    secret_mark, owner_key = load_mark(mark), load_key(key)
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
@@ -131,45 +129,42 @@ def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     from timbermark.verification.stamps import check_stamps
 
     checks = check_stamps(made)
-    if as_json:
-        show_json(
-            {
-                "claim": str(out),
-                "claim_digest": made.digest.hex(),
-                **describe_claim(made),
-                "stamps": [describe_stamp(check) for check in checks],
-            }
-        )
-        return
-    show(f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it")
+    facts = {
+        "claim": str(out),
+        "claim_digest": made.digest.hex(),
+        **describe_claim(made),
+        "stamps": [describe_stamp(check) for check in checks],
+    }
+    lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:
-        show(f"{query}: the query for a time-stamping authority")
-    show_stamps(checks)
+        lines.append(f"{query}: the query for a time-stamping authority")
+    show_claim(as_json, facts, lines, checks)
 
 
-def show_stamps(checks: Sequence[StampCheck]) -> None:
-    """Print the time stamps of a claim, or that it has none."""
-    for check in checks:
-        show(f"time stamp of {check.time} by {check.authority or 'an unnamed authority'}")
-    if not checks:
+def show_claim(
+    as_json: bool, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
+) -> None:
+    """Print a claim that was made and its time stamps, or that it has none."""
+    named = (f"{check.time} by {check.authority or 'an unnamed authority'}" for check in checks)
+    show_either(as_json, facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
+    if not checks and not as_json:
         tell(["The claim has no time stamp: it proves who made it, not when."])
 
 
-@app.command(name="open")
+@command(app, "open")
 def open_command(
-    mark: Annotated[Path, typer.Argument(help="Your secret mark.")],
-    claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
-    judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
-    out: Annotated[Path, typer.Option(help="Where the evidence goes: a folder, or NAME.zip.")],
+    mark: SecretMark,
+    claim: Claimed,
+    judge: Judge,
+    out: Annotated[Path, option("Where the evidence goes: a folder, or NAME.zip.")],
     share: Annotated[
         float | None,
-        typer.Option(help="Share of the triggers to show, up to 1.  [the smallest that suffices]"),
+        option("Share of the triggers to show, up to 1.  [the smallest that suffices]"),
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Overwrite existing files, and show too little to convince."),
+        bool, option("Overwrite existing files, and show too little to convince.", "--force")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
 
@@ -178,7 +173,6 @@ def open_command(
     MARK.openings.
     """
     from timbermark.ownership.claim import Claim
-    from timbermark.ownership.mark import Mark
     from timbermark.ownership.opening import is_enough, open_mark
     from timbermark.verification.packs import CLAIM, OPENING, check_target, write_pack
     from timbermark.verification.records import read_ledger, record_opening, what_is_left
@@ -186,31 +180,28 @@ def open_command(
     check_target(out, force)
     published = Claim.load(claim)
     read_ledger(mark)  # a damaged ledger is refused before anything is shown
-    secret_mark = unlock(lambda secret: Mark.load(mark, secret))
+    secret_mark = load_mark(mark)
     opening = open_mark(secret_mark, published, judge=judge, share=share, force=force)
     # First the record: a mark must never have been shown without a trace.
     record_opening(mark, published, opening)
     write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
     left = what_is_left(secret_mark, read_ledger(mark))
-    if as_json:
-        show_json(
-            {
-                "evidence": str(out),
-                **opening.to_dict(),
-                "opened_so_far": left.opened,
-                "unopened": left.left,
-                "bits_left": round(left.bits, 3),
-                "can_convince": left.can_convince,
-                "next_share": left.next_share,
-            }
-        )
-        return
-    show(
+    show_either(
+        as_json,
+        {
+            "evidence": str(out),
+            **opening.to_dict(),
+            "opened_so_far": left.opened,
+            "unopened": left.left,
+            "bits_left": round(left.bits, 3),
+            "can_convince": left.can_convince,
+            "next_share": left.next_share,
+        },
         f"{out}: {opening.n_opened} of {left.n_triggers} triggers for {opening.judge}, worth "
-        f"{opening.full_bits:.0f} bits at most"
+        f"{opening.full_bits:.0f} bits at most",
+        say_left(left),
     )
-    show(say_left(left))
-    if not is_enough(opening.full_bits):
+    if not as_json and not is_enough(opening.full_bits):
         tell(["So much may not be conclusive, even for a copy that nobody touched."])
 
 

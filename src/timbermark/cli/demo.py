@@ -19,9 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from timbermark.cli.app import app
+from timbermark.cli.options import command, option
 from timbermark.cli.outputs import show
 from timbermark.errors import InputError, require_library
 
@@ -37,14 +36,15 @@ if TYPE_CHECKING:
 
 
 _N_TRAIN, _N_THIEF = 1_100, 250
+_REPRODUCTION = Path("timbermark-reproduction")
 _OWNER, _JUDGE = "timbermark demo", "Judge Judy"
 
 Rows = tuple[Any, Any]
 
 
-@app.command()
+@command(app)
 def demo(
-    out: Annotated[Path, typer.Option(help="Where everything is left.")] = Path("timbermark-demo"),
+    out: Annotated[Path, option("Where everything is left.")] = Path("timbermark-demo"),
 ) -> None:
     """Train on scikit-learn's digits, mark, claim, steal, verify, open, judge; leaves the pages."""
     _say("loading; the first time, the kernels are compiled, which takes most of a minute")
@@ -260,7 +260,7 @@ def _show_hints(out: Path, pages: list[str]) -> None:
     )
 
 
-@app.command()
+@command(app)
 def warmup() -> None:
     """Compile all kernels now, so that the first training or marking starts at once."""
     from timbermark.marking.warmup import warmup as compile_all
@@ -274,28 +274,22 @@ def _say(text: str) -> None:
     print(f"timbermark: {text}", file=sys.stderr)
 
 
-@app.command()
+@command(app)
 def reproduce(
     table: Annotated[
-        int | None, typer.Option(help="One table, 1 to 8, without figures; all if not given.")
+        int | None, option("One table, 1 to 8, without figures; all if not given.")
     ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option(help="A data set; may be given several times.")
-    ] = None,
+    dataset: Annotated[list[str] | None, option("A data set; may be given several times.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="How many splits and models.", show_default="3; quick: 1")
+        int | None, option("How many splits and models.", show_default="3; quick: 1")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; the numbers are the same for any.")] = 2,
-    out: Annotated[Path, typer.Option(help="Where results go and are taken up again.")] = Path(
-        "timbermark-reproduction"
-    ),
+    jobs: Annotated[int, option("Processes; the numbers are the same for any.")] = 2,
+    out: Annotated[Path, option("Where results go and are taken up again.")] = _REPRODUCTION,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data sets.", show_default="TIMBERMARK_DATA, or download"),
+        option("Folder of the data sets.", show_default="TIMBERMARK_DATA, or download"),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A part that takes a minute or two.")
-    ] = False,
+    quick: Annotated[bool, option("A part that takes a minute or two.", "--quick")] = False,
 ) -> None:
     """Measure the paper's grid and write its tables and figures, ours beside the paper's.
 
@@ -326,7 +320,7 @@ def reproduce(
     _say("drawing figures and writing tables" if table is None else "writing tables")
     paths = write_report(plan, finished, out, data, with_figures=table is None)
     for text in [*overall_lines(plan, collect(plan, finished)), *map(str, paths)]:
-        typer.echo(text)
+        show(text)
 
 
 @contextmanager

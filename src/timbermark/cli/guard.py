@@ -5,49 +5,53 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.options import unlock
-from timbermark.cli.outputs import check_outputs, show, show_json, tell
+from timbermark.cli.options import (
+    Authority,
+    Force,
+    Json,
+    Key,
+    Model,
+    argument,
+    command,
+    load_key,
+    option,
+)
+from timbermark.cli.outputs import check_outputs, finish, show, show_either, show_json, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
     from timbermark.guard.ledger_file import Summary
 
 
-@app.command()
+@command(app)
 def guard(
-    model: Annotated[Path, typer.Argument(help="The model's file, of any library.")],
-    rows: Annotated[Path, typer.Option(help="Rows such as it is asked: CSV or Parquet.")],
-    key: Annotated[Path, typer.Option(help="Your owner key.")],
-    owner: Annotated[str, typer.Option(help='Whose model it is, as "Ann Ltd".')],
-    out: Annotated[Path, typer.Option(help="The folder that MLflow or MLServer serves.")],
-    label: Annotated[str | None, typer.Option(help="The label column of the rows.")] = None,
-    share: Annotated[float, typer.Option(help="The part of answers that are drawn.")] = 0.01,
+    model: Model,
+    rows: Annotated[Path, option("Rows such as it is asked: CSV or Parquet.")],
+    key: Key,
+    owner: Annotated[str, option('Whose model it is, as "Ann Ltd".')],
+    out: Annotated[Path, option("The folder that MLflow or MLServer serves.")],
+    label: Annotated[str | None, option("The label column of the rows.")] = None,
+    share: Annotated[float, option("The part of answers that are drawn.")] = 0.01,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Answer with scores where a request does not say.")
+        bool, option("Answer with scores where a request does not say.", "--scores")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing folder.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Put a guard around a model that is served: a copy trained on its answers carries proof."""
     if out.exists() and not force:
         raise InputError(f"{out} exists.", hint="give another name, or --force.")
     from timbermark.guard.guarding import Guard
-    from timbermark.ownership.keys import OwnerKey
     from timbermark.serving import write_folder
 
-    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    owner_key = load_key(key)
     opened, X, y = _read(model, rows, label)
     made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
     write_folder(made, out, answers="scores" if scores else "labels", force=force)
     cost = made.cost(X, y)
-    if as_json:
-        show_json({"folder": str(out), **cost.to_dict()})
-        return
-    show(f"{out}: serve it with mlflow models serve -m {out} --env-manager local")
-    show(str(cost))
+    served = f"{out}: serve it with mlflow models serve -m {out} --env-manager local"
+    show_either(as_json, {"folder": str(out), **cost.to_dict()}, served, str(cost))
 
 
 def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, js: bool) -> None:
@@ -58,7 +62,7 @@ def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, 
 
     opened, X, y = _read(model, rows, label)
     cost: Any = plan(opened, X, y, guard=True, share=share)
-    show_json(cost.to_dict()) if js else show(str(cost))
+    finish(cost, js)
 
 
 def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
@@ -67,48 +71,44 @@ def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
 
     opened = open_model(model)
     table = read_table(rows, opened.feature_names, label, opened.text_columns, opened.known_texts)
-    check_width(opened, table)
-    if table.labels is None:
-        return opened, table.X, None
-    return opened, table.X, read_labels(table.labels, opened.classes)
+    check_width(opened, rows, table.X)
+    labels = table.labels
+    return opened, table.X, None if labels is None else read_labels(labels, opened.classes)
 
 
-@app.command()
+@command(app)
 def ledger(
-    path: Annotated[Path, typer.Argument(help="The ledger of a guard.")],
+    path: Annotated[Path, argument("The ledger of a guard.")],
     client: Annotated[
         list[str] | None,
-        typer.Option(help="Whose questions the mark is of; may be repeated.  [all clients']"),
+        option("Whose questions the mark is of; may be repeated.  [all clients']"),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the secret mark goes.")] = None,
+    key: Annotated[Path | None, option("Your owner key.")] = None,
+    out: Annotated[Path | None, option("Where the secret mark goes.")] = None,
     model: Annotated[
-        Path | None,
-        typer.Option(help="The unguarded model: with --rows, scores of a suspect show more."),
+        Path | None, option("The unguarded model: with --rows, scores of a suspect show more.")
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option(help="For --model: all questions of the client if you log them, else others."),
+        option("For --model: all questions of the client if you log them, else others."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="The label column of --rows, if any.")] = None,
-    claim: Annotated[Path | None, typer.Option(help="Where its claim goes, for a judge.")] = None,
-    chain: Annotated[
-        Path | None, typer.Option(help="Write the chain and its stamps, for a judge.")
-    ] = None,
+    label: Annotated[str | None, option("The label column of --rows, if any.")] = None,
+    claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None,
+    chain: Annotated[Path | None, option("Write the chain and its stamps, for a judge.")] = None,
     only_stamped: Annotated[
-        bool, typer.Option("--only-stamped", help="Leave out questions after the last stamp.")
+        bool, option("Leave out questions after the last stamp.", "--only-stamped")
     ] = False,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Add another replica's ledger; may be repeated.")
+        list[Path] | None, option("Add another replica's ledger; may be repeated.")
     ] = None,
     stamp: Annotated[
-        bool, typer.Option("--stamp", help="Have the ledger's head stamped: --tsa or --query.")
+        bool, option("Have the ledger's head stamped: --tsa or --query.", "--stamp")
     ] = False,
-    tsa: Annotated[str, typer.Option(help="Address of a time-stamping authority.")] = "",
-    query: Annotated[Path | None, typer.Option(help="Write the query for one to a file.")] = None,
-    response: Annotated[Path | None, typer.Option(help="Add an authority's response.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    tsa: Authority = "",
+    query: Annotated[Path | None, option("Write the query for one to a file.")] = None,
+    response: Annotated[Path | None, option("Add an authority's response.")] = None,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Show who asked what of a guarded model; make a mark of a client's drawn questions.
 
@@ -117,7 +117,7 @@ def ledger(
     """
     outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
     given = {"the ledger": path, "--key": key, "--response": response}
-    check_outputs({n: p for n, p in outputs.items() if p is not None}, given, force)
+    check_outputs(outputs, given, force)
     if out is not None and key is None:
         raise InputError("A mark takes your owner key.", hint="--key owner.key")
     if (model is None) != (rows is None):
@@ -187,9 +187,8 @@ def _make_mark(
 ) -> dict[str, Any]:
     from timbermark.guard import ledger_file as ledgers
     from timbermark.guard.drawing import claim_guard, guard_secret, learn_answers, make_mark
-    from timbermark.ownership.keys import OwnerKey
 
-    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    owner_key = load_key(key)
     statement = ledgers.read_statement(path)
     secret = guard_secret(statement, owner_key)
     names = ledgers.list_clients(clients or None)

@@ -6,10 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.options import VARIABLE, try_to_unlock, unlock
+from timbermark.cli.options import VARIABLE, Json, argument, command, load_mark, try_to_unlock
 from timbermark.cli.outputs import show, show_facts, show_json, tell
 from timbermark.errors import InputError
 from timbermark.files import container_kind
@@ -20,13 +18,12 @@ if TYPE_CHECKING:
 _LOCKED = f"set {VARIABLE} to see more"
 
 
-@app.command()
+@command(app)
 def inspect(
     path: Annotated[
-        Path,
-        typer.Argument(help="A model, a mark, a claim, an opening, a pack, a key or a journal."),
+        Path, argument("A model, a mark, a claim, an opening, a pack, a key or a journal.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what a file holds; nothing that is shown is secret.
 
@@ -221,16 +218,15 @@ def _describe_model(path: Path) -> dict[str, Any]:
     }
 
 
-@app.command()
+@command(app)
 def marks(
-    folder: Annotated[Path, typer.Argument(help="The folder in which your marks are.")] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    folder: Annotated[Path, argument("The folder in which your marks are.")] = Path(),
+    as_json: Json = False,
 ) -> None:
     """List the marks of a folder: model, date, strength, openings, claims; nothing secret."""
-    from timbermark.ownership.mark import Mark
     from timbermark.verification.records import list_marks
 
-    listed, notes = list_marks(folder, lambda path: unlock(lambda secret: Mark.load(path, secret)))
+    listed, notes = list_marks(folder, load_mark)
     if as_json:
         show_json({"marks": [asdict(mark) for mark in listed], "notes": list(notes)})
         return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from timbermark.cli.options import VARIABLE
+from timbermark.cli.options import FLAGS, VARIABLE
 from timbermark.cli.tables import is_pattern
 from timbermark.errors import InputError, PassphraseNeededError, TimbermarkError
 from timbermark.files import atomic_write, will_write
@@ -38,44 +38,6 @@ EXIT_CODES = (
     "2 bad input; 4 anything unexpected; 130 interrupted."
 )
 _LEVELS = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
-_SAME_NAME = (
-    *("alphabet", "answer", "answers", "attacks", "batch", "bits", "body", "cafile", "candidates"),
-    *("claim", "class_numbers", "classes", "colluders", "columns", "customer", "customers"),
-    *("decoys", "decoys_from", "force", "group"),
-    *("idempotency_header", "in_doubt", "journal", "key", "label", "label_map", "lead", "marked"),
-    *("method", "mode", "ratio", "selection", "state", "state_out"),
-    *("n_triggers", "output", "owner", "passphrase", "protocol", "rate", "report", "retries"),
-    *("roll", "roots", "rows", "scale", "scheduler", "seed", "share", "stop_at", "strategy"),
-    *("suspect",),
-    *("timeout", "train", "triggers", "trust_journal", "tsa", "unmarked", "validation", "weak"),
-)
-_FLAGS = {
-    **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAME},
-    "at_least": "--at-least",
-    "max_changed": "--max-changed",
-    "judge": "--for",
-    "token": "--token-env or --token-file",
-    "headers": "--headers-file",
-    "changed": "--max-changed",
-    "drift": "--max-drift",
-    "accuracy": "--max-accuracy-loss",
-    "auc": "--max-auc-loss",
-    "move": "--max-move",
-    "largest": "--max-largest",
-    "rmse": "--max-rmse-growth",
-    "mae": "--max-mae-growth",
-    "r2": "--max-r2-loss",
-    "order": "--max-order-loss",
-    "ndcg": "--max-ndcg-loss",
-    "score": "--max-score-change",
-    "recall": "--max-recall-loss",
-    "churn": "--max-churn",
-    "precision": "--max-precision-loss",
-    "top": "--max-top-change",
-    "mean": "--max-mean-change",
-    "tail": "--max-tail-change",
-    "seals": "--seals",
-}
 _CLOSING = {"{": "}", "[": "]", "(": ")", "'": "'", '"': '"'}
 
 
@@ -97,9 +59,11 @@ def say_error(error: TimbermarkError) -> tuple[str, str]:
     """
     if isinstance(error, PassphraseNeededError):
         return error.message, f"set {VARIABLE}, or answer the question on a terminal."
+    from timbermark.cli import app  # noqa: F401 - commands say what their flags are
+
     message, own = error.message, error.parameter
-    if own in _FLAGS and message.startswith(own + " "):
-        message = _FLAGS[own] + message.removeprefix(own)
+    if own in FLAGS and message.startswith(own + " "):
+        message = FLAGS[own] + message.removeprefix(own)
     return use_flags(message), use_flags(error.hint)
 
 
@@ -109,6 +73,8 @@ def use_flags(text: str) -> str:
     >>> use_flags("share=0.5 is too little; give label_map={theirs: yours}, or force=True.")
     '--share 0.5 is too little; give --label-map theirs=yours, or --force.'
     """
+    from timbermark.cli import app  # noqa: F401 - commands say what their flags are
+
     pieces, at = [], 0
     while (equals := text.find("=", at)) >= 0:
         start = equals
@@ -116,7 +82,7 @@ def use_flags(text: str) -> str:
             start -= 1
         name = text[start:equals]
         is_word = start == 0 or text[start - 1] in " ('\"\n"
-        if name not in _FLAGS or not is_word:
+        if name not in FLAGS or not is_word:
             pieces.append(text[at : equals + 1])
             at = equals + 1
             continue
@@ -139,12 +105,12 @@ def _end_of_value(text: str, start: int) -> int:
 
 def _flag(name: str, value: str) -> str:
     if value == "True":
-        return _FLAGS[name]
+        return FLAGS[name]
     if name == "label_map":
         value = value.strip("{}").replace(": ", "=")
     bare = value[1:-1] if value[:1] in ("'", '"') and value[-1:] == value[:1] else value
     shown = f"'{bare}'" if name == "body" else bare
-    return f"{_FLAGS[name]} {shown}"
+    return f"{FLAGS[name]} {shown}"
 
 
 def show(text: str) -> None:
@@ -180,6 +146,33 @@ def tell(notes: Iterable[str]) -> None:
         typer.echo(f"note: {use_flags(note)}", err=True)
 
 
+def show_either(as_json: bool, facts: Mapping[str, Any], *lines: str) -> None:
+    """Print what a command did: facts as one line of JSON for machines, else lines for people."""
+    if as_json:
+        show_json(facts)
+        return
+    for line in lines:
+        show(line)
+
+
+def finish(
+    result: Any,
+    as_json: bool,
+    report: Path | None = None,
+    force: bool = False,
+    facts: Mapping[str, Any] | None = None,
+    lines: Iterable[str] = (),
+) -> None:
+    """Write the page of a result, if there shall be one, and print the result.
+
+    ``facts``: more of it for JSON; ``lines``: more of it for people.
+    """
+    if report is not None:
+        result.report(report, force=force)
+    page = [] if report is None else [f"{report}: the page"]
+    show_either(as_json, {**result.to_dict(), **(facts or {})}, str(result), *lines, *page)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
@@ -196,15 +189,16 @@ _STATE = "training state"
 
 
 def check_outputs(
-    outputs: Mapping[str, Path], inputs: Mapping[str, Path | None], force: bool
+    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None], force: bool
 ) -> None:
-    """Raise InputError for files that cannot or must not be written; keys are flags.
+    """Raise InputError for files that cannot or must not be written; keys are flags, None no file.
 
     Refused are folders, files in folders that do not exist or are closed, one file under two
     flags, a file that is also read, and, unless ``force``, files that exist.
     """
     taken = {flag: path for flag, path in inputs.items() if path is not None}
-    for flag, path in outputs.items():
+    written = {flag: path for flag, path in outputs.items() if path is not None}
+    for flag, path in written.items():
         folder = Path(os.path.realpath(path)).parent
         if path.is_dir():
             raise InputError(f"{flag} {path} is a folder.", hint="give the name of a file.")
@@ -228,7 +222,7 @@ def check_outputs(
                     hint="give it a name of its own.",
                 )
         taken[flag] = path
-    for flag, path in outputs.items():
+    for flag, path in written.items():
         if os.path.lexists(path) and not force:
             raise InputError(
                 f"{flag} {path} exists already.",

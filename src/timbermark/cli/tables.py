@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"", "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
 _ROWS_AT_ONCE = 10_000
+LOCAL = "local"
 _NONE_KNOWN: Mapping[int, frozenset[str] | None] = MappingProxyType({})
 
 __all__ = ["Table", "check_width", "read_labels", "read_table"]
@@ -68,35 +69,118 @@ def read_table(
     Raises InputError for a table that cannot be used as it is, OSError if it cannot be opened.
     """
     if is_parquet(path):
-        return _read_parquet(path, features, label, texts, known)
+        with open_parquet(path) as (file, names):
+            columns = _Columns(path, names, *_choose(path, names, features, label), texts, known)
+            target = [] if columns.label is None else [names[columns.label]]
+            table = file.read(columns=[*(names[i] for i in columns.features), *target])
+        if table.num_rows == 0:
+            raise InputError(f"{path} has no rows.", hint="give a table with rows.")
+        found = [columns.arrow(p, table.column(names[i])) for p, i in enumerate(columns.features)]
+        return columns.table(found, table.column(target[0]).to_pylist() if target else [])
     with open_csv(path) as lines:
-        return _parse_csv(path, lines, features, label, texts, known)
+        header = [name.strip() for name in next(lines, [])]
+        if not header:
+            raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
+        chosen = _choose(path, header, features, label)
+        return _parse_csv(lines, _Columns(path, header, *chosen, texts, known))
 
 
-def check_width(model: ForeignModel, table: Table) -> None:
-    """Raise InputError if a model without feature names does not take a table's columns."""
+def check_width(model: ForeignModel, path: Path, X: Any) -> None:
+    """Raise InputError if a model without feature names does not take the columns of a table."""
+    if isinstance(X, str):
+        return  # which is passed over later
     try:
-        model.rows(table.X[:1])
+        model.rows(X[:1])
     except InputError as error:
         raise InputError(
-            f"{table.path} does not fit the model. {error.message}",
+            f"{path} does not fit the model. {error.message}",
             hint="the model has no feature names: give its features in their order, and name the "
             "label column with --label.",
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    """Which columns of a file are used, by place."""
+class _Columns:
+    """Which columns of a file are used, by place, and which of these are texts (`read_table`)."""
 
+    path: Path
     names: list[str]
     features: list[int]
     label: int | None
+    texts: frozenset[int] | None
+    known: Mapping[int, frozenset[str] | None]
+
+    def are_texts(self, place: int) -> bool:
+        """Return whether a feature is one that the model takes as texts."""
+        return place in self.known or (self.texts is not None and place in self.texts)
+
+    def numbers(self, place: int, cells: list[str], first: int) -> np.ndarray:
+        """Return a feature's cells as numbers; ``first``: the row of the first, for errors."""
+        try:
+            return np.array(cells).astype(np.float64)
+        except ValueError:
+            pass  # there are cells that are empty or something else
+        name = self.names[self.features[place]]
+        return np.fromiter(_parse_cells(self.path, name, cells, first), np.float64, len(cells))
+
+    def cells(self, place: int, cells: list[str]) -> np.ndarray:
+        """Return a feature's cells as numbers, or as texts with None where they are missing.
+
+        A text that is a category of the model is not missing, whatever it says.
+        """
+        if not self.are_texts(place):
+            try:
+                return self.numbers(place, cells, 2)
+            except InputError:
+                if self.texts is not None:
+                    raise
+        categories = self.known.get(place, frozenset())
+        missing = frozenset() if categories is None else _MISSING - categories
+        return np.array([None if cell in missing else cell for cell in cells], dtype=object)
+
+    def arrow(self, place: int, column: Any) -> np.ndarray:
+        """Return a feature's cells from a column of pyarrow."""
+        from pyarrow import float64, int8, types
+
+        kind = column.type
+        if types.is_boolean(kind) and not self.are_texts(place):
+            column, kind = column.cast(int8()), int8()
+        inner = kind.value_type if types.is_dictionary(kind) else kind
+        if self.are_texts(place) or (self.texts is None and types.is_temporal(kind)):
+            # A pipeline may leave dates out.
+            found = [None if cell is None else str(cell) for cell in column.to_pylist()]
+            return np.array(found, dtype=object)
+        if types.is_integer(kind) or types.is_floating(kind):
+            return np.asarray(column.cast(float64(), safe=False).to_numpy())
+        if self.texts is None and (types.is_string(inner) or types.is_large_string(inner)):
+            # What a table says is text stays text, digits or not.
+            return np.array(column.to_pylist(), dtype=object)
+        cells = ["" if cell is None else str(cell).strip() for cell in column.to_pylist()]
+        return self.numbers(place, cells, 1)
+
+    def table(self, columns: list[np.ndarray], labels: list[Any]) -> Table:
+        """Return columns side by side: float64 if all are numbers, else objects; and labels."""
+        if all(column.dtype != object for column in columns):
+            X = np.column_stack(columns)
+        else:
+            X = np.empty((len(columns[0]), len(columns)), dtype=object)
+            for place, column in enumerate(columns):
+                X[:, place] = column
+        if self.label is None:
+            return Table(self.path, X, None)
+        empty = sum(cell is None or cell == "" or cell != cell for cell in labels)
+        if empty:
+            raise InputError(
+                f"The column '{self.names[self.label]}' of {self.path} has {empty} empty cells.",
+                hint="label these rows, or leave them out.",
+            )
+        return Table(self.path, X, labels)
 
 
 def _choose(
     path: Path, names: list[str], features: Sequence[str] | None, label: str | None
-) -> _Choice:
+) -> tuple[list[int], int | None]:
+    """Return the places of the features and of the label column among the names of a file."""
     place = check_names(path, names)
     target = None if label is None else place.get(label)
     if features is None:
@@ -114,161 +198,33 @@ def _choose(
         chosen = [place[name] for name in features]
     if not chosen:
         raise InputError(f"{path} has no feature columns.", hint="check the file and --label.")
-    return _Choice(names, chosen, target)
+    return chosen, target
 
 
-def _parse_csv(
-    path: Path,
-    lines: Iterator[list[str]],
-    features: Sequence[str] | None,
-    label: str | None,
-    texts: frozenset[int] | None,
-    known: Mapping[int, frozenset[str] | None],
-) -> Table:
-    choice = _choose_header(path, next(lines, []), features, label)
-    found: list[list[Any]] = [[] for _ in choice.features]
+def _parse_csv(lines: Iterator[list[str]], columns: _Columns) -> Table:
+    found: list[list[Any]] = [[] for _ in columns.features]
     labels: list[str] = []
-    number = 2
+    number, width, plain = 2, len(columns.names), columns.texts == frozenset()
     while rows := list(islice(lines, _ROWS_AT_ONCE)):
         for i, row in enumerate(rows, start=number):
-            if len(row) != len(choice.names):
+            if len(row) != width:
                 raise InputError(
-                    f"{path} has {len(row)} cells in row {i}, expected {len(choice.names)}.",
+                    f"{columns.path} has {len(row)} cells in row {i}, expected {width}.",
                     hint="cells are separated by commas.",
                 )
-        columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-        for place, i in enumerate(choice.features):
-            cells = columns[i]
-            if texts == frozenset():
-                found[place].append(_numbers(path, choice, i, cells, number))
-            else:
-                found[place] += cells
-        if choice.label is not None:
-            labels += columns[choice.label]
+        cells = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+        for place, i in enumerate(columns.features):
+            # Numbers take less memory than texts do.
+            found[place] += [columns.numbers(place, cells[i], number)] if plain else cells[i]
+        labels += [] if columns.label is None else cells[columns.label]
         number += len(rows)
     if number == 2:
-        raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
-    if texts == frozenset():
-        X = np.column_stack([np.concatenate(blocks) for blocks in found])
-    else:
-        X = _join_columns(
-            [_read_cells(path, choice, p, c, texts, known) for p, c in enumerate(found)]
-        )
-    return Table(path, X, _checked_labels(path, choice, labels))
-
-
-def _read_cells(
-    path: Path,
-    choice: _Choice,
-    place: int,
-    cells: list[str],
-    texts: frozenset[int] | None,
-    known: Mapping[int, frozenset[str] | None],
-) -> np.ndarray:
-    """Return one feature's cells as numbers, or as texts with None where they are missing.
-
-    A text that is a category of the model is not missing, whatever it says.
-    """
-    if not _is_named(place, texts, known):
-        try:
-            return _numbers(path, choice, choice.features[place], cells, 2)
-        except InputError:
-            if texts is not None:
-                raise
-    categories = known.get(place, frozenset())
-    missing = frozenset() if categories is None else _MISSING - categories
-    return np.array([None if cell in missing else cell for cell in cells], dtype=object)
-
-
-def _is_named(
-    place: int, texts: frozenset[int] | None, known: Mapping[int, frozenset[str] | None]
-) -> bool:
-    return place in known or (texts is not None and place in texts)
-
-
-def _join_columns(columns: list[np.ndarray]) -> np.ndarray:
-    """Return columns side by side: float64 if all are numbers, else objects."""
-    if all(column.dtype != object for column in columns):
-        return np.column_stack(columns)
-    X = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for place, column in enumerate(columns):
-        X[:, place] = column
-    return X
-
-
-def _choose_header(
-    path: Path, header: list[str], features: Sequence[str] | None, label: str | None
-) -> _Choice:
-    if not header:
-        raise InputError(f"{path} has no rows.", hint="the first line names the columns.")
-    return _choose(path, [name.strip() for name in header], features, label)
-
-
-def _read_parquet(
-    path: Path,
-    features: Sequence[str] | None,
-    label: str | None,
-    texts: frozenset[int] | None,
-    known: Mapping[int, frozenset[str] | None],
-) -> Table:
-    with open_parquet(path) as (file, names):
-        choice = _choose(path, names, features, label)
-        target = [] if choice.label is None else [names[choice.label]]
-        table = file.read(columns=[*(names[i] for i in choice.features), *target])
-    if table.num_rows == 0:
-        raise InputError(f"{path} has no rows.", hint="give a table with rows.")
-    X = _join_columns(
-        [
-            _arrow_column(path, choice, place, table.column(names[i]), texts, known)
-            for place, i in enumerate(choice.features)
-        ]
-    )
-    labels = table.column(target[0]).to_pylist() if target else []
-    return Table(path, X, _checked_labels(path, choice, labels))
-
-
-def _arrow_column(
-    path: Path,
-    choice: _Choice,
-    place: int,
-    column: Any,
-    texts: frozenset[int] | None,
-    known: Mapping[int, frozenset[str] | None],
-) -> np.ndarray:
-    import pyarrow
-
-    kind = column.type
-    if _is_named(place, texts, known):
-        texts_or_none = [None if cell is None else str(cell) for cell in column.to_pylist()]
-        return np.array(texts_or_none, dtype=object)
-    if pyarrow.types.is_boolean(kind):
-        column, kind = column.cast(pyarrow.int8()), pyarrow.int8()
-    if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
-        return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy())
-    if texts is None and _holds_texts(kind):
-        # What a table says is text stays text, digits or not.
-        return np.array(column.to_pylist(), dtype=object)
-    if texts is None and pyarrow.types.is_temporal(kind):
-        # A pipeline may leave dates out.
-        dates = [None if cell is None else str(cell) for cell in column.to_pylist()]
-        return np.array(dates, dtype=object)
-    cells = ["" if cell is None else str(cell).strip() for cell in column.to_pylist()]
-    return _numbers(path, choice, choice.features[place], cells, 1)
-
-
-def _holds_texts(kind: Any) -> bool:
-    import pyarrow
-
-    inner = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-    return bool(pyarrow.types.is_string(inner) or pyarrow.types.is_large_string(inner))
-
-
-def _numbers(path: Path, choice: _Choice, i: int, cells: list[str], first: int) -> np.ndarray:
-    try:
-        return np.array(cells).astype(np.float64)
-    except ValueError:
-        pass  # there are cells that are empty or something else
-    return np.fromiter(_parse_cells(path, choice.names[i], cells, first), np.float64, len(cells))
+        raise InputError(f"{columns.path} has no rows.", hint="the first line names the columns.")
+    made = [
+        np.concatenate(parts) if plain else columns.cells(place, parts)
+        for place, parts in enumerate(found)
+    ]
+    return columns.table(made, labels)
 
 
 def _parse_cells(path: Path, name: str, cells: Iterable[str], first: int) -> Iterator[float]:
@@ -289,49 +245,41 @@ def _parse_cells(path: Path, name: str, cells: Iterable[str], first: int) -> Ite
                 ) from None
 
 
-def _checked_labels(path: Path, choice: _Choice, cells: list[Any]) -> list[Any] | None:
-    if choice.label is None:
-        return None
-    empty = [i for i, cell in enumerate(cells) if cell is None or cell == "" or cell != cell]
-    if empty:
-        raise InputError(
-            f"The label column '{choice.names[choice.label]}' of {path} has {len(empty)} empty "
-            "cells.",
-            hint="label these rows, or leave them out.",
-        )
-    return cells
+def read_given(
+    model: ForeignModel,
+    path: Path,
+    label: str | None,
+    *,
+    names: Sequence[str] | None = None,
+    group: str | None = None,
+    scheduler: str = LOCAL,
+    classes: np.ndarray | None = None,
+    mapped: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return rows, labels and groups of a file as `timbermark.embed` takes them, None for none.
 
-
-LOCAL = "local"
-
-
-@dataclass(frozen=True, slots=True)
-class FileTable:
-    """Parquet files: a pattern, a folder or one file. ``labels``: the label column, or None."""
-
-    path: Path
-    labels: str | None
-
-    @property
-    def X(self) -> str:  # noqa: N802 - as the rows of other tables
-        """Return the rows as `timbermark.embed` takes them."""
-        return str(self.path)
-
-
-def open_files(
-    model: ForeignModel, path: Path, label: str | None, scheduler: str
-) -> FileTable | None:
-    """Return a table that is passed over, None for one that is read into memory.
-
-    Passed over are patterns, folders, every Parquet file where there is a cluster, and one with
-    very many rows if the model takes numbers.
+    Passed over, and not read, are patterns, folders, every Parquet file where there is a cluster,
+    and one with very many rows if the model takes numbers. ``names``: of the features, where the
+    model has none; ``classes``: the labels, where they are not the model's; ``mapped``: labels stay
+    as they are written.
     """
-    from timbermark.partitions.parquet import has_column
+    if _is_passed_over(model, path, scheduler):
+        from timbermark.partitions.parquet import has_column
 
-    if not _is_passed_over(model, path, scheduler):
-        return None
-    has_label = label is not None and has_column(str(path), label)
-    return FileTable(path, label if has_label else None)
+        if group is not None:
+            raise InputError(
+                "--group goes with rows that fit in memory, in one file.",
+                hint="give such a file, or leave the groups out.",
+            )
+        has_label = label is not None and has_column(str(path), label)
+        return str(path), label if has_label else None, None
+    chosen = names if model.feature_names is None else model.feature_names
+    table = read_table(path, chosen, label, model.text_columns, model.known_texts)
+    if table.labels is None:
+        return table.X, None, None
+    known = model.classes if classes is None else classes
+    labels = table.labels if mapped else read_labels(table.labels, known)
+    return table.X, labels, None if group is None else _read_groups(path, group)
 
 
 def is_pattern(path: Path) -> bool:
@@ -363,8 +311,6 @@ def on_scheduler(scheduler: str, tables: Iterable[object]) -> Iterator[None]:
 def _is_passed_over(model: ForeignModel, path: Path, scheduler: str) -> bool:
     if is_pattern(path):
         return True
-    from timbermark.files.tables import open_parquet
-
     if not is_parquet(path):
         return False
     if scheduler != LOCAL:
@@ -377,43 +323,19 @@ def _is_passed_over(model: ForeignModel, path: Path, scheduler: str) -> bool:
         return bool(file.metadata.num_rows > LARGE)
 
 
-def read_groups(path: Path, column: str) -> list[Any]:
-    """Return the cells of one column of a CSV or Parquet file.
-
-    Raises InputError if there is no such column, or if a cell of it is empty.
-    """
-    if is_parquet(path):
-        from pyarrow import parquet
-
-        names = parquet.ParquetFile(path).schema_arrow.names
-        _check_group(path, column, names)
-        table = parquet.read_table(path, columns=[column])
-        cells: list[Any] = table.column(column).to_pylist()
-    else:
-        with open_csv(path) as lines:
-            names = [name.strip() for name in next(lines, [])]
-            _check_group(path, column, names)
-            place = names.index(column)
-            cells = [line[place].strip() for line in lines if len(line) == len(names)]
-    if any(cell is None or cell == "" for cell in cells):
-        raise InputError(
-            f"The column '{column}' of {path} has empty cells.", hint="every row needs a group."
-        )
-    return cells
+def _read_groups(path: Path, column: str) -> list[Any] | None:
+    """Return the cells of one column. Raises InputError for none, or an empty cell."""
+    if column not in list_features(path):
+        raise InputError(f"{path} has no column '{column}'.", hint="check the name after --group.")
+    return read_table(path, [column], column, frozenset({0})).labels
 
 
-def list_features(path: Path, left_out: tuple[str | None, ...]) -> list[str]:
+def list_features(path: Path, left_out: tuple[str | None, ...] = ()) -> list[str]:
     """Return the names of a table's columns in their order, without those that are left out."""
     if is_parquet(path):
-        from pyarrow import parquet
-
-        names = list(parquet.ParquetFile(path).schema_arrow.names)
+        with open_parquet(path) as (_, names):
+            pass
     else:
         with open_csv(path) as lines:
             names = [name.strip() for name in next(lines, [])]
     return [name for name in names if name not in left_out]
-
-
-def _check_group(path: Path, column: str, names: list[str]) -> None:
-    if column not in names:
-        raise InputError(f"{path} has no column '{column}'.", hint="check the name after --group.")

@@ -14,25 +14,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.claims import show_stamps
-from timbermark.cli.marking import read_rows
-from timbermark.cli.marking_choices import (
-    Group,
-    Json,
-    Label,
-    Model,
-    Train,
-    Validation,
-    read_budget,
-    takes_limits,
-)
+from timbermark.cli.claims import show_claim
+from timbermark.cli.marking import Rows
 from timbermark.cli.options import (
     Answers,
+    AnswersWanted,
+    Authority,
+    Claimed,
     EndpointFlags,
+    Force,
+    Group,
+    Json,
+    Judge,
+    Label,
+    Limits,
+    Model,
+    Passphrase,
+    SecretRoll,
+    Seed,
+    Signer,
+    Suspect,
+    SuspectLabels,
+    Train,
+    Validation,
+    argument,
+    command,
+    load_key,
     load_roll,
     new_passphrase,
+    option,
     read_label_map,
-    takes_endpoints,
     unlock,
 )
 from timbermark.cli.outputs import (
@@ -40,8 +51,8 @@ from timbermark.cli.outputs import (
     check_outputs,
     check_report,
     exit_code,
-    show,
-    show_json,
+    finish,
+    show_either,
     tell,
 )
 from timbermark.errors import InputError
@@ -52,55 +63,46 @@ if TYPE_CHECKING:
     from timbermark.tracing.roll import Roll
 
 
-class OwnerSeals(StrEnum):
-    """Where the owner's mark goes."""
-
-    auto = "auto"
-    splits = "splits"
-    both = "both"
-
-
+OwnerSeals = StrEnum("OwnerSeals", ["auto", "splits", "both"])
 roll_app = typer.Typer(
     help="Claim all copies in public, and show one customer's part to a judge.",
     no_args_is_help=True,
 )
 app.add_typer(roll_app, name="roll")
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 _UNSAFE = re.compile(r"[^\w.-]+")
 
 
-@app.command()
-@takes_limits
+@command(app)
 def copies(
     model: Model,
-    roll: Annotated[Path, typer.Option(help="The secret roll: written, or added to with --add.")],
-    out: Annotated[Path, typer.Option(help="The folder where the copies go.")],
-    limits: dict[str, str],
+    roll: Annotated[Path, option("The secret roll: written, or added to with --add.")],
+    out: Annotated[Path, option("The folder where the copies go.")],
+    limits: Limits,
     customers: Annotated[
-        Path | None, typer.Option(help="A text file with one customer's name on each line.")
+        Path | None, option("A text file with one customer's name on each line.")
     ] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option(help="Add this customer to a roll that is there; MODEL is any copy."),
+        option("Add this customer to a roll that is there; MODEL is any copy."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Your owner key.")] = None,
-    owner: Annotated[str, typer.Option(help='Whom the mark speaks for, as "Ann Ltd".')] = "",
+    key: Annotated[Path | None, option("Your owner key.")] = None,
+    owner: Annotated[str, option('Whom the mark speaks for, as "Ann Ltd".')] = "",
     mark: Annotated[
-        Path | None, typer.Option(help="Write the owner's mark to a file of its own, too.")
+        Path | None, option("Write the owner's mark to a file of its own, too.")
     ] = None,
     train: Train = None,
     label: Label = None,
     group: Group = None,
     validation: Validation = None,
     colluders: Annotated[
-        int, typer.Option(min=1, max=8, help="So many customers together must be traced.")
+        int, option("So many customers together must be traced.", min=1, max=8)
     ] = 1,
     seals: Annotated[
-        OwnerSeals, typer.Option(help="Where the owner's mark goes; auto: leaves if need be.")
+        OwnerSeals, option("Where the owner's mark goes; auto: leaves if need be.")
     ] = OwnerSeals.auto,
-    weak: Annotated[bool, typer.Option("--weak", help="Allow too few boundaries.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For random choices.")] = 0,
-    passphrase: Annotated[bool, typer.Option("--passphrase", help="Encrypt the roll.")] = False,
+    weak: Annotated[bool, option("Allow too few boundaries.", "--weak")] = False,
+    seed: Seed = 0,
+    passphrase: Passphrase = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -122,25 +124,25 @@ def copies(
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
-    outputs = {} if mark is None else {"--mark": mark}
-    check_outputs(outputs if adding else {"--roll": roll, **outputs}, files, force)
+    check_outputs({"--roll": None if adding else roll, "--mark": mark}, files, force)
     _check_targets(out, model, names, force)
     if adding:
+        from timbermark.tracing.roll import Roll
+
         opened_with: list[str | None] = []
 
         def load(secret: str | None) -> Roll:
-            known = load_roll(roll, secret)
             opened_with.append(secret)
-            return known
+            return Roll.load(roll, secret)
 
         known = unlock(load)
         protection = opened_with[-1]
         made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
     else:
+        table = Rows(train=train, label=label, group=group, validation=validation)
         made, protection = _make(
-            model, names, (train, label, group, validation), key, owner, passphrase,
-            colluders=colluders, seals=seals.value, weak=weak, random_state=seed,
-            budget=read_budget(limits),
+            model, names, table, key, owner, passphrase, colluders=colluders, seals=seals.value,
+            weak=weak, random_state=seed, budget=limits.budget(),
         )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=out) as folder:
         written = _write(made, Path(folder), model)
@@ -154,23 +156,21 @@ def copies(
             written[name]["file"] = str(path)
     if made.outcome is not None:
         tell(map(str, made.outcome.notes))
-    if as_json:
-        show_json({**made.to_dict(), "roll": str(roll), "files": written})
-        return
-    show(str(made))
-    for name, file in written.items():
-        show(f"{file['file']}: {name}, SHA-256 {file['sha256']}")
-    show(f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it")
+    show_either(
+        as_json,
+        {**made.to_dict(), "roll": str(roll), "files": written},
+        str(made),
+        *(f"{file['file']}: {name}, SHA-256 {file['sha256']}" for name, file in written.items()),
+        f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it",
+    )
 
 
 def _make(
-    model: Path, names: list[str],
-    table: tuple[Path | None, str | None, str | None, Path | None],
-    key: Path | None, owner: str, passphrase: bool, **choices: Any,
+    model: Path, names: list[str], rows: Rows, key: Path | None, owner: str, passphrase: bool,
+    **choices: Any,
 ) -> tuple[Copies, str | None]:  # fmt: skip
     """Return new copies and the passphrase for their roll."""
-    train, label, group, validation = table
-    if key is None or train is None:
+    if key is None or rows.train is None:
         raise InputError(
             "New copies need your owner key and the training rows.",
             hint="give --key and --train; or --add for a roll that is there.",
@@ -178,18 +178,17 @@ def _make(
         )
     from timbermark.marking.models import open_model
     from timbermark.ownership.encoding import check_name
-    from timbermark.ownership.keys import OwnerKey
     from timbermark.tracing import making
 
     check_name(owner, "owner")
-    owner_key = unlock(lambda secret: OwnerKey.load(key, secret))
+    owner_key = load_key(key)
     opened = open_model(model)
     check_ending(opened, model)
     protection = new_passphrase(passphrase)
-    rows = read_rows(opened, train, None, validation, label, group, "local")
-    rows.pop("candidates")
+    given = rows.read(opened)
+    given.pop("candidates")
     made = making.copies(
-        opened, **rows, customers=names, key=owner_key, owner=owner, progress=True, **choices
+        opened, **given, customers=names, key=owner_key, owner=owner, progress=True, **choices
     )  # fmt: skip
     return made, protection
 
@@ -235,30 +234,19 @@ def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]
     return written
 
 
-@app.command()
-@takes_endpoints
+@command(app)
 def trace(
-    suspect: Annotated[
-        str,
-        typer.Argument(help="A model file of any library, an https:// address, or answers.csv."),
-    ],
-    roll: Annotated[Path, typer.Argument(help="Your secret roll, or an opening made for you.")],
+    suspect: Suspect,
+    roll: Annotated[Path, argument("Your secret roll, or an opening made for you.")],
     endpoint: EndpointFlags,
-    claim: Annotated[
-        Path | None, typer.Option(help="For an opening: the claim that was published.")
-    ] = None,
-    judge: Annotated[str | None, typer.Option("--for", help="For an opening: your name.")] = None,
+    claim: Annotated[Path | None, option("For an opening: the claim that was published.")] = None,
+    judge: Annotated[str | None, option("For an opening: your name.", "--for")] = None,
     roots: Annotated[
-        Path | None, typer.Option(help="For an opening: roots of time-stamping authorities, PEM.")
+        Path | None, option("For an opening: roots of time-stamping authorities, PEM.")
     ] = None,
-    answers: Annotated[
-        Answers, typer.Option(help="What counts; another kind than auto takes costs a bit.")
-    ] = Answers.auto,
-    label_map: Annotated[
-        str | None,
-        typer.Option(help="Its labels and the model's, as no=0,yes=1, if they differ; costs bits."),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page to file, HTML.")] = None,
+    answers: AnswersWanted = Answers.auto,
+    label_map: SuspectLabels = None,
+    report: Annotated[Path | None, option("Write a page to file, HTML.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -283,43 +271,32 @@ def trace(
         grid = opened.boundaries
         names, columns = grid.head.feature_names, grid.splits.columns
     else:
-        opened = unlock(lambda secret: load_roll(roll, secret))
+        opened = load_roll(roll)
         names, columns = opened.grid.feature_names, opened.grid.columns
     found = tracing.trace(
         asked, opened, claim=claim, judge=judge, answers=answers.value, label_map=labels,
         roots=() if roots is None else [roots.read_bytes()],
         **endpoint.asking(names, columns), progress=True,
     )  # fmt: skip
-    if report is not None:
-        found.report(report, force=force)
-    if as_json:
-        show_json(found.to_dict())
-    else:
-        show(str(found))
-        if report is not None:
-            show(f"{report}: the page")
+    finish(found, as_json, report, force)
     raise typer.Exit(exit_code(found.level))
 
 
-@roll_app.command(name="claim")
+@command(roll_app, "claim")
 def claim_command(
-    roll: Annotated[Path, typer.Argument(help="Your secret roll.")],
-    key: Annotated[Path, typer.Option(help="Your owner key, which signs.")],
-    out: Annotated[Path, typer.Option(help="Where the claim goes; publish it.")],
-    tsa: Annotated[
-        str, typer.Option(help="Address of a time-stamping authority (RFC 3161) to ask.")
-    ] = "",
+    roll: SecretRoll,
+    key: Signer,
+    out: Annotated[Path, option("Where the claim goes; publish it.")],
+    tsa: Authority = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Claim all copies of a roll in public, before they leave; reveals no customer."""
     check_outputs({"--out": out}, {"ROLL": roll, "--key": key}, force)
-    from timbermark.ownership.keys import OwnerKey
     from timbermark.tracing.showing import RollClaim
     from timbermark.verification import stamps
 
-    opened = unlock(lambda secret: load_roll(roll, secret))
-    made = RollClaim.make(opened, unlock(lambda secret: OwnerKey.load(key, secret)))
+    made = RollClaim.make(load_roll(roll), load_key(key))
     made.save(out, force=force)
     if tsa:
         from timbermark.verification.records import fetch_stamp
@@ -327,27 +304,24 @@ def claim_command(
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
         made = stamps.add_stamp(made, fetch_stamp(stamps.make_query(made), tsa))
         made.save(out, force=True)
-    if as_json:
-        facts = {"claim": str(out), "claim_digest": made.digest.hex(), "owner": made.claim.owner}
-        show_json({**facts, "customers": made.n_customers, "stamps": len(made.stamps)})
-        return
-    show(
-        f"{out}: the claim of {made.claim.owner} about {made.n_customers} copies, SHA-256 "
-        f"{made.digest.hex()}; publish it"
-    )
-    show_stamps(stamps.check_stamps(made))
+    owner, digest = made.claim.owner, made.digest.hex()
+    facts = {
+        "claim": str(out), "claim_digest": digest, "owner": owner, "customers": made.n_customers,
+        "stamps": len(made.stamps),
+    }  # fmt: skip
+    said = f"the claim of {owner} about {made.n_customers} copies, SHA-256 {digest}; publish it"
+    show_claim(as_json, facts, [f"{out}: {said}"], stamps.check_stamps(made))
 
 
-@roll_app.command(name="open")
+@command(roll_app, "open")
 def open_command(
-    roll: Annotated[Path, typer.Argument(help="Your secret roll.")],
-    claim: Annotated[Path, typer.Option(help="The claim that was published for it.")],
-    customer: Annotated[str, typer.Option(help="The customer whose part is shown.")],
-    judge: Annotated[str, typer.Option("--for", help="The name of the judge who asks.")],
-    out: Annotated[Path, typer.Option(help="Where the opening goes, for the judge alone.")],
+    roll: SecretRoll,
+    claim: Claimed,
+    customer: Annotated[str, option("The customer whose part is shown.")],
+    judge: Judge,
+    out: Annotated[Path, option("Where the opening goes, for the judge alone.")],
     share: Annotated[
-        float | None,
-        typer.Option(help="Share of the boundaries to show.  [the smallest that suffices]"),
+        float | None, option("Share of the boundaries to show.  [the smallest that suffices]")
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -357,14 +331,12 @@ def open_command(
     from timbermark.tracing.showing import RollClaim, open_roll
 
     published = RollClaim.load(claim)
-    opened = unlock(lambda secret: load_roll(roll, secret))
+    opened = load_roll(roll)
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
     made.save(out, force=force)
-    if as_json:
-        shown = made.boundaries.to_dict()
-        show_json({"evidence": str(out), "customer": made.customer, **shown})
-        return
-    show(
+    show_either(
+        as_json,
+        {"evidence": str(out), "customer": made.customer, **made.boundaries.to_dict()},
         f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
-        f"{opened.n_boundaries} boundaries"
+        f"{opened.n_boundaries} boundaries",
     )

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from timbermark.cli.app import app
-from timbermark.cli.outputs import check_outputs, show, show_json
+from timbermark.cli.options import Force, Json, argument, command, option
+from timbermark.cli.outputs import check_outputs, show_either
 from timbermark.errors import InputError
 from timbermark.files import will_write
 
@@ -25,24 +24,24 @@ if TYPE_CHECKING:
 _MODES = ("lazy", "exact")
 
 
-@app.command()
+@command(app)
 def update(
-    model: Annotated[Path, typer.Argument(help="A model of timbermark's own engine.")],
-    state: Annotated[Path, typer.Option(help="Its training state, as save_state wrote it.")],
-    out: Annotated[Path, typer.Option(help="Where the updated model goes.")],
-    add: Annotated[Path | None, typer.Option(help="Rows to learn, CSV or Parquet.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of answers.")] = None,
-    weight: Annotated[str | None, typer.Option(help="The column of weights, if any.")] = None,
+    model: Annotated[Path, argument("A model of timbermark's own engine.")],
+    state: Annotated[Path, option("Its training state, as save_state wrote it.")],
+    out: Annotated[Path, option("Where the updated model goes.")],
+    add: Annotated[Path | None, option("Rows to learn, CSV or Parquet.")] = None,
+    label: Annotated[str | None, option("The column of answers.")] = None,
+    weight: Annotated[str | None, option("The column of weights, if any.")] = None,
     forget: Annotated[
         Path | None,
-        typer.Option(help="Rows to forget: their numbers, one a line, or a table of their values."),
+        option("Rows to forget: their numbers, one a line, or a table of their values."),
     ] = None,
     state_out: Annotated[
-        Path | None, typer.Option(help="Where the new state goes; OUT with .state by default.")
+        Path | None, option("Where the new state goes; OUT with .state by default.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="lazy, or exact: as if trained again.")] = "lazy",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    mode: Annotated[str, option("lazy, or exact: as if trained again.")] = "lazy",
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Learn and forget rows in place: no new trees, no second training.
 
@@ -82,11 +81,12 @@ def update(
         "out": str(out),
         "state": str(target),
     }
-    if as_json:
-        show_json(facts)
-        return
-    show(f"learnt {facts['learnt']} rows, forgot {facts['forgotten']}; {facts['rows']} are left")
-    show(f"{out}: the updated model\n{target}: its state, keep it to yourself")
+    show_either(
+        as_json,
+        facts,
+        f"learnt {facts['learnt']} rows, forgot {facts['forgotten']}; {facts['rows']} are left",
+        f"{out}: the updated model\n{target}: its state, keep it to yourself",
+    )
 
 
 def _check_request(
@@ -130,7 +130,7 @@ def _read_added(
     if add is None:
         return np.empty((0, model.ensemble.n_features)), np.zeros(0), None
     for flag, column in (("--label", label), ("--weight", weight)):
-        if column is not None and column not in list_features(add, ()):
+        if column is not None and column not in list_features(add):
             raise InputError(
                 f"{add} has no column '{column}'.", hint=f"check the name after {flag}."
             )

@@ -1,21 +1,17 @@
-"""The data sets: the paper's six as rows and class numbers, its splits, and field sets.
+"""The paper's six data sets as rows and class numbers, and its splits.
 
-Field sets are as users have them (texts, missing values, prices). Files are in a folder, in the
-user's cache or in the UCI archive. Whatever the place, a file is used only if its sha256 is the one
-noted here, so that everybody's tables are made from the same bytes. The six sets of the paper can
-be fetched; the field sets, which only benchmarks use, must be in the folder.
+Files are in a folder, in the user's cache or in the UCI archive. Whatever the place, a file is used
+only if its sha256 is the one noted here, so that everybody's tables are made from the same bytes.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import io
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -40,7 +36,7 @@ class Source:
     """The files of one data set.
 
     ``sums`` gives the sha256 of each file that the paper uses, ``unused`` that of published ones
-    which it leaves out; the order matters. ``archive`` is empty where the set cannot be fetched.
+    which it leaves out; the order matters.
     """
 
     folder: str
@@ -109,34 +105,6 @@ SOURCES: dict[str, Source] = {
 }
 """The paper's data sets, in the order of its tables."""
 
-FIELD_SOURCES: dict[str, Source] = {
-    "census_income": Source(
-        "field/census_income",
-        "",
-        {
-            "census-income.data.gz": (
-                "5af0244397fa52b5ac93ef5fd8293426b6bc04a30adb6c15f5e527e4dcbef33a"
-            )
-        },
-    ),
-    "churn": Source(
-        "field/churn",
-        "",
-        {"churn.csv": "ed041d67e5576ae3956550f5e0c47b78138044b32e6930258b1f539e20629c17"},
-    ),
-    "diamonds": Source(
-        "field/diamonds",
-        "",
-        {"diamonds.csv": "9574730b03aba241d899c4a97511c5061b19358fab89510774fb6c24168345c4"},
-    ),
-    "spambase": Source(
-        "field/spambase",
-        "",
-        {"spambase.csv": "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12"},
-    ),
-}
-"""Data sets of the kind that users have: texts, missing values, two classes, prices."""
-
 
 def find_files(
     name: str,
@@ -154,23 +122,17 @@ def find_files(
     Raises InputError for a name that is not known, a folder that does not exist and a download
     that fails, FileFormatError for a file whose content is not what it should be.
     """
-    known = {**SOURCES, **FIELD_SOURCES}
-    if name not in known:
+    if name not in SOURCES:
         raise InputError(
             f"There is no data set '{name}' in the paper.", hint=f"use one of {', '.join(SOURCES)}."
         )
-    source = known[name]
+    source = SOURCES[name]
     sums = {**source.sums, **source.unused} if published else source.sums
     cache = cache_folder() if cache is None else cache
     for place in (_given_folder(folder), cache):
         paths = None if place is None else _paths_in(place, name, source.folder, sums)
         if paths is not None:
             return {path.name: _read_checked(path, sums[path.name]) for path in paths}
-    if not source.archive:
-        raise InputError(
-            f"The files of the data set {name} are not here.",
-            hint=f"{VARIABLE} names a folder that holds them in {source.folder}.",
-        )
     found = _unpack(name, source.url, sums, _download(name, source.url, fetch or fetch_url))
     for file, content in found.items():
         place = cache / source.folder
@@ -392,72 +354,6 @@ def _cut_label(table: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
 def _made(name: str, X: np.ndarray, labels: np.ndarray, n_train: int | None) -> Dataset:
     classes, y = np.unique(labels, return_inverse=True)
     return Dataset(name, X, y.astype(np.int64), tuple(classes.tolist()), n_train)
-
-
-FIELD_NAMES: tuple[str, ...] = tuple(FIELD_SOURCES)
-
-_TARGET = {"census_income": 41, "churn": 20, "diamonds": 6, "spambase": 57}
-"""The column of the answers."""
-_NO_FEATURES = {"census_income": (24,), "churn": (3,)}
-"""A weight of the sampling and a phone number."""
-_HEADERS = ("churn", "diamonds")
-_MISSING = ("", "?")
-
-
-@dataclass(frozen=True, slots=True)
-class FieldSet:
-    """Cells as texts, as they stand in the file.
-
-    ``names`` of the features, ``column N`` where the file has none; ``rows`` and ``target``, the
-    answers, in the order of the file.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    target: list[str]
-
-
-def load_field_set(name: str, folder: str | os.PathLike[str] | None = None) -> FieldSet:
-    """Return the field set ``name`` from ``folder`` or the one that TIMBERMARK_DATA names.
-
-    Raises as :func:`timbermark.experiments.datasets.find_files` does.
-    """
-    if name not in FIELD_SOURCES:
-        raise InputError(
-            f"There is no field set '{name}'.", hint=f"use one of {', '.join(FIELD_NAMES)}."
-        )
-    ((file, content),) = find_files(name, folder).items()
-    text = (gzip.decompress(content) if file.endswith(".gz") else content).decode("latin1")
-    table = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if row]
-    header = table.pop(0) if name in _HEADERS else [f"column {i}" for i in range(len(table[0]))]
-    target = _TARGET[name]
-    kept = [i for i in range(len(header)) if i != target and i not in _NO_FEATURES.get(name, ())]
-    whole = [row for row in table if len(row) == len(header)]
-    return FieldSet(
-        name,
-        tuple(header[i] for i in kept),
-        [tuple(row[i] for i in kept) for row in whole],
-        [row[target] for row in whole],
-    )
-
-
-def encode_texts(rows: Iterable[Sequence[str]]) -> np.ndarray:
-    """Return the rows as float64[n, d]; a column of texts becomes their numbers in sorted order.
-
-    Empty cells and question marks among numbers are missing.
-
-    >>> encode_texts([("1.5", "no"), ("?", "yes")]).tolist()
-    [[1.5, 0.0], [nan, 1.0]]
-    """
-    columns = []
-    for column in zip(*rows, strict=True):
-        try:
-            columns.append([np.nan if cell in _MISSING else float(cell) for cell in column])
-        except ValueError:
-            numbers = {cell: float(i) for i, cell in enumerate(sorted(set(column)))}
-            columns.append([numbers[cell] for cell in column])
-    return np.array(columns).T
 
 
 Scenario = Literal["train", "holdout"]

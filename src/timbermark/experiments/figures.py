@@ -5,7 +5,7 @@ The strategies are drawn in two dimensions, on a small data set that is really m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +161,7 @@ def _point(plan: Plan, results: Results, average: Place) -> tuple[float, float]:
     """
 
     def numbers(metric: str) -> np.ndarray:
-        places = [
-            Place(metric, average.candidates, average.method, average.selection, name,
-                  average.ratio)
-            for name in plan.datasets
-        ]  # fmt: skip
+        places = [replace(average, metric=metric, dataset=name) for name in plan.datasets]
         return np.array([results[place].mean for place in places])
 
     effectiveness, change = numbers("effectiveness"), numbers("accuracy")

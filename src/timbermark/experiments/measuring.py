@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import product
 from math import ceil
 
@@ -256,12 +257,14 @@ def measure_cells(data: Dataset, cells: Sequence[Cell]) -> Iterator[Measured]:
     group = cells[0].group
     with threadpool_limits(limits=1):
         base = Base.train(cut(data, group.candidates, group.seed), group.seed)
-        found = _Finder(base, max(cell.ratio for cell in cells))
+        highest, find = max(cell.ratio for cell in cells), cache(base.find)
         for cell in cells:
             start = time.perf_counter()
             n, k = trigger_counts(len(base.split.train), cell.ratio)
             try:
-                mark = base.mark(cell, found.candidates(cell))
+                found = find(cell.method, highest if cell.method in _PREFIX else cell.ratio)
+                chosen = replace(found, order=found.order[:n], neighbours=found.neighbours[:n])
+                mark = base.mark(cell, chosen)
             except InputError as error:
                 if cell.method != "wrong" or error.code != "strategy.too-few":
                     raise
@@ -307,10 +310,10 @@ class Base:
         pool = self.pool
         return int((pool.allowed & (pool.predicted != pool.label)).sum())
 
-    def find(self, cell: Cell, ratio: float) -> Proposal:
-        """Return the candidates of a cell's method."""
+    def find(self, method: Strategy, ratio: float) -> Proposal:
+        """Return the candidates of a method. Raises InputError where there are too few."""
         n, _ = trigger_counts(len(self.split.train), ratio)
-        return propose_rows(cell.method, self.pool, n, self.seed)
+        return propose_rows(method, self.pool, n, self.seed)
 
     def mark(self, cell: Cell, found: Proposal) -> Flipped:
         """Mark the model as a cell says."""
@@ -319,25 +322,6 @@ class Base:
             self.model, train.X, train.y, strategy=cell.method, selection=cell.selection,
             ratio=cell.ratio, candidates=self.separate, random_state=self.seed, proposal=found,
         )  # fmt: skip
-
-
-class _Finder:
-    """Candidates, found once for all cells that share them."""
-
-    def __init__(self, base: Base, highest: float) -> None:
-        self._base = base
-        self._highest = highest
-        self._known: dict[tuple[str, float], Proposal] = {}
-
-    def candidates(self, cell: Cell) -> Proposal:
-        """Return the candidates of the cell. Raises InputError where there are too few."""
-        ratio = self._highest if cell.method in _PREFIX else cell.ratio
-        key = (cell.method, ratio)
-        if key not in self._known:
-            self._known[key] = self._base.find(cell, ratio)
-        found = self._known[key]
-        n, _ = trigger_counts(len(self._base.split.train), cell.ratio)
-        return replace(found, order=found.order[:n], neighbours=found.neighbours[:n])
 
 
 def measure(base: Base, mark: Flipped) -> Measures:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -29,7 +27,6 @@ from timbermark.experiments.tables import (
     SCENARIO_TITLES,
     Comparison,
     Overall,
-    SharedErrors,
     Table,
     compare,
     count_wrong,
@@ -41,6 +38,7 @@ from timbermark.experiments.tables import (
     to_markdown,
 )
 from timbermark.files import atomic_write
+from timbermark.files.tables import csv_bytes
 from timbermark.report.pages import environment, style
 
 Row = tuple[str, ...]
@@ -332,7 +330,11 @@ def _draw_all(
     except TimbermarkError as error:
         return figures, [f"The figure of shared errors could not be drawn: {error.message}"]
     found = find_shared_errors(split)
-    atomic_write(out / "shared-errors.csv", _shared_errors_csv(found).encode())
+    shares = [
+        (name, found.n_errors, share, found.same[name]) for name, share in found.shared.items()
+    ]
+    header = ("library", "errors", "shared", "same_answer")
+    atomic_write(out / "shared-errors.csv", csv_bytes(header, shares))
     notes = []
     if found.missing:
         names = ", ".join(found.missing)
@@ -350,12 +352,3 @@ def _draw_all(
             )
         )
     return figures, notes
-
-
-def _shared_errors_csv(found: SharedErrors) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["library", "errors", "shared", "same_answer"])
-    for name, share in found.shared.items():
-        writer.writerow([name, found.n_errors, share, found.same[name]])
-    return text.getvalue()

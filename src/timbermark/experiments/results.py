@@ -8,15 +8,13 @@ thrown away when the file is opened again.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -25,6 +23,7 @@ from timbermark.errors import FileFormatError
 from timbermark.experiments.datasets import SCENARIOS
 from timbermark.experiments.measuring import MEASURES, METHODS, NAN, Cell, Measured, Measures, Plan
 from timbermark.files import will_write
+from timbermark.files.tables import csv_bytes
 from timbermark.marking.strategies import SELECTIONS
 
 _KEY = ("dataset", "candidates", "seed", "method", "ratio", "selection")
@@ -65,18 +64,11 @@ class CellsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _append(self, fields: Iterable[object]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(fields)
-        self._file.write(text.getvalue().encode())
+    def _append(self, cells: Sequence[object]) -> None:
+        self._file.write(csv_bytes(cells, ()))
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -174,9 +166,7 @@ def published() -> dict[Place, float | None]:
 
 
 AVERAGE = "average"
-COLUMNS = (
-    "metric", "candidates", "method", "selection", "dataset", "ratio", "value", "sd", "seeds",
-)  # fmt: skip
+COLUMNS = (*(field.name for field in fields(Place)), "value", "sd", "seeds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +243,8 @@ def to_csv(results: Results) -> str:
 
     An empty value is a dash.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for place, value in results.items():
-        writer.writerow(
-            [
-                place.metric, place.candidates, place.method, place.selection, place.dataset,
-                place.ratio, show_number(value.mean), show_number(value.sd), value.seeds,
-            ]
-        )  # fmt: skip
-    return text.getvalue()
+    lines = (
+        [*astuple(place), show_number(value.mean), show_number(value.sd), value.seeds]
+        for place, value in results.items()
+    )
+    return csv_bytes(COLUMNS, lines).decode()

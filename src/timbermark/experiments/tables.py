@@ -7,7 +7,8 @@ and which of our model's errors other libraries make, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,6 @@ class Comparison:
     paper: float
     k: float
     datasets: int
-
-    @property
-    def difference(self) -> float:
-        """Return ours minus the paper's."""
-        return self.ours - self.paper
 
     @property
     def is_low(self) -> bool:
@@ -94,10 +90,10 @@ def compare(plan: Plan, results: Results) -> list[Comparison]:
     exists for some only, and not for the same.
     """
     found = []
-    for metric in METRICS:
-        for scenario, method, selection, ratio in plan.ways:
-            place = Place(metric, scenario, method, selection, AVERAGE, ratio)
-            found.append(_compare(place, _pairs([place], plan.datasets, results)))
+    for metric, (scenario, method, selection, ratio) in product(METRICS, plan.ways):
+        place = Place(metric, scenario, method, selection, AVERAGE, ratio)
+        pairs = _pairs([place], plan.datasets, results)
+        found.append(Comparison(place, *_means(pairs), len(pairs)))
     return found
 
 
@@ -105,19 +101,12 @@ def overall(plan: Plan, results: Results) -> list[Overall]:
     """Return one line for each metric and scenario."""
     averages = compare(plan, results)
     found = []
-    for metric in METRICS:
-        for scenario in plan.scenarios:
-            some = [
-                c for c in averages if (c.place.metric, c.place.candidates) == (metric, scenario)
-            ]
-            pairs = _pairs([c.place for c in some], plan.datasets, results)
-            mean = _means(pairs)
-            found.append(
-                Overall(
-                    metric, scenario, mean[0], mean[1], len(pairs),
-                    averages=sum(c.datasets > 0 for c in some), low=sum(c.is_low for c in some),
-                )
-            )  # fmt: skip
+    for metric, scenario in product(METRICS, plan.scenarios):
+        some = [c for c in averages if (c.place.metric, c.place.candidates) == (metric, scenario)]
+        pairs = _pairs([c.place for c in some], plan.datasets, results)
+        ours, paper, _ = _means(pairs)
+        there, low = sum(c.datasets > 0 for c in some), sum(c.is_low for c in some)
+        found.append(Overall(metric, scenario, ours, paper, len(pairs), there, low))
     return found
 
 
@@ -128,19 +117,11 @@ def _pairs(
     found = []
     for average in places:
         for dataset in datasets:
-            place = Place(
-                average.metric, average.candidates, average.method, average.selection, dataset,
-                average.ratio,
-            )  # fmt: skip
+            place = replace(average, dataset=dataset)
             ours, paper = results.get(place), published().get(place)
             if ours is not None and not ours.is_dash and paper is not None:
                 found.append((ours.mean, paper, ours.k))
     return found
-
-
-def _compare(place: Place, pairs: list[tuple[float, float, float]]) -> Comparison:
-    ours, paper, k = _means(pairs)
-    return Comparison(place, ours, paper, k, len(pairs))
 
 
 def _means(pairs: list[tuple[float, float, float]]) -> tuple[float, float, float]:
@@ -252,24 +233,20 @@ def make_tables(plan: Plan, results: Results) -> list[Table]:
 def _make_table(number: int, plan: Plan, results: Results) -> Table:
     metric, scenario = TABLES[number - 1]
     datasets = (*plan.datasets, AVERAGE)
-    best = {}
-    for dataset in datasets:
-        for ratio in plan.ratios:
-            column = [
-                results[Place(metric, scenario, method, selection, dataset, ratio)].mean
-                for method in METHODS
-                for selection in SELECTIONS
-            ]
-            best[dataset, ratio] = max((x for x in column if not np.isnan(x)), default=np.nan)
+    ways = list(product(METHODS, SELECTIONS))
+    places = [
+        [Place(metric, scenario, *way, *column) for column in product(datasets, plan.ratios)]
+        for way in ways
+    ]
+    means = np.array([[results[place].mean for place in row] for row in places])
+    best = np.where(np.isnan(means), -np.inf, means).max(axis=0)
     rows = []
-    for method in METHODS:
-        for selection in SELECTIONS:
-            cells = []
-            for dataset in datasets:
-                for ratio in plan.ratios:
-                    place = Place(metric, scenario, method, selection, dataset, ratio)
-                    cells.append(_make_cell(place, plan, results[place], best[dataset, ratio]))
-            rows.append((method_title(method, selection), tuple(cells)))
+    for way, row in zip(ways, places, strict=True):
+        cells = (
+            _make_cell(place, plan, results[place], highest)
+            for place, highest in zip(row, best.tolist(), strict=True)
+        )
+        rows.append((method_title(*way), tuple(cells)))
     title = f"{METRIC_TITLES[metric]}, {SCENARIO_TITLES[scenario]}"
     return Table(number, title, datasets, plan.ratios, tuple(rows))
 
@@ -287,12 +264,7 @@ def _paper_number(place: Place, plan: Plan) -> float | None:
     numbers = published()
     if place.dataset != AVERAGE or plan.datasets == NAMES:
         return numbers[place]
-    some = [
-        numbers[
-            Place(place.metric, place.candidates, place.method, place.selection, name, place.ratio)
-        ]
-        for name in plan.datasets
-    ]
+    some = [numbers[replace(place, dataset=name)] for name in plan.datasets]
     there = [number for number in some if number is not None]
     return float(np.mean(there)) if there else None
 
@@ -310,18 +282,17 @@ class WrongCount:
 def count_wrong(plan: Plan, finished: Mapping[Cell, Measured]) -> list[WrongCount]:
     """Count what Wrong Prediction Flip has to choose from; a dash where that is less than n."""
     found = []
-    for scenario in plan.scenarios:
-        for dataset in plan.datasets:
-            cells = [
-                [
-                    finished.get(Cell(dataset, scenario, seed, "wrong", ratio, "confidence"))
-                    for ratio in plan.ratios
-                ]
-                for seed in plan.seeds
+    for scenario, dataset in product(plan.scenarios, plan.datasets):
+        cells = [
+            [
+                finished.get(Cell(dataset, scenario, seed, "wrong", ratio, "confidence"))
+                for ratio in plan.ratios
             ]
-            there = [row[0].n_wrong for row in cells if row[0] is not None]
-            wanted = [cell.n for cell in cells[0] if cell is not None]
-            found.append(WrongCount(dataset, scenario, tuple(there), tuple(wanted)))
+            for seed in plan.seeds
+        ]
+        there = [row[0].n_wrong for row in cells if row[0] is not None]
+        wanted = [cell.n for cell in cells[0] if cell is not None]
+        found.append(WrongCount(dataset, scenario, tuple(there), tuple(wanted)))
     return found
 
 

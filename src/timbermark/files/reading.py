@@ -81,7 +81,7 @@ _PLAIN_TYPE = re.compile(r"[<>|]?[A-Za-z?][0-9]*")
 _MAX_CODE_POINT = 0x10FFFF
 
 # What Python's readers of zip archives, JSON and array types raise on hostile bytes.
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -94,7 +94,7 @@ _DAMAGE = (
     OSError,
 )
 _AGAIN = "get the file again from where it came, it was damaged on the way."
-_FOREIGN = "it was not written by timbermark, do not trust it."
+FOREIGN = "it was not written by timbermark, do not trust it."
 
 
 def read_container(
@@ -143,7 +143,7 @@ def _read(
     first_line = file.readline(_LONGEST_LINE)
     version = _read_first_line(first_line, name, kind, max_version)
     if size > MAX_UNPACKED:
-        _refuse(f"{name} has {size} bytes, at most {MAX_UNPACKED} are allowed.", _FOREIGN)
+        _refuse(f"{name} has {size} bytes, at most {MAX_UNPACKED} are allowed.", FOREIGN)
     digest_line = _DIGEST_LINE.fullmatch(file.readline(_LONGEST_LINE))
     payload = file.read()
     if not payload:
@@ -202,8 +202,8 @@ def _refuse(message: str, hint: str, code: str = "file.content") -> NoReturn:
 def _unpack(payload: bytes, size: int, name: str) -> tuple[Meta, Arrays]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(payload))
-    except _DAMAGE:
-        _refuse(f"{name} does not hold a zip archive.", _FOREIGN)
+    except DAMAGE:
+        _refuse(f"{name} does not hold a zip archive.", FOREIGN)
     try:
         with archive:
             members = _list_members(archive, size, name)
@@ -214,8 +214,8 @@ def _unpack(payload: bytes, size: int, name: str) -> tuple[Meta, Arrays]:
             }
     except FileFormatError:
         raise
-    except _DAMAGE as error:
-        _refuse(f"{name} holds a damaged archive ({error}).", _FOREIGN)
+    except DAMAGE as error:
+        _refuse(f"{name} holds a damaged archive ({error}).", FOREIGN)
     return meta, arrays
 
 
@@ -227,30 +227,30 @@ def _list_members(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, z
     listed = archive.infolist()
     members = {info.filename: info for info in listed}
     if len(members) != len(listed):
-        _refuse(f"{name} holds two members of the same name.", _FOREIGN)
+        _refuse(f"{name} holds two members of the same name.", FOREIGN)
     if META_NAME not in members:
-        _refuse(f"{name} holds no {META_NAME}.", _FOREIGN)
+        _refuse(f"{name} holds no {META_NAME}.", FOREIGN)
     for member, info in members.items():
         stem = member.removesuffix(".npy")
         if member != META_NAME and (stem == member or not ARRAY_NAME.fullmatch(stem)):
-            _refuse(f"{name} holds a foreign member, {member!r}.", _FOREIGN)
+            _refuse(f"{name} holds a foreign member, {member!r}.", FOREIGN)
         # A comment or a field that is too long would hide the members after it.
         if info.comment or (info.extra and not info.extra.startswith(_ZIP64)):
-            _refuse(f"{name} holds {member} with more than its content.", _FOREIGN)
+            _refuse(f"{name} holds {member} with more than its content.", FOREIGN)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            _refuse(f"{name} uses an unknown compression for {member}.", _FOREIGN)
+            _refuse(f"{name} uses an unknown compression for {member}.", FOREIGN)
     unpacked = sum(info.file_size for info in listed)
     if unpacked > most_unpacked(size):
         _refuse(
             f"{name} has {size} bytes but would unpack to {unpacked}, which is out of proportion.",
-            _FOREIGN,
+            FOREIGN,
         )
     return members
 
 
 def _read_meta(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Meta:
     if info.file_size > MAX_META:
-        _refuse(f"{name} holds {info.file_size} bytes of metadata.", _FOREIGN)
+        _refuse(f"{name} holds {info.file_size} bytes of metadata.", FOREIGN)
     try:
         meta = json.loads(
             archive.read(info).decode(),
@@ -258,9 +258,9 @@ def _read_meta(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Me
             object_pairs_hook=_unique_keys,
         )
     except (ValueError, RecursionError) as error:
-        _refuse(f"{name} holds metadata that is not valid JSON ({error}).", _FOREIGN)
+        _refuse(f"{name} holds metadata that is not valid JSON ({error}).", FOREIGN)
     if not isinstance(meta, dict):
-        _refuse(f"{name} holds metadata that is not a JSON object.", _FOREIGN)
+        _refuse(f"{name} holds metadata that is not a JSON object.", FOREIGN)
     return meta
 
 
@@ -283,7 +283,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> A
         if header_size + n_bytes != info.file_size:
             _refuse(
                 f"{where} claims the shape {shape} but has {info.file_size - header_size} bytes.",
-                _FOREIGN,
+                FOREIGN,
             )
         array = np.empty(shape, dtype)
         flat = array.reshape(-1).view(np.uint8).data
@@ -295,31 +295,31 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> A
     if at != n_bytes:
         _refuse(f"{where} ends too early.", _AGAIN)
     if dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        _refuse(f"{where} holds values other than true and false.", _FOREIGN)
+        _refuse(f"{where} holds values other than true and false.", FOREIGN)
     if dtype.kind == "U" and array.size and _code_points(array).max() > _MAX_CODE_POINT:
-        _refuse(f"{where} holds text that is not Unicode.", _FOREIGN)
+        _refuse(f"{where} holds text that is not Unicode.", FOREIGN)
     return array
 
 
 def _read_npy_header(member: IO[bytes], where: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     start = member.read(len(_NPY_MAGIC) + 2)
     if len(start) != len(_NPY_MAGIC) + 2 or not start.startswith(_NPY_MAGIC):
-        _refuse(f"{where} is not in NumPy's format, version 1.0.", _FOREIGN)
+        _refuse(f"{where} is not in NumPy's format, version 1.0.", FOREIGN)
     (length,) = struct.unpack("<H", start[-2:])
     match = _NPY_HEADER.fullmatch(member.read(length).decode("latin1"))
     if match is None:
-        _refuse(f"{where} has a header that NumPy would not write.", _FOREIGN)
+        _refuse(f"{where} has a header that NumPy would not write.", FOREIGN)
     try:
         # NumPy reads more than types here: lists of them and shapes, by parsing Python.
         dtype = np.dtype(match[1] if _PLAIN_TYPE.fullmatch(match[1]) else "?!")
         shape = tuple(int(n) for n in match[3].replace(",", " ").split())
-    except _DAMAGE:
-        _refuse(f"{where} has the unknown type {match[1]!r}.", _FOREIGN)
+    except DAMAGE:
+        _refuse(f"{where} has the unknown type {match[1]!r}.", FOREIGN)
     problem = array_problem(dtype, shape)
     if problem:
-        _refuse(f"{where} {problem}.", _FOREIGN)
+        _refuse(f"{where} {problem}.", FOREIGN)
     if match[2] == "True" or match[1][0] == ">":
-        _refuse(f"{where} is not in C order and little-endian.", _FOREIGN)
+        _refuse(f"{where} is not in C order and little-endian.", FOREIGN)
     return dtype, shape, len(start) + length
 
 

@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import stat
-import struct
 import unicodedata
 import warnings
 import zipfile
@@ -29,8 +28,8 @@ from timbermark.errors import (
     PassphraseError,
     PassphraseNeededError,
 )
-from timbermark.files.reading import META_NAME, Arrays, Meta, read_container
-from timbermark.files.writing import atomic_write, container_bytes, will_write
+from timbermark.files.reading import DAMAGE, FOREIGN, META_NAME, Arrays, Meta, read_container
+from timbermark.files.writing import atomic_write, container_bytes, exists_error, will_write
 
 CIPHER = "scrypt+aes-256-gcm"
 _DOMAIN = b"timbermark/seal/2"
@@ -38,19 +37,6 @@ _OWNER_ONLY = 0o600
 _SMALL = 1 << 16
 _SALT_BYTES, _NONCE_BYTES, _KEY_BYTES = 16, 12, 32
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
-# What Python's reader of zip archives raises on hostile bytes.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    struct.error,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-    OSError,
-)
-_FOREIGN = "it was not written by timbermark, do not trust it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +100,7 @@ it was not written by timbermark, do not trust it.
         size = len(source) if isinstance(source, bytes) else os.stat(source).st_size
         if size > self.file:
             raise FileFormatError(
-                f"{name} has {size} bytes, at most {self.file} are allowed.", _FOREIGN, "file.size"
+                f"{name} has {size} bytes, at most {self.file} are allowed.", FOREIGN, "file.size"
             )
         if not isinstance(source, bytes):
             with open(source, "rb") as file:
@@ -124,17 +110,17 @@ it was not written by timbermark, do not trust it.
             with zipfile.ZipFile(io.BytesIO(payload)) as archive:
                 members = {info.filename: info.file_size for info in archive.infolist()}
                 declared = sum(info.file_size for info in archive.infolist())
-        except _DAMAGE:
+        except DAMAGE:
             return
         if declared > max(size, _SMALL):
             raise FileFormatError(
-                f"{name} has {size} bytes but would unpack to {declared}.", _FOREIGN, "file.size"
+                f"{name} has {size} bytes but would unpack to {declared}.", FOREIGN, "file.size"
             )
         if members.get(META_NAME, 0) > self.meta:
             raise FileFormatError(
                 f"{name} holds {members[META_NAME]} bytes of metadata, at most {self.meta} are "
                 "allowed.",
-                _FOREIGN,
+                FOREIGN,
                 "file.size",
             )
 
@@ -258,12 +244,7 @@ def save_sealed(
             raise FileExistsError(target)
         _write_new(target, content)
     except FileExistsError:
-        raise InputError(
-            f"{os.fspath(path)} exists already, the {what} was not written.",
-            hint="choose another name, or force=True to replace it.",
-            code="file.exists",
-            parameter="force",
-        ) from None
+        raise exists_error(path, what) from None
 
 
 def _write_new(target: str, content: bytes) -> None:
@@ -317,7 +298,7 @@ def warn_if_readable(path: str | os.PathLike[str], what: str) -> None:
 
 def _read_how(meta: Meta, arrays: Arrays, name: str) -> tuple[bytes, bytes, ScryptCost, bytes]:
     if meta.keys() != {"cipher", "scrypt", "salt", "nonce"} or arrays.keys() != {"sealed"}:
-        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN, "file.cipher")
+        raise FileFormatError(f"{name} does not say how it is encrypted.", FOREIGN, "file.cipher")
     if meta["cipher"] != CIPHER:
         raise FileFormatError(
             f"{name} is encrypted in an unknown way, {meta['cipher']!r}.",
@@ -327,16 +308,16 @@ def _read_how(meta: Meta, arrays: Arrays, name: str) -> tuple[bytes, bytes, Scry
     salt, nonce = _read_hex(meta["salt"], _SALT_BYTES), _read_hex(meta["nonce"], _NONCE_BYTES)
     sealed = arrays["sealed"]
     if salt is None or nonce is None or sealed.dtype != np.uint8 or sealed.ndim != 1:
-        raise FileFormatError(f"{name} does not say how it is encrypted.", _FOREIGN, "file.cipher")
+        raise FileFormatError(f"{name} does not say how it is encrypted.", FOREIGN, "file.cipher")
     asked = meta["scrypt"]
     if not isinstance(asked, dict) or asked.keys() != {"n", "r", "p"}:
-        raise FileFormatError(f"{name} does not say what a guess costs.", _FOREIGN, "file.cost")
+        raise FileFormatError(f"{name} does not say what a guess costs.", FOREIGN, "file.cost")
     cost = ScryptCost(**asked)
     if not cost.is_bearable():
         raise FileFormatError(
             f"{name} asks for scrypt with n={cost.n}, r={cost.r}, p={cost.p}, which is out of "
             "bounds.",
-            _FOREIGN,
+            FOREIGN,
             "file.cost",
         )
     return salt, nonce, cost, sealed.tobytes()

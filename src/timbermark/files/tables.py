@@ -254,7 +254,7 @@ def _check_bytes(path: str | os.PathLike[str], size: int, limits: TableLimits) -
         )
 
 
-def csv_bytes(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+def csv_bytes(header: Sequence[object], lines: Iterable[Sequence[Any]]) -> bytes:
     """Return a table as CSV; None is an empty cell.
 
     >>> csv_bytes(["a", "b"], [[1, None]])

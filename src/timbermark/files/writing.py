@@ -132,13 +132,18 @@ def write_public(path: str | os.PathLike[str], content: bytes, what: str, force:
     Raises InputError if the file exists, unless ``force``; and as `atomic_write` does.
     """
     if not force and os.path.lexists(path):
-        raise InputError(
-            f"{os.fspath(path)} exists already, the {what} was not written.",
-            hint="choose another name, or force=True to replace it.",
-            code="file.exists",
-            parameter="force",
-        )
+        raise exists_error(path, what)
     atomic_write(path, content)
+
+
+def exists_error(path: str | os.PathLike[str], what: str) -> InputError:
+    """Return the error for a file that is there and must not be replaced."""
+    return InputError(
+        f"{os.fspath(path)} exists already, the {what} was not written.",
+        hint="choose another name, or force=True to replace it.",
+        code="file.exists",
+        parameter="force",
+    )
 
 
 def sync_folder(folder: Path) -> None:

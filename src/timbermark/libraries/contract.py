@@ -9,6 +9,7 @@ Tables whose categories are texts become frames with the model's categories, as 
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,6 +160,17 @@ def plain_columns(ensemble: Ensemble, categories: Iterable[int] = ()) -> AnyArra
     found[ensemble.feature[ensemble.category_set >= 0]] = -1
     found[list(categories)] = -1
     return found
+
+
+def import_library(module: str, purpose: str) -> Any:
+    """Return a module of a library whose name is that of an extra.
+
+    Raises MissingLibraryError, which says what it is needed for, where it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingLibraryError.for_extra(module.partition(".")[0], purpose) from None
 
 
 class Adapter(Protocol):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import io
 import json
 import math
@@ -32,7 +31,7 @@ import numpy as np
 
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.files.reading import most_unpacked
-from timbermark.libraries.contract import ForeignModel, PathLike
+from timbermark.libraries.contract import ForeignModel, PathLike, import_library
 
 _LOADERS = frozenset(
     (
@@ -457,11 +456,8 @@ def save(model: Any, path: PathLike, kind: str) -> None:
 
 
 def _skops(purpose: str) -> Any:
-    try:
-        version = importlib.import_module("skops").__version__
-        skops_io = importlib.import_module("skops.io")
-    except ImportError:
-        raise MissingLibraryError.for_extra("skops", purpose) from None
+    skops_io = import_library("skops.io", purpose)
+    version = import_library("skops", purpose).__version__
     if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < _OLDEST:
         raise MissingLibraryError(
             f"skops {version} is too old {purpose}: what it lets pass is not always safe.",

@@ -50,12 +50,8 @@ def judge_edit(
     measured = [prepared.judging]
     if prepared.judging_labels is not None:
         measured.append(prepared.judging_labels)
-    figures = [
-        figure
-        for rows in measured
-        for figure in _figures(prepared, _tally(prepared, rows, edit, workers), rows.code)
-    ]
-    return judge_figures(prepared.foreign.task, budget, figures)
+    told = _compare(prepared, measured, edit, workers)
+    return judge_figures(prepared.foreign.task, budget, [f for figures in told for f in figures])
 
 
 def report_cost(
@@ -69,12 +65,10 @@ def report_cost(
     if whole is not None and large is not None and large.reports:
         figures = _figures(prepared, whole, large.reports)
     else:
-        figures = _figures(prepared, _tally(prepared, rows, edit, workers), rows.code)
-        if prepared.labelled is not None:
-            seen = prepared.labelled
-            told = _figures(prepared, _tally(prepared, seen, edit, workers), seen.code)
-            known = (*QUALITY, "rmse", "mae", "r2", "ndcg")
-            figures += [f for f in told if f.code in known and f.before is not None]
+        measured = [rows] if prepared.labelled is None else [rows, prepared.labelled]
+        figures, *others = _compare(prepared, measured, edit, workers)
+        known = (*QUALITY, "rmse", "mae", "r2", "ndcg")
+        figures += [f for told in others for f in told if f.code in known and f.before is not None]
     main = figures[0].rows
     assert main is not None
     counting = prepared.task.counting
@@ -139,9 +133,18 @@ def same_thresholds(one: Ensemble, other: Ensemble) -> bool:
     return one.threshold.tobytes() == other.threshold.tobytes()
 
 
-def _tally(prepared: Prepared, rows: MeasuredRows, edit: Edit, workers: Workers) -> Tally:
-    after = answers_after(prepared, rows, edit, workers)
-    return prepared.task.counting.tally(rows.answers, after, rows.target)
+def _compare(
+    prepared: Prepared, measured: Sequence[MeasuredRows], edit: Edit, workers: Workers
+) -> list[list[Figure]]:
+    """Return the figures of an edit on each of several sets of rows, one thread for each."""
+    after = [answers_after(prepared, rows, edit, workers) for rows in measured]
+
+    def compare(pair: tuple[MeasuredRows, np.ndarray]) -> list[Figure]:
+        rows, found = pair
+        tally = prepared.task.counting.tally(rows.answers, found, rows.target)
+        return _figures(prepared, tally, rows.code)
+
+    return workers.map(compare, zip(measured, after, strict=True))
 
 
 def _figures(prepared: Prepared, tally: Tally, code: str) -> list[Figure]:

@@ -15,14 +15,15 @@ see.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from timbermark.kernels.hashing import hash_rows
+from timbermark.kernels.workers import Workers
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
 SHARES = (0.1, 0.2, 0.4)
@@ -93,6 +94,9 @@ _NEAREST = 0.15
 _HALF = 0.5
 _ALL_NEIGHBOURS, _MOST_NEIGHBOURS = 10_000, 4_000
 """The number of rows from which on only some of them, the second number, are neighbours."""
+_ASKED_AT_A_TIME, _FEW_RANKS = 256, 32
+"""Rows whose distances from all neighbours are in the cache at a time, and the rank up to which
+finding the nearest one again and again is quicker than dividing them."""
 _SIGNS, _JITTER = 4, 1e-4
 _SHADOW_ROWS, _ASKED = 10_000, 3_000
 _SLOPES = tuple(float(slope) for slope in np.round(np.arange(0.1, 1.01, 0.05), 2))
@@ -119,8 +123,14 @@ class Neighbourhood:
     """
 
     def __init__(
-        self, X: np.ndarray, rng: np.random.Generator, named: np.ndarray | None, share: float = 1.0
+        self,
+        X: np.ndarray,
+        rng: np.random.Generator,
+        named: np.ndarray | None,
+        share: float = 1.0,
+        workers: Workers | None = None,
     ) -> None:
+        self._workers = Workers(1) if workers is None else workers
         most = len(X) if len(X) < _ALL_NEIGHBOURS else _MOST_NEIGHBOURS
         kept = np.sort(rng.permutation(len(X))[:most])
         self._rows, self._rng = X[kept], rng
@@ -133,9 +143,12 @@ class Neighbourhood:
         # random signs, with a mean squared distance of 1 between two codes.
         self._seeds = rng.integers(1 << 32, size=(int(self._named.sum()), _SIGNS), dtype=np.uint64)
         places = self._place(self._rows)
-        # Jitter breaks ties between neighbours, which the search would break by how it splits work.
+        # Jitter draws among equal rows.
         places += rng.normal(scale=_JITTER, size=places.shape)
-        self._search = NearestNeighbors(algorithm="brute").fit(places)
+        self._centre = places.mean(axis=0)
+        places = (places - self._centre).astype(np.float32)
+        # With a column of ones, one product gives |r|² - 2 q·r, which orders rows as distances do.
+        self._doubled = np.hstack([-2.0 * places, (places**2).sum(axis=1, keepdims=True)]).T.copy()
 
     def mix(self, base: np.ndarray, n: int, distance: float) -> np.ndarray:
         """Return ``n`` rows that are at a ``distance`` from those of ``base``, in turn.
@@ -155,11 +168,34 @@ class Neighbourhood:
         )
         # A sample has only some of the neighbours. It may hold the row itself, which is not one.
         scaled = np.maximum(np.rint(ranks * self._share).astype(np.int64), 1)
-        most = min(int(scaled.max()) + 1, len(self._rows))
-        found = self._search.kneighbors(self._place(first), most, return_distance=False)
-        other = self._rows[found[np.arange(n), np.minimum(scaled, most - 1)]]
+        other = first.copy()
+        for rank in np.unique(scaled[ranks > 0]).tolist():
+            own = np.flatnonzero((scaled == rank) & (ranks > 0))
+            other[own] = self._rows[self._find_neighbours(first[own], rank)]
         swapped = (rng.random(first.shape) < _HALF) & (ranks > 0)[:, None]
         return np.where(swapped, other, first)
+
+    def _find_neighbours(self, X: np.ndarray, rank: int) -> np.ndarray:
+        """Return the numbers of the neighbours of a rank, 0 for the nearest, int64 [n]."""
+        rank = min(rank, len(self._rows) - 1)
+        found = np.empty(len(X), np.int64)
+
+        def ask(thread: int, item: int) -> None:
+            own = slice(item * _ASKED_AT_A_TIME, (item + 1) * _ASKED_AT_A_TIME)
+            places = (self._place(X[own]) - self._centre).astype(np.float32)
+            asked = np.hstack([places, np.ones((len(places), 1), np.float32)])
+            distance = asked @ self._doubled
+            if rank > _FEW_RANKS:
+                found[own] = np.argpartition(distance, rank, axis=1)[:, rank]
+                return
+            for _ in range(rank):
+                distance[np.arange(len(asked)), distance.argmin(axis=1)] = np.inf
+            found[own] = distance.argmin(axis=1)
+
+        # Products on one thread each: sums over several may be rounded in other ways.
+        with threadpool_limits(1, user_api="blas"):
+            self._workers.drain(ask, -(-len(X) // _ASKED_AT_A_TIME))
+        return found
 
     def _place(self, X: np.ndarray) -> np.ndarray:
         """Return points whose distances measure how similar rows are."""
@@ -243,18 +279,25 @@ def find_unseen(
     if len(kinds) < 2:
         return Unseen()
     rounds = int(np.clip(_SHADOW_TREES // len(kinds), 5, _SHADOW_ROUNDS))
-    shadow = _Shadow(columns(train), label, rounds, seed)
+
+    def mix() -> list[np.ndarray]:
+        near = Neighbourhood(train, np.random.default_rng(seed), named)
+        return [near.mix(train, _ASKED, place) for place in (1.0, 2.0)]
+
+    # The shadow model works on one thread, so that another one can make what it is asked.
+    with ThreadPoolExecutor(1) as other:
+        making = other.submit(mix)
+        shadow = _Shadow(columns(train), label, rounds, seed)
+        mixed = making.result()
 
     def doubt(rows: np.ndarray) -> tuple[float, float]:
         """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
         unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
         return float(unsure.mean()), float(unsure.var() / len(unsure))
 
-    rng = np.random.default_rng(seed)
-    near = Neighbourhood(train, rng, named)
     unseen, variance = doubt(held[:_ASKED])
     seen = doubt(train[:_ASKED])[0]
-    usual, far = (doubt(near.mix(train, _ASKED, place))[0] for place in (1.0, 2.0))
+    usual, far = (doubt(rows)[0] for rows in mixed)
     slope = _find_slope(shadow, columns, held, labels[1])
     # Where the figures hardly differ, the usual distance is as good as any.
     noise = 2.0 * float(np.sqrt(variance))

@@ -260,6 +260,8 @@ def prepare(
     source = given.source
     if source is None:
         source = InputTable(rows[rest], None if target is None else target[rest], len(rest))
+    if not fits.all():
+        rows, trained = rows[fits], trained[fits]
     few = _few_of_class(foreign, judging)
     if few is not None:
         judging = replace(judging, target=None)
@@ -268,7 +270,7 @@ def prepare(
         task=task,
         schema=given.schema,
         router=router,
-        training=TrainingRows(rows[fits], trained[fits], given.holding.passed, X is not None),
+        training=TrainingRows(rows, trained, given.holding.passed, X is not None),
         source=source.rows,
         source_target=source.target,
         holding=routes,
@@ -342,7 +344,7 @@ def _resemble_unseen(
         labels = target[rest], target[held]
         found = find_unseen(rows[rest], rows[held], labels, columns, schema.named, seed)
     share = min(len(rows) / given.holding.n_rows, 1.0)
-    near = Neighbourhood(rows[order], np.random.default_rng(seed + 4), schema.named, share)
+    near = Neighbourhood(rows[order], np.random.default_rng(seed + 4), schema.named, share, workers)
 
     def estimate(answers: np.ndarray) -> np.ndarray | None:
         if foreign.task != "classification":

@@ -332,7 +332,7 @@ def _find_boundaries(
         if foreign.threshold_dtype == "f4":
             found = replace(found, boundaries=_in_single(found.boundaries))
         is_wide = found.boundaries.wide
-        if not is_wide.any():
+        if not is_wide.any() or number == _SEARCHES - 1:
             break
         most = 0.0
         for _ in range(_THROWAWAY):

@@ -298,24 +298,31 @@ def _rarity(
     weight = scores @ np.minimum(1.0 / (len(shares) * np.maximum(shares, 1e-9)), MOST_RARITY)
     whole = np.rint(weight * _WHOLE).astype(np.int64)
     found = np.ones(len(b))
-    for f in np.unique(b.feature):
+
+    def weigh(f: int) -> None:
         own = np.flatnonzero(b.feature == f)
-        order = np.argsort(Z[:, f])
-        values = Z[order, f]
+        column = Z[:, f]
+        values = np.sort(column)
         values = values[: np.count_nonzero(~np.isnan(values))]
-        total = np.append(0, np.cumsum(whole[order[: len(values)]]))
         ends = (
             np.maximum(np.searchsorted(values, b.below[own], side="right") - _AROUND, 0),
             np.minimum(np.searchsorted(values, b.above[own]) + _AROUND, len(values)),
         )
-        sums = []
-        for end in ends:
-            # Of rows with one value, each counts as their mean.
-            at = values[np.minimum(end, len(values) - 1)]
-            first, last = (np.searchsorted(values, at, side=side) for side in ("left", "right"))
-            part = (end - first) / (last - first)
-            sums.append(total[first] + part * (total[last] - total[first]))
-        found[own] = (sums[1] - sums[0]) / (_WHOLE * (ends[1] - ends[0]))
+        at = values[np.minimum(ends, len(values) - 1)]
+        first, last = (np.searchsorted(values, at, side=side) for side in ("left", "right"))
+        # Weights below each end, and of rows with the value there: whole numbers, which sum up
+        # exactly, so that no row has to be sorted.
+        edges, place = np.unique(at, return_inverse=True)
+        after = np.searchsorted(edges, column)
+        there = np.append(edges, np.nan)[after] == column
+        sums = np.bincount(2 * after + there, whole, 2 * len(edges) + 2)
+        below = np.cumsum(sums)[2 * place.reshape(at.shape)]
+        level = sums[2 * place.reshape(at.shape) + 1]
+        # Of rows with one value, each counts as their mean.
+        total = below + (ends - first) / (last - first) * level
+        found[own] = (total[1] - total[0]) / (_WHOLE * (ends[1] - ends[0]))
+
+    workers.map(weigh, np.unique(b.feature).tolist())
     return found
 
 

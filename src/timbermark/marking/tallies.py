@@ -46,8 +46,8 @@ def exact_sum(values: np.ndarray) -> int:
     sums = np.zeros((2047, 2), np.int64)
     add_by_exponent(np.ascontiguousarray(values, np.float64).ravel().view(np.int64), sums)
     total = 0
-    for exponent in np.flatnonzero(sums.any(axis=1)).tolist():
-        high, low = sums[exponent].tolist()
+    used = np.flatnonzero(sums[:, 0] | sums[:, 1])
+    for exponent, (high, low) in zip(used.tolist(), sums[used].tolist(), strict=True):
         total += ((high << 27) + low) << (max(exponent, 1) + _LOWEST - 1075)
     return int(total)
 

@@ -110,7 +110,8 @@ def say(note: Note) -> str:
         "single_leaker": "{boundaries:.0f} boundaries trace a single leaker among {customers:.0f} "
         "customers, but not those who mix their copies.",
         "off_grid": "Some thresholds lie between values that the columns cannot have, such as 7.5 "
-        "among whole numbers: a service that rounds or refuses such input hides them.",
+        "among whole numbers: a service that rounds or refuses such input hides them, and whoever "
+        "reads the file can see them.",
         "all_flipped": "Every trigger is flipped, as in the paper's tables: such a mark proves "
         "nothing by itself.",
         "not_restored": "Without its old mark the model is not bit for bit what was marked then: "

@@ -23,15 +23,12 @@ __all__ = ["check_packages", "describe", "page_html", "show_in_notebook", "try_p
 
 # By the names of classes, so that no page imports the results of others.
 _PAGES = {
-    "EmbedResult": "timbermark.report.marking_page",
-    "Plan": "timbermark.report.marking_page",
-    "Cost": "timbermark.report.marking_page",
-    "GuardCost": "timbermark.report.marking_page",
-    "Verdict": "timbermark.report.verdict_page",
-    "Judgment": "timbermark.report.judgment_page",
-    "Dispute": "timbermark.report.dispute_page",
-    "AttackResult": "timbermark.report.attack_page",
-    "Trace": "timbermark.report.trace_page",
+    **dict.fromkeys(("EmbedResult", "Plan", "Cost", "GuardCost"), "marking_page.describe"),
+    "Verdict": "verdict_pages.describe_verdict",
+    "Judgment": "verdict_pages.describe_judgment",
+    "Dispute": "verdict_pages.describe_dispute",
+    "Trace": "verdict_pages.describe_trace",
+    "AttackResult": "attack_page.describe",
 }
 # Whoever sees answers to opened triggers learns which ones to avoid; a trace names customers.
 _CONFIDENTIAL = {"Judgment", "Dispute", "Trace"}
@@ -66,7 +63,8 @@ judge, trace and attack have one.
             f"There is no page of a {type(result).__name__}.",
             hint="results of embed, plan, verify, judge, trace and attack have one.",
         )
-    page: Page = import_module(_PAGES[names[0]]).describe(result, **more)
+    module, _, function = _PAGES[names[0]].partition(".")
+    page: Page = getattr(import_module(f"timbermark.report.{module}"), function)(result, **more)
     return page
 
 

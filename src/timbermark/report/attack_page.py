@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import timbermark
 from timbermark.attacks.results import MEASURE_NAMES, draw_curves, explain, show_quality, tabulate
-from timbermark.report.pages import Notes, Page, Plot, Section, Table, capitalized
+from timbermark.report.pages import (
+    Page,
+    Plot,
+    Section,
+    Table,
+    capitalized,
+    note_section,
+    section,
+)
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -15,9 +23,7 @@ if TYPE_CHECKING:
 def describe(result: AttackResult) -> Page:
     """Return the page of what `timbermark attack` found."""
     run = result.run
-    sections = [*survival_sections(result)]
-    if result.notes:
-        sections.append(Section("Notes", (Notes(explain(result)),)))
+    notes = note_section("Notes", explain(result) if result.notes else ())
     conclusive = sum(row.level == "conclusive" for row in run)
     shown, said = result.weakest, "after the attack that leaves least, whatever it costs the thief"
     if result.stealable:
@@ -37,7 +43,7 @@ def describe(result: AttackResult) -> Page:
             ("–" if shown is None else f"{shown.score_bits or 0.0:.0f} bits", said),
             (f"{conclusive} of {len(run)}", "attacks leave conclusive evidence"),
         ),
-        sections=tuple(sections),
+        sections=(*survival_sections(result), *notes),
         version=timbermark.__version__,
     )
 
@@ -64,8 +70,8 @@ def survival_sections(result: AttackResult) -> tuple[Section, Section]:
         marked=low,
     )
     return (
-        Section("What it survives", (_chart(result),), (_explanation(result),)),
-        Section("Attack by attack", (table,)),
+        section("What it survives", _explanation(result), _chart(result)),
+        section("Attack by attack", table),
     )
 
 

@@ -25,7 +25,17 @@ from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import check_name
 from timbermark.ownership.evidence import level
 from timbermark.ownership.keys import OwnerKey
-from timbermark.report.pages import Commands, Facts, Notes, Page, Section, Table, chance_of, facts
+from timbermark.report.pages import (
+    Commands,
+    Facts,
+    Notes,
+    Page,
+    Section,
+    Table,
+    chance_of,
+    facts,
+    section,
+)
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -133,8 +143,13 @@ def describe_card(card: Card) -> Page:
             _changes(card),
             _survival(card),
             _verifiers(card),
-            _risks(card),
-            _monitoring(card),
+            section("Residual risk", Notes(_list_risks(card))),
+            section(
+                "Monitoring and change control",
+                "Check the served model at every deployment. A retrained model needs a new mark, a "
+                "new claim and a new card; marks of earlier versions stay valid.",
+                Commands(("timbermark check SERVED secret.mark --at-least 64 --junit check.xml",)),
+            ),
             _places(),
         ),
         version=timbermark.__version__,
@@ -143,27 +158,22 @@ def describe_card(card: Card) -> Page:
 
 def _purpose(card: Card) -> Section:
     mark = card.mark
-    own = (card.purpose,) if card.purpose else ()
-    return Section(
+    return section(
         "Purpose of the mark",
-        (
-            facts(
-                ("model", card.name),
-                ("type", f"{card.kind} ({card.library}), {card.task}"),
-                ("owner", mark.owner),
-                ("mark", mark.mark_id.hex()),
-                ("made", mark.created),
-                ("SHA-256 of the mark without its secret", mark.digest.hex()),
-                ("SHA-256 of the unmarked model's trees", mark.model_digest),
-                ("SHA-256 of the marked model's trees", card.marked_digest),
-                ("SHA-256 of the marked model's file", card.file_digest),
-                ("timbermark", timbermark.__version__),
-            ),
-        ),
-        (
-            *own,
-            "The mark lets the owner prove that a copy of the model is theirs. It takes no part in "
-            "the model's decisions and uses no data about persons beyond the training rows.",
+        card.purpose or None,
+        "The mark lets the owner prove that a copy of the model is theirs. It takes no part in "
+        "the model's decisions and uses no data about persons beyond the training rows.",
+        facts(
+            ("model", card.name),
+            ("type", f"{card.kind} ({card.library}), {card.task}"),
+            ("owner", mark.owner),
+            ("mark", mark.mark_id.hex()),
+            ("made", mark.created),
+            ("SHA-256 of the mark without its secret", mark.digest.hex()),
+            ("SHA-256 of the unmarked model's trees", mark.model_digest),
+            ("SHA-256 of the marked model's trees", card.marked_digest),
+            ("SHA-256 of the marked model's file", card.file_digest),
+            ("timbermark", timbermark.__version__),
         ),
     )
 
@@ -176,18 +186,12 @@ def _changes(card: Card) -> Section:
         "format and serving code are as before."
     )
     if card.cost is None:
-        return Section(
-            title,
-            (),
-            (said, "The cost of marking was not given to this card: its figures are missing."),
-        )
+        missing = "The cost of marking was not given to this card: its figures are missing."
+        return section(title, said, missing)
     rows = tuple(_figure_row(figure, card.cost) for figure in card.cost["figures"])
     header = ("figure", "before", "after", "change", "at most", "rows")
-    return Section(
-        title,
-        (Table("Figures before and after marking", header, rows),),
-        (said, str(card.cost.get("measured", ""))),
-    )
+    table = Table("Figures before and after marking", header, rows)
+    return section(title, said, str(card.cost.get("measured", "")), table)
 
 
 def _figure_row(figure: Mapping[str, Any], cost: Mapping[str, Any]) -> tuple[str, ...]:
@@ -205,13 +209,10 @@ def _name(figure: Mapping[str, Any], cost: Mapping[str, Any]) -> str:
 def _survival(card: Card) -> Section:
     title = "What the mark survives"
     if card.attacks is None:
-        return Section(
+        return section(
             title,
-            (),
-            (
-                "No attack was measured on this model. What marks survived on other models is "
-                "published with timbermark (docs/robustness.md) and need not hold here.",
-            ),
+            "No attack was measured on this model. What marks survived on other models is "
+            "published with timbermark (docs/robustness.md) and need not hold here.",
         )
     rows = [row for row in card.attacks["rows"] if row.get("score_bits") is not None]
     shown = tuple(
@@ -227,15 +228,14 @@ def _survival(card: Card) -> Section:
     lost = [row["attack"] for row in rows if row["level"] == "none"]
     measure = str(card.attacks.get("measure", "quality"))
     header = ("attack", "evidence", "bits", measure, "worth of the theft kept")
-    return Section(
+    left = "evidence is left after each of them."
+    if lost:
+        left = f"no evidence is left after: {', '.join(sorted(set(lost)))}."
+    return section(
         title,
-        (Table("Evidence that attacks leave", header, shown, texts=2),),
-        (
-            f"{len(rows)} attacks were measured on this model; "
-            + (f"no evidence is left after: {', '.join(sorted(set(lost)))}." if lost
-               else "evidence is left after each of them."),
-        ),
-    )  # fmt: skip
+        f"{len(rows)} attacks were measured on this model; {left}",
+        Table("Evidence that attacks leave", header, shown, texts=2),
+    )
 
 
 def _number(value: Any) -> str:
@@ -244,34 +244,27 @@ def _number(value: Any) -> str:
 
 def _verifiers(card: Card) -> Section:
     claim = card.claim
-    shown = facts(
-        ("SHA-256 of the claim", None if claim is None else claim.digest.hex()),
-        ("claimed", None if claim is None else claim.claimed),
-        ("time stamps", None if claim is None else str(len(claim.stamps))),
-        ("public key of the owner (Ed25519)", None if claim is None else claim.key.hex()),
+    said, shown = "No claim was published for this card.", None
+    if claim is not None:
+        said = "A signed claim was published."
+        shown = facts(
+            ("SHA-256 of the claim", claim.digest.hex()),
+            ("claimed", claim.claimed),
+            ("time stamps", str(len(claim.stamps))),
+            ("public key of the owner (Ed25519)", claim.key.hex()),
+        )
+    lines = (
+        "timbermark verify MODEL secret.mark",
+        "timbermark judge evidence --claim model.claim --suspect MODEL",
     )
-    said = "A signed claim was published." if claim else "No claim was published for this card."
-    return Section(
+    return section(
         "Who can verify it",
-        (
-            *((shown,) if shown.rows else ()),
-            Commands(
-                (
-                    "timbermark verify MODEL secret.mark",
-                    "timbermark judge evidence --claim model.claim --suspect MODEL",
-                )
-            ),
-        ),
-        (
-            "The owner, with the secret mark, can verify any copy, as a file or behind an "
-            "address. A judge or an auditor can do so with a part of the mark that the owner "
-            f"opens to them, without trusting the owner. Others cannot. {said}",
-        ),
+        "The owner, with the secret mark, can verify any copy, as a file or behind an "
+        "address. A judge or an auditor can do so with a part of the mark that the owner "
+        f"opens to them, without trusting the owner. Others cannot. {said}",
+        shown,
+        Commands(lines),
     )
-
-
-def _risks(card: Card) -> Section:
-    return Section("Residual risk", (Notes(_list_risks(card)),))
 
 
 def _list_risks(card: Card) -> tuple[str, ...]:
@@ -293,17 +286,6 @@ def _list_risks(card: Card) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _monitoring(card: Card) -> Section:
-    return Section(
-        "Monitoring and change control",
-        (Commands(("timbermark check SERVED secret.mark --at-least 64 --junit check.xml",)),),
-        (
-            "Check the served model at every deployment. A retrained model needs a new mark, a "
-            "new claim and a new card; marks of earlier versions stay valid.",
-        ),
-    )
-
-
 def _places() -> Section:
     """Return where each section belongs in the files that it is written for."""
     development = "Model development, implementation and use"
@@ -317,13 +299,8 @@ def _places() -> Section:
         ("Residual risk", validation, "3, limitations; 5, risk management"),
         ("Monitoring and change control", governance, "3, monitoring and control; 6, changes"),
     )
-    table = Table(
-        "Where the sections belong",
-        ("section", "SR 26-2", "EU AI Act, Annex IV"),
-        rows,
-        texts=3,
-    )
-    return Section("For the file", (table,))
+    header = ("section", "SR 26-2", "EU AI Act, Annex IV")
+    return section("For the file", Table("Where the sections belong", header, rows, texts=3))
 
 
 def to_markdown(page: Page, depth: int = 1) -> str:
@@ -336,11 +313,11 @@ def to_markdown(page: Page, depth: int = 1) -> str:
     """
     lines = [f"{'#' * depth} {_escape(page.headline)}", ""]
     lines += [f"**{_escape(number)}** {_escape(what)}  " for number, what in page.figures]
-    for section in page.sections:
-        lines += ["", f"{'#' * (depth + 1)} {_escape(section.title)}", ""]
-        for text in section.text:
+    for shown in page.sections:
+        lines += ["", f"{'#' * (depth + 1)} {_escape(shown.title)}", ""]
+        for text in shown.text:
             lines += [_escape(text), ""]
-        for part in section.parts:
+        for part in shown.parts:
             lines += [*_part_lines(part), ""]
     text = "\n".join(lines).strip()
     while "\n\n\n" in text:
@@ -440,22 +417,13 @@ def bill_of_materials(card: Card) -> dict[str, Any]:
                 if figure.get("after") is not None
             ]
         }
+    tool = {"type": "application", "name": "timbermark", "version": timbermark.__version__}
     return {
         "bomFormat": _BOM_FORMAT,
         "specVersion": _BOM_VERSION,
         "serialNumber": f"urn:uuid:{identity}",
         "version": 1,
-        "metadata": {
-            "tools": {
-                "components": [
-                    {
-                        "type": "application",
-                        "name": "timbermark",
-                        "version": timbermark.__version__,
-                    }
-                ]
-            }
-        },
+        "metadata": {"tools": {"components": [tool]}},
         "components": [component],
     }
 

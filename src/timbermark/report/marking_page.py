@@ -17,7 +17,6 @@ from timbermark.marking.words import LIMIT_WORDS, cost_lines, rows_sentence
 from timbermark.ownership.evidence import level
 from timbermark.report.pages import (
     Commands,
-    Notes,
     Page,
     Plot,
     Section,
@@ -26,9 +25,11 @@ from timbermark.report.pages import (
     chance_in_words,
     chance_of,
     facts,
+    note_section,
+    section,
 )
 from timbermark.report.plots import bars_plot, classes_plot, histogram_plot, reliability_plot
-from timbermark.report.verdict_page import install_lines
+from timbermark.report.verdict_pages import install_line
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -51,20 +52,11 @@ def describe(
         return _guard_page(result)
     cost = result.cost
     planned = isinstance(result, Plan)
-    sections = [
-        Section("What it costs", (_cost_table(cost), *_limits_table(result))),
-        *_distribution_sections(cost),
-        _worth_section(result, planned),
-    ]
+    survival: tuple[Section, ...] = ()
     if attacks is not None:
         from timbermark.report.attack_page import survival_sections
 
-        sections += survival_sections(attacks)
-    told = tuple(str(note) for note in result.notes if not note.is_warning)
-    if told:
-        sections.append(Section("Notes", (Notes(told),)))
-    if not planned:
-        sections.append(_next_section())
+        survival = survival_sections(attacks)
     headline = f"the model carries the mark of {result.mark.owner}"
     if planned:
         headline = f"a mark would be worth {result.bits:.0f} bits; nothing was marked"
@@ -82,13 +74,20 @@ def describe(
             (str(result.mark.n_triggers), "secret questions, known to the owner alone"),
             _changed_figure(cost),
         ),
-        sections=tuple(sections),
+        sections=(
+            section("What it costs", _cost_table(cost), *_limits_table(result)),
+            *_distribution_sections(cost),
+            _worth_section(result, planned),
+            *survival,
+            *note_section("Notes", (str(note) for note in result.notes if not note.is_warning)),
+            *(() if planned else (_next_section(),)),
+        ),
         version=timbermark.__version__,
     )
 
 
 def _cost_page(cost: Cost) -> Page:
-    table = Section("Figure by figure", (_cost_table(cost),))
+    table = section("Figure by figure", _cost_table(cost))
     return Page(
         what="the cost of a mark",
         headline=rows_sentence(cost),
@@ -112,7 +111,7 @@ def _guard_page(cost: GuardCost) -> Page:
         headline=f"A guard would draw {cost.drawn:.2%} of the answers.",
         lead=(),
         figures=(),
-        sections=(Section("What it costs", (shown,)),),
+        sections=(section("What it costs", shown),),
         version=timbermark.__version__,
     )
 
@@ -155,7 +154,7 @@ def _distribution_sections(cost: Cost) -> list[Section]:
     if isinstance(found, ScoreDistributions):
         return _score_sections(cost, found)
     if isinstance(found, NumberDistributions):
-        return [Section("Answers before and after", _number_plots(found))]
+        return [section("Answers before and after", *_number_plots(found))]
     return []
 
 
@@ -190,7 +189,7 @@ def _score_sections(cost: Cost, found: ScoreDistributions) -> list[Section]:
     if found.by_class and len(names) <= _MOST_CLASSES:
         shares = [one.share for one in found.by_class]
         plots.append(classes_plot(names, shares, found.mean_before, found.mean_after))
-    sections = [Section("Scores before and after", tuple(plots))]
+    sections = [section("Scores before and after", *plots)]
     if found.by_class:
         sections.append(_calibration_section(found, names))
     return sections
@@ -206,54 +205,38 @@ def _calibration_section(found: ScoreDistributions, names: list[str]) -> Section
     header = (
         "class", "share of rows", "mean score before", "after", "calibration error before", "after",
     )  # fmt: skip
-    return Section(
+    return section(
         "Calibration by class",
-        (Table("Of each class, on rows with known labels", header, rows),),
-        (
-            "The calibration error is the mean distance between a class's score and how often it "
-            "holds, over groups of similar scores.",
-        ),
+        "The calibration error is the mean distance between a class's score and how often it "
+        "holds, over groups of similar scores.",
+        Table("Of each class, on rows with known labels", header, rows),
     )
 
 
-def _number_plots(found: NumberDistributions) -> tuple[Plot, ...]:
-    n = sum(found.answers.after)
+def _number_plots(found: NumberDistributions) -> list[Plot]:
+    errors, ndcg = found.errors, found.ndcg
     plots = [
-        histogram_plot(
+        (
             "Answers",
-            f"How the answers to {n} rows are distributed before and after marking; the outer bins "
-            "hold what lies beyond.",
+            f"How the answers to {sum(found.answers.after)} rows are distributed before and after "
+            "marking; the outer bins hold what lies beyond.",
             "answer",
             found.answers,
         ),
-        histogram_plot(
+        (
             "How far answers moved",
             "Answers after minus answers before, in units of the model's error.",
             "change / error",
             found.changes,
         ),
     ]
-    if found.errors is not None:
-        plots.append(
-            histogram_plot(
-                "Errors",
-                f"Answers minus true numbers of {sum(found.errors.after)} rows, before and after "
-                "marking.",
-                "answer − truth",
-                found.errors,
-            )
-        )
-    if found.ndcg is not None:
-        plots.append(
-            histogram_plot(
-                "NDCG of groups",
-                f"How well each of {sum(found.ndcg.after)} groups is ranked, before and after "
-                "marking; 1 is perfect.",
-                "NDCG",
-                found.ndcg,
-            )
-        )
-    return tuple(plots)
+    if errors is not None:
+        said = f"Answers minus true numbers of {sum(errors.after)} rows, before and after marking."
+        plots.append(("Errors", said, "answer − truth", errors))
+    if ndcg is not None:
+        said = f"How well each of {sum(ndcg.after)} groups is ranked, before and after marking"
+        plots.append(("NDCG of groups", f"{said}; 1 is perfect.", "NDCG", ndcg))
+    return [histogram_plot(*plot) for plot in plots]
 
 
 def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
@@ -284,28 +267,23 @@ def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
             ("SHA-256 of the mark without its secret", mark.digest.hex()),
         ]
     shown = facts(*rows, ("SHA-256 of the unmarked model", mark.model_digest))
-    return Section(
+    return section(
         "What the mark is worth",
-        (shown,),
-        (
-            f"An untouched copy gives {result.bits:.0f} bits of evidence, which convinces "
-            f"{convinces}.",
-            chance_in_words(result.bits),
-        ),
+        f"An untouched copy gives {result.bits:.0f} bits of evidence, which convinces {convinces}.",
+        chance_in_words(result.bits),
+        shown,
     )
 
 
 def _next_section() -> Section:
     lines = (
-        *install_lines(timbermark.__version__),
+        install_line(timbermark.__version__),
         "timbermark claim marked.model secret.mark --key owner.key --out model.claim",
         "timbermark verify suspect.model secret.mark --report verdict.html",
     )
-    return Section(
+    return section(
         "Before the model leaves the house",
-        (Commands(lines),),
-        (
-            "Publish a claim with a time stamp, keep the mark secret, and keep the unmarked model. "
-            "This page shows no trigger and no symbol.",
-        ),
+        "Publish a claim with a time stamp, keep the mark secret, and keep the unmarked model. "
+        "This page shows no trigger and no symbol.",
+        Commands(lines),
     )

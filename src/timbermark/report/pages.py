@@ -6,7 +6,7 @@ Jinja2 with autoescape, one style, plots as inline SVG.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -110,6 +110,22 @@ def facts(*rows: tuple[str, str | None]) -> Facts:
     (('owner', 'Ann'),)
     """
     return Facts(tuple((name, value) for name, value in rows if value))
+
+
+def section(title: str, *content: str | Part | None) -> Section:
+    """Return a section of paragraphs, which come first, and of parts, without what is None.
+
+    >>> section("Notes", "Read these.", None, Notes(("One.",))).text
+    ('Read these.',)
+    """
+    parts = tuple(part for part in content if part is not None and not isinstance(part, str))
+    return Section(title, parts, tuple(text for text in content if isinstance(text, str)))
+
+
+def note_section(title: str, lines: Iterable[str]) -> tuple[Section, ...]:
+    """Return the section of some notes, or none where there are no notes."""
+    notes = tuple(lines)
+    return (Section(title, (Notes(notes),)),) if notes else ()
 
 
 def capitalized(sentence: str) -> str:

@@ -13,7 +13,7 @@ other. A margin is made in four steps:
 4. With ``init_last`` the sum starts from 0 instead and becomes sum * scale + init.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,12 +156,24 @@ def _cast_rows(ensemble: Ensemble, X: ArrayLike) -> AnyArray:
         raise InputError(
             f"X is not a matrix of numbers ({error}).", hint="encode text as numbers first."
         ) from None
-    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
+    check_width(rows.shape, ensemble.n_features)
+    return rows
+
+
+def check_width(shape: Sequence[int], n_columns: int, *, wider: bool = False) -> None:
+    """Raise InputError unless a table has this many columns, or more if it may be ``wider``.
+
+    >>> check_width((5, 3), 2, wider=True)
+    >>> check_width((5, 3), 2)
+    Traceback (most recent call last):
+    timbermark.errors.InputError: X has the shape (5, 3), expected (n, 2). Hint: give one row per \
+sample and one column per feature.
+    """
+    if len(shape) != 2 or shape[1] < n_columns or (shape[1] > n_columns and not wider):
         raise InputError(
-            f"X has the shape {rows.shape}, expected (n, {ensemble.n_features}).",
+            f"X has the shape {tuple(shape)}, expected (n, {n_columns}).",
             hint="give one row per sample and one column per feature.",
         )
-    return rows
 
 
 def _add_up(e: Ensemble, rows: AnyArray) -> NDArray[np.floating[Any]]:

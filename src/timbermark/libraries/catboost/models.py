@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
-from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.catboost.cbm import MAGIC, Contents, Record, pack, unpack
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.trees import (
@@ -30,9 +30,10 @@ from timbermark.libraries.catboost.trees import (
     read_nodes,
 )
 from timbermark.libraries.closing import changed_thresholds
-from timbermark.libraries.contract import ForeignModel, PathLike, Task
+from timbermark.libraries.contract import ForeignModel, PathLike, Task, import_library
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
+from timbermark.trees.reference import check_width
 from timbermark.trees.statistics import sum_leaves
 
 _LOSSES: dict[str, tuple[Task, Objective]] = {
@@ -426,11 +427,7 @@ def _take_columns(X: Any, n_columns: int, wanted: list[int]) -> dict[int, Reals]
         # CatBoost takes the numbers of a list one by one, so that their types stay.
         X = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     # CatBoost does not mind columns that the model has no feature for.
-    if len(X.shape) != 2 or X.shape[1] < n_columns:
-        raise InputError(
-            f"X has the shape {tuple(X.shape)}, expected (n, {n_columns}).",
-            hint="give one row per sample and one column per feature.",
-        )
+    check_width(X.shape, n_columns, wider=True)
     found = {}
     for column in wanted:
         values = X.iloc[:, column] if hasattr(X, "iloc") else X[:, column]
@@ -485,7 +482,7 @@ def open_file(path: PathLike) -> ForeignModel:
     embeddings, or does not hold a supported classifier;
     MissingLibraryError if CatBoost is not installed; OSError if it cannot be opened.
     """
-    catboost = _import_catboost("to load a CatBoost model")
+    catboost = import_library("catboost", "to load a CatBoost model")
     name, data = os.fspath(path), Path(path).read_bytes()
     if data.startswith(MAGIC):
         contents = unpack(data, name)
@@ -514,14 +511,6 @@ def save(model: Any, path: PathLike) -> None:
             code="catboost.json",
         )
     Path(path).write_bytes(serialize(model))
-
-
-def _import_catboost(purpose: str) -> Any:
-    try:
-        import catboost
-    except ImportError:
-        raise MissingLibraryError.for_extra("catboost", purpose) from None
-    return catboost
 
 
 def _open_checked(catboost: Any, contents: Contents, name: str) -> ForeignModel:

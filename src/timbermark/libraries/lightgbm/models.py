@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from timbermark.dtypes import AnyArray, Reals, Rows
-from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.contract import (
     ForeignModel,
     PathLike,
     Task,
     find_texts,
+    import_library,
     plain_columns,
     with_categories,
 )
@@ -40,6 +41,7 @@ from timbermark.libraries.lightgbm.trees import (
 )
 from timbermark.trees.construction import first_trees
 from timbermark.trees.ensemble import ZERO_RANGE, Ensemble
+from timbermark.trees.reference import check_width
 
 name = "LightGBM"
 
@@ -91,7 +93,7 @@ def open_file(path: PathLike) -> ForeignModel:
     frame, blocks = parse_text(_read_text(path))
     ensemble = to_ensemble(frame, blocks)
     frame, blocks = _plain(frame), with_finite_statistics(blocks)
-    basic = _library().basic
+    basic = import_library("lightgbm", "to read a LightGBM model").basic
     try:
         # The library prints its warnings, but standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
@@ -207,11 +209,7 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     objects = np.float64 if "LGBMModel" in _ancestors(foreign.native) else np.float32
     known = getattr(_inner(foreign.native), "pandas_categorical", None)
     numbers = to_numbers(X, known, objects)
-    if numbers.ndim != 2 or numbers.shape[1] != foreign.ensemble.n_features:
-        raise InputError(
-            f"X has the shape {numbers.shape}, expected (n, {foreign.ensemble.n_features}).",
-            hint="give one row per sample and one column per feature.",
-        )
+    check_width(numbers.shape, foreign.ensemble.n_features)
     return numbers
 
 
@@ -275,14 +273,6 @@ def _ancestors(model: object) -> set[str]:
         for kind in type(model).__mro__
         if kind.__module__.partition(".")[0] == "lightgbm"
     }
-
-
-def _library() -> Any:
-    try:
-        import lightgbm
-    except ImportError:
-        raise MissingLibraryError.for_extra("lightgbm", "to read a LightGBM model") from None
-    return lightgbm
 
 
 def _inner(model: Any) -> Any:

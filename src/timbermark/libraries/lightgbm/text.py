@@ -57,6 +57,14 @@ OF_SPLITS = (
 )
 OF_LEAVES = ("leaf_value", "leaf_weight", "leaf_count")
 _OF_SETS = ("cat_boundaries", "cat_threshold")
+_STATISTICS = (
+    *("split_gain", "leaf_weight", "leaf_count"),
+    *("internal_value", "internal_weight", "internal_count"),
+)
+_INTEGERS = (
+    *("split_feature", "decision_type", "left_child", "right_child"),
+    *("leaf_count", "internal_count", *_OF_SETS),
+)
 _TREE_KEYS = {*OF_SPLITS, *OF_LEAVES, *_OF_SETS, "num_leaves", "num_cat", "is_linear", "shrinkage"}
 BY_CATEGORY = 1  # the bit of decision_type that says so
 _LINEAR_KEYS = {"leaf_const", "num_features", "leaf_features", "leaf_coeff"}
@@ -125,14 +133,8 @@ class Blocks:
 
     def lines_like(self, known: Blocks | None) -> dict[str, list[str]]:
         """Return ``lines``, those of ``known`` where its trees, as large as these, are the same."""
-        sizes = {
-            **dict.fromkeys(OF_SPLITS, self.num_leaves - 1),
-            **dict.fromkeys(OF_LEAVES, self.num_leaves),
-            "cat_boundaries": np.where(self.num_cat > 0, self.num_cat + 1, 0),
-            "cat_threshold": self.n_words,
-        }
         found = {}
-        for key, size in sizes.items():
+        for key, size in _sizes(self.num_leaves, self.num_cat, self.n_words).items():
             array, start = getattr(self, key), starts(size)
             trees, lines = np.arange(len(size)), [""] * len(size)
             if known is not None:
@@ -190,32 +192,26 @@ leaf_value, not 1. Hint: get the file again from where it came.
     shrinkage = _numbers(lines, "shrinkage", single, float)
     if not np.isfinite(shrinkage).all():
         damaged("the shrinkage of a tree is not finite")
-    leaves, splits = num_leaves.tolist(), (num_leaves - 1).tolist()
-    bounds = [n + 1 if n else 0 for n in num_cat.tolist()]
     words = [
         _count(tree.get("cat_threshold", "")) if n else 0
-        for tree, n in zip(lines, bounds, strict=True)
+        for tree, n in zip(lines, num_cat.tolist(), strict=True)
     ]
-    return Blocks(
-        num_leaves=num_leaves,
-        num_cat=num_cat,
-        shrinkage=shrinkage,
-        split_feature=_numbers(lines, "split_feature", splits, int),
-        split_gain=_numbers(lines, "split_gain", splits, float, optional=True),
-        threshold=_numbers(lines, "threshold", splits, float),
-        decision_type=_numbers(lines, "decision_type", splits, int),
-        left_child=_numbers(lines, "left_child", splits, int),
-        right_child=_numbers(lines, "right_child", splits, int),
-        leaf_value=_numbers(lines, "leaf_value", leaves, float),
-        leaf_weight=_numbers(lines, "leaf_weight", leaves, float, optional=True),
-        leaf_count=_numbers(lines, "leaf_count", leaves, int, optional=True),
-        internal_value=_numbers(lines, "internal_value", splits, float, optional=True),
-        internal_weight=_numbers(lines, "internal_weight", splits, float, optional=True),
-        internal_count=_numbers(lines, "internal_count", splits, int, optional=True),
-        cat_boundaries=_numbers(lines, "cat_boundaries", bounds, int),
-        cat_threshold=_numbers(lines, "cat_threshold", words, int),
-        n_words=np.array(words, dtype=np.int64),
-    )
+    n_words = np.array(words, dtype=np.int64)
+    arrays = {
+        key: _numbers(lines, key, sizes.tolist(), int if key in _INTEGERS else float)
+        for key, sizes in _sizes(num_leaves, num_cat, n_words).items()
+    }
+    return Blocks(num_leaves, num_cat, shrinkage, n_words=n_words, **arrays)
+
+
+def _sizes(num_leaves: Offsets, num_cat: Offsets, n_words: Offsets) -> dict[str, Offsets]:
+    """Return how many numbers each array has in every tree, [T] each."""
+    return {
+        **dict.fromkeys(OF_SPLITS, num_leaves - 1),
+        **dict.fromkeys(OF_LEAVES, num_leaves),
+        "cat_boundaries": np.where(num_cat > 0, num_cat + 1, 0),
+        "cat_threshold": n_words,
+    }
 
 
 def print_blocks(blocks: Blocks, known: Blocks | None = None) -> list[str]:
@@ -264,12 +260,11 @@ def _numbers(
     key: str,
     sizes: Sequence[int],
     convert: Callable[[str], Any],
-    optional: bool = False,
 ) -> AnyArray:
-    """Return the numbers of one line of all trees; of an ``optional`` one that is empty, zeros."""
+    """Return the numbers of one line of all trees; of a statistic that is empty, zeros."""
     values = [tree.get(key, "") for tree in trees]
     for number, (value, size) in enumerate(zip(values, sizes, strict=True)):
-        if optional and not value:
+        if key in _STATISTICS and not value:
             values[number] = " ".join(["0"] * size)
         elif _count(value) != size:
             damaged(f"tree {number} has {_count(value)} numbers in {key}, not {size}")

@@ -45,6 +45,7 @@ from timbermark.libraries.xgboost.forest import (
 )
 from timbermark.trees.construction import first_trees, make_ensemble
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.reference import check_width
 
 _MANY_ROWS = 4096
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
@@ -65,11 +66,7 @@ def to_rows(library: Callable[[], ModuleType], known: Outline, X: Any, missing: 
         xgb = library()
         matrix = as_matrix(xgb, known.feature_names, X, missing)
         found = _from_matrix(xgb, known, matrix)
-    if found.ndim != 2 or found.shape[1] != known.n_features:
-        raise InputError(
-            f"The rows have the shape {found.shape}, expected (n, {known.n_features}).",
-            hint="give one row per sample and one column per feature.",
-        )
+    check_width(found.shape, known.n_features)
     return found
 
 

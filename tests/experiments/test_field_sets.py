@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from benchmarks.field_sets import FILES, encode_texts, load_field_set
 
-from timbermark.errors import InputError
-from timbermark.experiments.datasets import FIELD_NAMES, encode_texts, find_files, load_field_set
+from timbermark.errors import FileFormatError, InputError
 
 # Rows, features and answers.
 SHAPES = {
@@ -13,7 +13,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", FIELD_NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_shapes(name, shared):
     table = load_field_set(name, shared)
     n, d, answers = SHAPES[name]
@@ -42,5 +42,19 @@ def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(InputError, match="no field set 'iris'"):
         load_field_set("iris", tmp_path)
     with pytest.raises(InputError, match="churn are not here") as caught:
-        find_files("churn", tmp_path, cache=tmp_path)
+        load_field_set("churn", tmp_path)
     assert "field/churn" in caught.value.hint
+
+
+def test_another_file_of_the_name_is_refused(tmp_path):
+    path = tmp_path / FILES["churn"][0]
+    path.parent.mkdir(parents=True)
+    path.write_text("State\n")
+    with pytest.raises(FileFormatError, match="another sha256"):
+        load_field_set("churn", tmp_path)
+
+
+def test_sums_are_those_of_the_shared_folder(shared):
+    lines = (shared / "SHA256SUMS").read_text().splitlines()
+    listed = dict(reversed(line.split(maxsplit=1)) for line in lines)
+    assert all(listed[f"./{path}"] == found for path, found in FILES.values())
