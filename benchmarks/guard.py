@@ -2,11 +2,13 @@
 
 Half of the rows, a third of large sets, train the owner's model (LightGBM, 200 trees); the others
 are asked. Parts: students, cost, innocents, attacks, noise, time, kill. The variables GUARD_SETS,
-GUARD_QUESTIONS and GUARD_SECONDS make it shorter; GUARD_SHARE is the least share that students see.
+GUARD_QUESTIONS and GUARD_SECONDS make it shorter; GUARD_SHARE is the least share that students see;
+with GUARD_APART=1 they ask none of the rows that the guard was made with.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -23,7 +25,6 @@ from common import (
     load,
     load_field,
     load_prices,
-    redrawn_bits,
     run_parts,
     show,
 )
@@ -39,7 +40,7 @@ from sklearn.preprocessing import StandardScaler
 
 import timbermark as tm
 from timbermark.guard.ledger_file import read_chains, read_summary
-from timbermark.ownership.evidence import Answers
+from timbermark.ownership.evidence import Answers, weigh
 
 warnings.simplefilter("ignore")
 SETS = ("pendigits", "letter", "census", "spambase", "churn", "diamonds")
@@ -47,6 +48,7 @@ ASKED = os.environ.get("GUARD_SETS", ",".join(SETS)).split(",")
 MOST_ROWS = 60_000
 QUESTIONS = [int(n) for n in os.environ.get("GUARD_QUESTIONS", "8000,16000").split(",")]
 SHARE = float(os.environ.get("GUARD_SHARE", "0.01"))
+APART = os.environ.get("GUARD_APART", "") == "1"
 SECONDS = float(os.environ.get("GUARD_SECONDS", "120"))
 KEY = tm.OwnerKey(bytes(range(32)))
 TRIALS = 2000
@@ -149,41 +151,52 @@ def students(numbers, soft, regularized):
 
 
 def run_students():
-    found, lines = [], []
+    """Bits of students; owners who keep a log of all questions read more out of their answers."""
+    lines = []
     for name in ASKED:
         numbers = name == "diamonds"
-        _, _, (X, _) = owner_of(name)
+        _, mine, (X, _) = owner_of(name)
+        X = X[len(mine) if APART else 0 :]
         for n in sorted({min(n, len(X)) for n in QUESTIONS}):
-            share = max(SHARE, 80 / n)
+            share, asked = max(SHARE, 80 / n), X[:n]
+            filled = np.nan_to_num(asked, nan=-1.0)
             with tempfile.TemporaryDirectory() as folder:
                 guard = guard_of(name, share, folder)
-                for soft in (False,) if numbers else (False, True):
-                    client = "scores" if soft else "labels"
-                    ask = guard.predict_proba if soft else guard.predict
-                    answers = ask(X[:n], client=client)
-                    mark = guard.mark(client)
-                    for regularized in (False, True):
-                        for kind, student in students(numbers, soft, regularized).items():
-                            try:
-                                student.fit(np.nan_to_num(X[:n], nan=-1.0), answers)
-                            except Exception as error:
-                                print(name, kind, "did not train:", str(error)[:80])
-                                continue
-                            bits = tm.verify(_suspect(student, numbers), mark).bits
-                            row = [name, n, mark.n_triggers, client, kind, bits]
-                            found.append((*row, regularized, guard.settings.lead))
-                            lines.append([*row[:2], share, *row[2:]])
-                            print(*lines[-1], flush=True)
+                answers = {"labels": guard.predict(asked, client="thief")}
+                if not numbers:
+                    answers["scores"] = guard.predict_proba(asked, client="thief")
+                # The same questions are drawn whether labels or scores are asked for.
+                marks = [guard.mark("thief")]
+                marks += [] if numbers else [guard.mark("thief", rows=asked)]
+                lead = guard.settings.lead
                 guard.close()
-    show("students", ["set", "asked", "share", "drawn", "from", "student", "bits"], lines)
+            for kind, regularized in itertools.product(answers, (False, True)):
+                made = students(numbers, kind == "scores", regularized)
+                for student, model in made.items():
+                    try:
+                        model.fit(filled, answers[kind])
+                    except Exception as error:
+                        print(name, student, "did not train:", str(error)[:80])
+                        continue
+                    bits = [tm.verify(_suspect(model, numbers), mark).bits for mark in marks]
+                    about = [name, n, round(share, 5), marks[0].n_triggers, lead]
+                    said = "numbers" if numbers else kind
+                    lines.append([*about, said, student, regularized, bits[0], bits[-1]])
+                    print(*lines[-1], sep=",", flush=True)
+    show(
+        "students",
+        ["set", "asked", "share", "drawn", "lead", "answers", "student", "regularized", "bits",
+         "bits with a log"],
+        lines,
+    )  # fmt: skip
     parts = {}
-    for regularized in (False, True):
-        for client in ("labels", "scores"):
-            bits = [f[5] for f in found if f[6] == regularized and f[3] == client]
-            parts[f"{'regularized' if regularized else 'defaults'}, {client}"] = {
+    for regularized, kind in itertools.product((False, True), ("labels", "scores", "numbers")):
+        bits = np.array([x[8:] for x in lines if x[7] == regularized and x[5] == kind])
+        if len(bits):
+            parts[f"{'regularized' if regularized else 'defaults'}, {kind}"] = {
                 "students": len(bits),
-                "with 64 bits": sum(b >= 64 for b in bits),
-                "median": float(np.median(bits)) if bits else None,
+                "with 64 bits": int((bits[:, 0] >= 64).sum()),
+                "with 64 bits and a log": int((bits[:, 1] >= 64).sum()),
             }
     return {"parts": parts, "lines": lines}
 
@@ -241,13 +254,21 @@ def run_innocents():
         for kind, student in students(False, False, False).items():
             student.fit(F[n : 2 * n], theirs)
             found[f"{kind}, another client's"] = tm.verify(_suspect(student, False), mark).bits
-        scores = np.asarray(model.predict_proba(mark.rows()), float)
-        drawn = redrawn_bits(mark, Answers("scores", scores), TRIALS, rng)
-        found[f"{TRIALS} other keys, highest"] = float(drawn.max())
+        answers = Answers("scores", np.asarray(model.predict_proba(mark.rows()), float))
+        drawn = [_redrawn(mark, answers, rng) for _ in range(TRIALS)]
+        found[f"{TRIALS} other keys, highest"] = max(drawn)
         worst[name] = max(found.values())
         lines += [[name, kind, bits] for kind, bits in found.items()]
     show("innocents", ["set", "model", "bits"], lines)
     return {"highest": worst}
+
+
+def _redrawn(mark, answers, rng):
+    """Return the bits of answers for other symbols, as another key would have drawn them."""
+    other = mark.with_draws(mark.draws)
+    symbols = rng.integers(2, size=mark.n_triggers).astype(np.uint8)
+    other._derived.update(symbols=symbols, order_numbers=mark.order_numbers)
+    return weigh(other, answers)[0].bits
 
 
 def run_attacks():

@@ -94,6 +94,18 @@ def test_each_client_has_its_own_mark(guard, world):
     assert caught.value.code == "ledger.no-question"
 
 
+def test_models_of_logged_questions_take_the_place_of_those_of_the_guards_rows(guard, world):
+    """Symbols and questions are those of the ledger; only what others would say is different."""
+    _, X, _ = world
+    guard.predict(X[:600], client="acme")
+    own, logged = guard.mark("acme"), guard.mark("acme", rows=X[:600])
+    assert own.leaves.alternatives.shape == logged.leaves.alternatives.shape
+    assert (own.leaves.alternatives != logged.leaves.alternatives).any()
+    for name in ("drawn", "reference", "alphabets", "links"):
+        assert (getattr(own.leaves, name) == getattr(logged.leaves, name)).all()
+    assert (guard.mark("acme").leaves.alternatives == own.leaves.alternatives).all()
+
+
 def test_numbers_move_up_or_down_and_a_student_carries_that(world, key, tmp_path):
     _, X, _ = world
     y = X[:, 0] + X[:, 1] * X[:, 2]

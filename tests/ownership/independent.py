@@ -263,6 +263,11 @@ def leaf_scores_gains(leaves, answers, symbols, order):
         best = [c for c in alphabet if p[c] == max(p[b] for b in alphabet)]
         gains += bets(len(alphabet), best[0] == alphabet[symbols[i]], len(best) == 1)
         found.append((i, gains))
+    if leaves.get("drawn") and earlier:  # a guard's
+        for (_, gains), more in zip(
+            found, learnt_gains(leaves, answers, symbols, order), strict=True
+        ):
+            gains += more * 40
     return found
 
 
@@ -291,6 +296,49 @@ def fitted(earlier, m):
                 factor = rows[j][i] / rows[i][i]
                 rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
     return [rows[i][m] / rows[i][i] for i in range(m)]
+
+
+def learnt_gains(leaves, answers, symbols, order):
+    """The gains of the forms that learn from earlier symbols, [n][R + 1], of a guard's mark."""
+
+    def ratio(pair):
+        return math.log(min(max(pair[1], 1e-3), 1.0) / min(max(pair[0], 1e-3), 1.0))
+
+    asked = [i for i in order if answers[i] is not None]
+    models = len(leaves["alternatives"][asked[0]])
+    found = [[] for _ in asked]
+    for columns in [range(models + 1), *([0, j] for j in range(1, models + 1))]:
+        # Each answer changes what is believed: the inverse of the precision, the weights, the rest.
+        d = len(columns)
+        spread = [[float(i == j) for j in range(d + 1)] for i in range(d + 1)]
+        weights, rest = [0.1, *[0.9 / (d - 1)] * (d - 1), 0.2], 0.04
+        for place, i in enumerate(asked):
+            alphabet = leaves["alphabets"][i]
+            z = ratio([answers[i][c] for c in alphabet])
+            known = [[leaves["reference"][i][c] for c in alphabet], *leaves["alternatives"][i]]
+            h = [ratio(known[j]) for j in columns]
+            lead = {}
+            for s in (-1.0, 1.0):
+                v = [*h, s]
+                off, size = z - dot(weights, v), dot(v, [dot(row, v) for row in spread])
+                scale = rest * (1 + size)
+                power = (place + 3) / 2 * math.log(1 + off**2 / scale)
+                lead[s] = math.log(scale) / 2 + power
+            s = 2.0 * symbols[i] - 1
+            weight = 0.005 + 0.99 / (1 + math.exp(lead[s] - lead[-s]))
+            found[place].append(math.log(2 * weight))
+            v = [*h, s]
+            ahead = [dot(row, v) for row in spread]
+            size, off = 1 + dot(v, ahead), z - dot(weights, v)
+            weights = [w + a * off / size for w, a in zip(weights, ahead, strict=True)]
+            spread = [[x - a * b / size for x, b in zip(row, ahead, strict=True)]
+                      for row, a in zip(spread, ahead, strict=True)]  # fmt: skip
+            rest += off**2 / size
+    return found
+
+
+def dot(one, two):
+    return math.fsum(a * b for a, b in zip(one, two, strict=True))
 
 
 def score_forms(p, r, alphabet, predicted=None):

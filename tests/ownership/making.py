@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from timbermark.ownership import Answers, LeafSeal, Mark, OwnerKey, SplitSeal
 from timbermark.ownership.columns import split_columns
 from timbermark.ownership.mark import PROTOCOL
-from timbermark.ownership.seals import NO_ALTERNATIVES, NO_STRATA
+from timbermark.ownership.seals import NO_ALTERNATIVES, NO_STRATA, DrawnSeal
 
 KEY = OwnerKey(bytes(range(32)))
 MARK_ID = bytes(range(16))
@@ -91,6 +91,18 @@ def make_known_mark(k=32, q=4, n_models=3, **changes):
     """A mark whose leaf seal holds the scores of models without it."""
     scores = np.random.default_rng(13).dirichlet(np.full(q, 0.5), size=(k, n_models))
     return make_mark(k, q=q, alternatives=scores, **changes)
+
+
+def make_guard_mark(k=32, n_models=3, n_classes=4, seed=0, **changes):
+    """The mark of a guard: its symbols were drawn before, and are stored."""
+    rng = np.random.default_rng(200 + seed)
+    plain = make_leaves(k, q=2, n_classes=n_classes, seed=seed)
+    seal = DrawnSeal(
+        plain.columns, plain.alphabets, plain.reference,
+        rng.dirichlet(np.ones(2), size=(k, n_models)),
+        rng.integers(2, size=k).astype(np.uint8), rng.integers(256, size=(k, 32)).astype(np.uint8),
+    )  # fmt: skip
+    return make_mark(k, q=2, n_classes=n_classes, leaves=seal, **changes)
 
 
 def make_mixed_mark(k=24, n=0, **changes):

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import heavy
+from tests.ownership import independent
 from tests.ownership.making import (
     answers_to,
     carried,
     make_both,
+    make_guard_mark,
     make_known_mark,
     make_mark,
     make_number_mark,
@@ -108,6 +110,9 @@ ENUMERATED = {
     "leaves by labels": (make_mark(3, q=4), "labels"),
     "leaves by labels, q=2": (make_mark(7, q=2), "labels"),
     "leaves by scores": (make_mark(3, q=4), "scores"),
+    "a guard's by scores": (make_guard_mark(9, n_models=2), "scores"),
+    "a guard's by scores, one model": (make_guard_mark(8, n_models=1), "scores"),
+    "a guard's by labels": (make_guard_mark(7), "labels"),
     "leaves by scores with alternatives": (make_known_mark(3, q=4), "scores"),
     "leaves by scores with alternatives, q=2": (make_known_mark(7, q=2), "scores"),
     "splits by labels": (make_mark(0, n_splits=7), "labels"),
@@ -300,7 +305,10 @@ def test_innocent_suspects_are_accused_no_more_often_than_stated(kind):
         assert np.mean(np.array(found) >= b) <= share + 4 * np.sqrt(share * (1 - share) / 400)
 
 
-@pytest.mark.parametrize("mark", [make_both(24, 24), make_known_mark(24, splits=make_splits(24))])
+@pytest.mark.parametrize(
+    "mark",
+    [make_both(24, 24), make_known_mark(24, splits=make_splits(24)), make_guard_mark(24)],
+)
 def test_what_is_asked_later_changes_nothing_before(mark):
     """No prediction looks ahead, or at its own answer: a prefix alone has the same evidence."""
     answers = random_answers(mark, "scores")
@@ -315,6 +323,39 @@ def test_what_is_asked_later_changes_nothing_before(mark):
             np.testing.assert_array_equal(alone.asked, asked)
             np.testing.assert_allclose(alone.gains, seal.gains[:, :n], atol=1e-9)
             assert alone.bits == pytest.approx(seal.growth[n], abs=1e-9)
+
+
+@pytest.mark.parametrize("n_models", [1, 4])
+def test_forms_that_learn_agree_with_a_regression_step_by_step(n_models):
+    mark = make_guard_mark(60, n_models)
+    answers = random_answers(mark, "scores")
+    leaves, order = mark.leaves, mark.order("leaves").tolist()
+    parts = {name: getattr(leaves, name).tolist()
+             for name in ("alphabets", "reference", "alternatives", "drawn")}  # fmt: skip
+    said = [None if np.isnan(row).any() else row.tolist() for row in answers.values]
+    again = independent.learnt_gains(parts, said, parts["drawn"], order)
+    (seal,) = weigh(mark, answers)
+    learnt = seal.gains[-evidence.LEARNT_COUNT * (n_models + 1) :: evidence.LEARNT_COUNT]
+    np.testing.assert_allclose(learnt.T, again, atol=1e-9)
+    gains = independent.leaf_scores_gains(parts, said, parts["drawn"], order)
+    assert independent.seal_bits([one for _, one in gains], []) == pytest.approx(seal.bits)
+
+
+def test_a_student_that_keeps_little_of_a_guard_is_learnt():
+    """It resembles a model without the guard, moved a little to the side of each symbol."""
+    mark = make_guard_mark(100, n_models=2, n_classes=2)
+    rng = np.random.default_rng(0)
+    signs = 2.0 * mark.leaves.drawn - 1.0
+    found = {}
+    for part in (0.0, 0.3):
+        ratio = np.diff(np.log(mark.leaves.alternatives[:, 1]), axis=1)[:, 0]
+        ratio = ratio + part * signs + 0.1 * rng.normal(size=100)
+        high = 1.0 / (1.0 + np.exp(-ratio))
+        scores = np.empty((100, 2))
+        np.put_along_axis(scores, mark.leaves.alphabets, np.column_stack([1.0 - high, high]), 1)
+        found[part] = bits(mark, Answers("scores", scores))
+    assert found[0.0] < 10.0
+    assert found[0.3] > 64.0
 
 
 def test_predictions_do_not_know_the_answer_that_they_are_for():

@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from tests.ownership.making import make_guard_mark
+from timbermark.ownership.evidence import Answers, mean_bits, weigh
 from timbermark.ownership.evidence import label_gains as gains_of_labels
-from timbermark.ownership.evidence import mean_bits
-from timbermark.verification.inquiry import GIVE_UP_BITS, is_hopeless
+from timbermark.verification.inquiry import GIVE_UP_BITS, Inquiry, Known, is_hopeless
 
 
 def sequential_evidence(matched, n, q):
@@ -99,3 +102,33 @@ def test_two_seals_are_hopeless_only_together():
         if is_hopeless([(innocent[:, :n], 96, 2), (innocent[:, 96 : 96 + n], 318, 2)], 99.0)
     )  # fmt: skip
     assert ends < 40
+
+
+def ending_after(n, mark, scores):
+    """Return why asking a guard's suspect ends after n answers of all."""
+    given = np.full_like(scores, np.nan)
+    first = mark.order("leaves")[:n]
+    given[first] = scores[first]
+    answers = Answers("scores", given)
+    free = SimpleNamespace(prices=())
+    inquiry = Inquiry(mark, free, free, None, stop_at="auto")
+    inquiry._known = Known(None, answers, None, weigh(mark, answers))
+    return inquiry.ending()
+
+
+def test_forms_that_learn_are_waited_for_as_long_as_perfect_answers_would_do():
+    """A guard's suspect shows little at first; it is given up when 64 bits are out of reach."""
+    mark = make_guard_mark(120, n_models=2, n_classes=2)
+    rng = np.random.default_rng(0)
+    own = np.diff(np.log(mark.leaves.alternatives[:, 1]), axis=1)[:, 0]
+    ends = {}
+    for part in (0.0, 0.35):
+        ratio = own + part * (2.0 * mark.leaves.drawn - 1.0) + 0.1 * rng.normal(size=120)
+        high = 1.0 / (1.0 + np.exp(-ratio))
+        scores = np.empty((120, 2))
+        np.put_along_axis(scores, mark.leaves.alphabets, np.column_stack([1.0 - high, high]), 1)
+        found = [ending_after(n, mark, scores) for n in range(4, 121, 4)]
+        ends[part] = next((end for end in found if end is not None), None)
+        if part == 0.0:
+            assert found.index("hopeless") >= (120 - 64) // 4 - 2
+    assert ends == {0.0: "hopeless", 0.35: "enough"}

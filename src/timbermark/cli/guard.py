@@ -89,7 +89,8 @@ def ledger(
         Path | None, option("The unguarded model: with --rows, scores of a suspect show more.")
     ] = None,
     rows: Annotated[
-        Path | None, option("Rows such as it is asked, for --model: CSV or Parquet.")
+        Path | None,
+        option("For --model: all questions of the client if you log them, else others."),
     ] = None,
     label: Annotated[str | None, option("The label column of --rows, if any.")] = None,
     claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None,

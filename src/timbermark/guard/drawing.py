@@ -221,7 +221,7 @@ def choose_width(scores: AnyArray, share: float) -> float:
     return float(min(np.quantile(gaps[known], share), np.nextafter(1.0, 0.0)))
 
 
-_MOST_ROWS = 10_000
+_MOST_ROWS = 20_000
 Others: TypeAlias = Callable[[Reals], Reals]
 """Rows float64 [n, d] → scores of R models, float64 [R, n, K]."""
 
@@ -314,14 +314,16 @@ def _alternatives(columns: tuple[Column, ...], alphabets: AnyArray, others: Othe
 
 
 def learn_answers(rows: Any, answer: Callable[[Any], AnyArray]) -> Others | None:
-    """Return three models that learnt the model's own answers to rows, as one function.
+    """Return six models that learnt the model's own answers to rows, as one function.
 
-    Two learnt scores, which most students resemble, and one learnt labels. None where the rows
-    cannot train scikit-learn's models as they are, or the answers are not of two classes at least.
+    They are of the kinds that students are of: four learnt scores, two learnt labels. A student is
+    best predicted by a model of its kind that learnt the same rows. None where the rows cannot
+    train scikit-learn's models as they are, or the answers are not of two classes at least.
     """
     from sklearn.ensemble import (
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
+        RandomForestClassifier,
         RandomForestRegressor,
     )
 
@@ -329,31 +331,32 @@ def learn_answers(rows: Any, answer: Callable[[Any], AnyArray]) -> Others | None
         X = np.asarray(rows, np.float64)[:_MOST_ROWS]
     except (TypeError, ValueError):
         return None
-    scores = np.asarray(answer(rows), np.float64)[: len(X)]
-    present = np.unique(scores.argmax(axis=1)) if scores.ndim == 2 else ()
-    if len(present) < 2:
+    scores = np.asarray(answer(take_rows(rows, np.arange(len(X)))), np.float64)
+    if scores.ndim != 2 or len(np.unique(scores.argmax(axis=1))) < 2:
         return None
-    few = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, random_state=0)
-    forest = RandomForestRegressor(min_samples_leaf=3, max_features="sqrt", random_state=0)
+    little: dict[str, Any] = {"max_iter": 60, "max_leaf_nodes": 8, "random_state": 0}
     # Of two classes the second is one less the first.
-    learnt = range(1 if scores.shape[1] == 2 else scores.shape[1])
+    columns = scores[:, :-1] if scores.shape[1] == 2 else scores
+    of_scores = [
+        *([HistGradientBoostingRegressor(**options).fit(X, one) for one in columns.T]
+          for options in ({"random_state": 0}, little)),
+        *([RandomForestRegressor(min_samples_leaf=leaf, random_state=0).fit(X, scores)]
+          for leaf in (3, 10)),
+    ]  # fmt: skip
+    of_labels = [HistGradientBoostingClassifier(**little),
+                 RandomForestClassifier(min_samples_leaf=3, random_state=0)]  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        few.fit(X, scores.argmax(axis=1))
-        forest.fit(X, scores)
-        boosted = [HistGradientBoostingRegressor(random_state=0).fit(X, scores[:, c])
-                   for c in learnt]  # fmt: skip
+        for model in of_labels:
+            model.fit(X, scores.argmax(axis=1))
 
     def others(asked: Reals) -> Reals:
-        found = np.zeros((3, len(asked), scores.shape[1]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for column, model in enumerate(boosted):
-                found[0, :, column] = model.predict(asked)
-            if len(boosted) == 1:
-                found[0, :, 1] = 1.0 - found[0, :, 0]
-            found[1] = forest.predict(asked)
-            found[2][:, present] = few.predict_proba(asked)
+        found = np.zeros((len(of_scores) + len(of_labels), len(asked), scores.shape[1]))
+        for place, models in enumerate(of_scores):
+            said = np.column_stack([model.predict(asked) for model in models])
+            found[place] = said if said.shape[1] > 1 else np.column_stack([said, 1.0 - said])
+        for place, model in enumerate(of_labels, len(of_scores)):
+            found[place][:, model.classes_] = model.predict_proba(asked)
         return found
 
     return others

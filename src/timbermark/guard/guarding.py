@@ -483,10 +483,18 @@ class Guard(BaseEstimator):
                 self._ledger.add_gap("drawing", n)
             return None
 
-    def mark(self, client: str | Sequence[str] | None = None, *, stamped: bool = False) -> Mark:
+    def mark(
+        self,
+        client: str | Sequence[str] | None = None,
+        *,
+        stamped: bool = False,
+        rows: Any = None,
+    ) -> Mark:
         """Return the mark that a copy trained on a client's answers carries; None: all clients'.
 
-        Several clients who pooled their answers may be given together.
+        Several clients who pooled their answers may be given together. ``rows`` are all questions
+        of the client, if your server logs them: models that learn the unguarded answers to the same
+        rows tell best what a student would say without the guard. Otherwise they learn your rows.
         ``stamped`` takes only questions before the last stamp of the ledger, which a judge counts
         fully. `timbermark.verify` asks a suspect, as with any mark.
 
@@ -509,9 +517,10 @@ class Guard(BaseEstimator):
         self._ledger.flush()
         names = list_clients(client)
         found = read_questions(self._ledger.path, self._secret, clients=names, stamped=stamped)
-        if self._rows is not None:
+        if rows is None and self._rows is not None:
             self._others, self._rows = learn_answers(self._rows, self._answer), None
-        return make_mark(found, self._statement, self.key, clients=names, others=self._others)
+        others = self._others if rows is None else learn_answers(rows, self._answer)
+        return make_mark(found, self._statement, self.key, clients=names, others=others)
 
     def cost(self, X: Any, y: Any = None) -> GuardCost:
         """Return what the guard costs on rows, best unseen ones; see `timbermark.plan`."""

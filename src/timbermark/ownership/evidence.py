@@ -2,11 +2,13 @@
 
 Every number here is log₂ of an e-value. For trigger i, w_i is a distribution over the q symbols of
 its alphabet that depends on the suspect's answers and on what was fixed before the symbols were
-drawn, but not on the symbols. If the suspect does not depend on the symbols, q·w_i(s_i) has the
-mean 1, and so has the product over all triggers, E. By Markov's inequality E reaches 2^b with a
-chance of at most 2^-b, and by Ville's inequality this holds at whatever moment one stops asking.
-The mean of several such products is an e-value again, so several forms of w are mixed rather than
-tuned. So is (E_s·E_l + E_s + E_l)/3 of both seals. docs/mark-format.md states every constant.
+drawn, but not on the symbols; some forms of a guard's mark also use the symbols of earlier
+triggers. If the suspect does not depend on the symbols, q·w_i(s_i) has the mean 1, whatever the
+earlier symbols are, and so has the product over all triggers, E. By Markov's inequality E reaches
+2^b with a chance of at most 2^-b, and by Ville's inequality this holds at whatever moment one stops
+asking. The mean of several such products is an e-value again, so several forms of w are mixed
+rather than tuned. So is (E_s·E_l + E_s + E_l)/3 of both seals. docs/mark-format.md states every
+constant.
 """
 
 import math
@@ -288,8 +290,26 @@ def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
     matched = best == mark.expected_numbers[asked]
     return SealEvidence(
         "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
-        np.concatenate([np.hstack(forms_of_scores), bets]),
+        np.concatenate([np.hstack(forms_of_scores), bets, *_weigh_learnt(mark, asked, p)]),
     )  # fmt: skip
+
+
+def _weigh_learnt(mark: "Mark", asked: AnyArray, p: Reals) -> list[Reals]:
+    """Return the forms that learn from a guard's earlier symbols, nothing for other marks."""
+    leaves = mark.leaves
+    if leaves is None or not mark.is_guard or not leaves.alternatives.shape[1]:
+        return []
+    reference = log_scores(leaves.reference[asked], leaves.alphabets[asked])
+    others = np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0))
+    known = np.concatenate([reference[:, np.newaxis], others], axis=1)
+    gains = learnt_gains(_log_ratios(p), _log_ratios(known), mark.leaf_symbols[asked])
+    return [np.repeat(gains, LEARNT_COUNT, axis=0)]
+
+
+def _log_ratios(logarithms: Reals) -> Reals:
+    """Return how far the second label of an alphabet leads the first, scores of 0.001 at least."""
+    raised = np.maximum(logarithms, math.log(LEARNT_FLOOR))
+    return np.asarray(raised[..., 1] - raised[..., 0])
 
 
 def _weigh_splits(mark: "Mark", answers: Answers) -> SealEvidence:
@@ -597,10 +617,74 @@ def predict_scores(scores: Reals, reference: Reals, alternatives: Reals) -> Real
     squares = np.einsum("iaj,iak->ijk", x, x)
     products = np.einsum("iaj,ia->ij", x, z)
     # Sums over the triggers before each one.
-    squares = squares.cumsum(axis=0) - squares + np.diag(np.full(len(start), DAMPING))
-    products = products.cumsum(axis=0) - products + start
+    squares = _before(squares) + np.diag(np.full(len(start), DAMPING))
+    products = _before(products) + start
     weights = np.linalg.solve(squares, products[..., np.newaxis])
     return np.asarray((x @ weights)[..., 0])
+
+
+# A student of a guard's answers keeps some part of every symbol, and how much, and how far its own
+# answers scatter, is the same for all of them. Earlier triggers, whose symbols are known by then,
+# tell both: this is a linear regression of the suspect's log-ratios on those of models without the
+# guard and on the symbol, with a conjugate prior, that predicts one trigger after the other.
+
+LEARNT_COUNT = 40
+"""How often each of these forms counts in the mean: together about as often as all others."""
+LEARNT_FLOOR = 1e-3
+LEARNT_ERROR = 0.01
+"""The least that each symbol is always given is half of this."""
+REFERENCE_WEIGHT, SYMBOL_WEIGHT = 0.1, 0.2
+"""What is expected at first: the weight of the reference and how far a symbol moves a log-ratio;
+the alternatives share the rest of the reference's weight."""
+FIRST_VARIANCE = 0.02
+
+
+def learnt_gains(ratios: Reals, known: Reals, symbols: AnyArray) -> Reals:
+    """Return log 2·w_i(s_i) of forms that learn from earlier triggers, float64 [R + 1, n].
+
+    ``ratios`` [n] is by how much a suspect's second label leads the first, ``known`` [n, R + 1] the
+    same of the reference and R >= 1 other models; ``symbols`` [n] are 0 or 1, all in the order of
+    asking. The first form uses all models, the others the reference and one model each. w_i depends
+    on answers up to i and on symbols before i: if a suspect does not depend on the symbols, the
+    mean of 2·w_i(s_i) is 1 whatever the earlier symbols are. docs/mark-format.md has the formulae.
+
+    >>> symbols = np.arange(40) % 3 == 0
+    >>> gains = learnt_gains(np.where(symbols, 0.5, 0.1), np.full((40, 2), 0.3), symbols)
+    >>> gains.shape, bool((gains[:, -10:] > 0.65).all())
+    ((2, 40), True)
+    """
+    n_others = known.shape[1] - 1
+    sets = [[*range(n_others + 1)], *([0, j] for j in range(1, n_others + 1))]
+    return np.array([_regress(ratios, known[:, chosen], symbols) for chosen in sets])
+
+
+def _regress(z: Reals, x: Reals, symbols: AnyArray) -> Reals:
+    n, d = x.shape
+    signs = 2.0 * np.asarray(symbols, np.float64) - 1.0
+    u = np.column_stack([x, signs])
+    first = np.append(np.full(d, (1.0 - REFERENCE_WEIGHT) / (d - 1)), SYMBOL_WEIGHT)
+    first[0] = REFERENCE_WEIGHT
+    precision = np.eye(d + 1) + _before(u[:, :, np.newaxis] * u[:, np.newaxis])
+    products = first + _before(u * z[:, np.newaxis])
+    weights = np.linalg.solve(precision, products[..., np.newaxis])[..., 0]
+    left = first @ first + _before(z * z) - (products * weights).sum(axis=1)
+    scale = 2.0 * FIRST_VARIANCE + np.maximum(left, 0.0)
+    leads = []
+    for sign in (-1.0, 1.0):
+        v = np.column_stack([x, np.full(n, sign)])
+        spread = scale * (1.0 + (v * np.linalg.solve(precision, v[..., np.newaxis])[..., 0]).sum(1))
+        off = z - (v * weights).sum(axis=1)
+        leads.append(0.5 * np.log(spread) + (1.5 + 0.5 * np.arange(n)) * np.log1p(off**2 / spread))
+    right = 1.0 / (1.0 + np.exp(-np.clip(signs * (leads[0] - leads[1]), -_FAR_LEAD, _FAR_LEAD)))
+    return np.asarray(np.log(LEARNT_ERROR + 2.0 * (1.0 - LEARNT_ERROR) * right))
+
+
+_FAR_LEAD = 500.0
+
+
+def _before(values: Reals) -> Reals:
+    """Return sums over all earlier entries of the first axis."""
+    return np.asarray(values.cumsum(axis=0) - values)
 
 
 def expected_scores(reference: Reals, alphabets: AnyArray, lead: float) -> Reals:

@@ -303,6 +303,11 @@ class Inquiry:
     def _is_hopeless(self, needed: float) -> bool:
         seals = self.known.seals
         found = [self._gains(seal) for seal in seals]
+        answers = self.known.answers
+        if self.mark.is_guard and answers is not None and answers.kind == "scores":
+            # Forms that learn from earlier symbols show little at first: their gains grow.
+            gains, n_triggers, q = found[0]
+            return bool(self._bits() + (n_triggers - gains.shape[1]) * math.log2(q) < needed)
         # Answers tell nothing about a seal that was hardly asked, so each must fail by itself, too.
         if not all(is_hopeless(part, needed) for part in ([found[0]], [found[-1]], found)):
             return False
