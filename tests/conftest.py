@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # Threads of OpenMP that wait for each other keep a core busy. Where two processes share two cores,
-# boosting in scikit-learn takes five times as long; read when the first library is loaded.
+# boosting in scikit-learn took up to five times as long. Read when the first library is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from timbermark.ownership import keys, mark

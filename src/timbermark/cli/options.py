@@ -280,7 +280,7 @@ class EndpointFlags:
     def _read_server(self) -> dict[str, Any]:
         server: dict[str, Any] = {
             "protocol": self.protocol and self.protocol.value,
-            "body": _read_body(self.body),
+            "body": read_body(self.body),
             "answer": self.answer,
             "output": self.output,
             "columns": split_words(self.columns),
@@ -333,7 +333,7 @@ def _read_headers(file: Path | None) -> dict[str, str]:
     return headers
 
 
-def _read_body(given: str | None) -> Any:
+def read_body(given: str | None) -> Any:
     """Return the template of the request: JSON, or @ and the name of a file that holds it."""
     if given is None:
         return None
