@@ -9,7 +9,7 @@ import timbermark.cli.demo  # noqa: F401 - registers the command
 from tests.experiments.making import fake_work
 from timbermark import errors
 from timbermark.cli import main
-from timbermark.experiments import page, running
+from timbermark.experiments import page, running, tables
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -19,7 +19,7 @@ pytest.importorskip("jinja2")
 def fast(monkeypatch, shared):
     """Nothing is measured and no model of another library is trained."""
     monkeypatch.setattr(running, "MeasureGroup", lambda folder: fake_work)
-    found = page.SharedErrors(48, 1796, {"LightGBM": 0.9}, {"LightGBM": 0.8}, ())
+    found = tables.SharedErrors(48, 1796, {"LightGBM": 0.9}, {"LightGBM": 0.8}, ())
     monkeypatch.setattr(page, "find_shared_errors", lambda split: found)
     monkeypatch.setattr(page, "illustrate", lambda: None)
     monkeypatch.setattr(page, "draw_strategies", lambda shown, path: path.write_bytes(b"x"))
