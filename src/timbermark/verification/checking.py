@@ -154,9 +154,7 @@ def check(
     if unmarked is not None:
         assert model is not None
         started = time.perf_counter()
-        before = read_model(unmarked, whole=True)
-        if digest_trees(before.trees) != mark.model_digest:
-            raise refusal("check.other-unmarked", unmarked=os.fspath(unmarked))
+        before = _read_unmarked(unmarked, mark)
         same = _same_shape(before.trees, model.trees)
         said = "The served model has the unmarked model's trees but for thresholds and leaf values."
         if not same:
@@ -188,6 +186,15 @@ def _check_limits(mark: Mark, at_least: float, unmarked: Any, rows: Any, changed
 def _is_model_file(served: Any) -> bool:
     is_path = isinstance(served, str | os.PathLike) and not is_url(served)
     return is_path and not is_answer_file(served)
+
+
+def _read_unmarked(path: Any, mark: Mark) -> NamedModel:
+    """Return the unmarked model; its library is imported only where bare trees do not suffice."""
+    for whole in (False, True):
+        found = read_model(path, whole=whole)
+        if digest_trees(found.trees) == mark.model_digest:
+            return found
+    raise refusal("check.other-unmarked", unmarked=os.fspath(path))
 
 
 def _check_library(model: NamedModel, mark: Mark, served: Any) -> None:
