@@ -15,6 +15,7 @@ import signal
 import tempfile
 import time
 import warnings
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from sklearn.preprocessing import StandardScaler
 import timbermark as tm
 from timbermark.guard.ledger_file import read_chains, read_summary
 from timbermark.ownership.evidence import Answers, weigh
+from timbermark.ownership.seals import NO_ALTERNATIVES
 
 warnings.simplefilter("ignore")
 SETS = ("pendigits", "letter", "census", "spambase", "churn", "diamonds")
@@ -167,7 +169,9 @@ def run_students():
                     answers["scores"] = guard.predict_proba(asked, client="thief")
                 # The same questions are drawn whether labels or scores are asked for.
                 marks = [guard.mark("thief")]
-                marks += [] if numbers else [guard.mark("thief", rows=asked)]
+                marks += marks if numbers else [guard.mark("thief", rows=asked)]
+                # A judge leaves out what other models answer.
+                marks += [marks[0] if numbers else _without_alternatives(marks[0])]
                 lead = guard.settings.lead
                 guard.close()
             for kind, regularized in itertools.product(answers, (False, True)):
@@ -181,12 +185,12 @@ def run_students():
                     bits = [tm.verify(_suspect(model, numbers), mark).bits for mark in marks]
                     about = [name, n, round(share, 5), marks[0].n_triggers, lead]
                     said = "numbers" if numbers else kind
-                    lines.append([*about, said, student, regularized, bits[0], bits[-1]])
+                    lines.append([*about, said, student, regularized, *bits])
                     print(*lines[-1], sep=",", flush=True)
     show(
         "students",
         ["set", "asked", "share", "drawn", "lead", "answers", "student", "regularized", "bits",
-         "bits with a log"],
+         "bits with a log", "bits before a judge"],
         lines,
     )  # fmt: skip
     parts = {}
@@ -197,8 +201,13 @@ def run_students():
                 "students": len(bits),
                 "with 64 bits": int((bits[:, 0] >= 64).sum()),
                 "with 64 bits and a log": int((bits[:, 1] >= 64).sum()),
+                "with 64 bits before a judge": int((bits[:, 2] >= 64).sum()),
             }
     return {"parts": parts, "lines": lines}
+
+
+def _without_alternatives(mark):
+    return replace(mark, leaves=replace(mark.leaves, alternatives=NO_ALTERNATIVES))
 
 
 def _suspect(student, numbers):

@@ -145,7 +145,8 @@ def commit(questions: Sequence[Mapping[str, Any]]) -> list[bytes]:
     for one in questions:
         numbers = freeze_columns([[x] for x in one["numbers"]])
         columns = [*numbers, *((text,) for text in one["texts"])]
-        drawn = np.array([one["alphabet"]]), np.array([one["symbol"]])
+        names = ("alphabet", "symbol", "reference")
+        drawn = (np.array([one[name]]) for name in names)
         entries += commit_questions(columns, *drawn, [bytes.fromhex(one["link"])])
     return entries
 

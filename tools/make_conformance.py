@@ -645,7 +645,7 @@ def _chained(records: list[dict[str, Any]]) -> list[bytes]:
 
 QUESTIONS: list[dict[str, Any]] = [
     {"numbers": [i / 4, -0.0], "texts": ["grün", None][i % 2 :][:1], "alphabet": [0, i % 3 + 1],
-     "symbol": i % 2, "link": f"{i:02x}" * 32}
+     "symbol": i % 2, "reference": [0.5, i / 16, 0.25, 0.0], "link": f"{i:02x}" * 32}
     for i in range(6)
 ]  # fmt: skip
 

@@ -11,8 +11,14 @@ from sklearn.ensemble import RandomForestClassifier
 import timbermark as tm
 from tests.ownership.authority import Authority, needs_openssl
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.guard.drawing import claim_guard, guard_secret
-from timbermark.guard.ledger_file import add_stamp, read_chains, read_summary, request_stamps
+from timbermark.guard.drawing import claim_guard, guard_secret, make_mark
+from timbermark.guard.ledger_file import (
+    add_stamp,
+    read_chains,
+    read_questions,
+    read_summary,
+    request_stamps,
+)
 from timbermark.verification import chain as chains
 from timbermark.verification.chain import Chain, load_chains, next_head, save_chains
 from timbermark.verification.packs import Pack
@@ -206,3 +212,50 @@ def test_a_ledger_with_values_of_other_types_is_refused(guard, world, change):
     with pytest.raises(FileFormatError) as caught:
         read_summary(guard._ledger.path)
     assert caught.value.code == "ledger.foreign"
+
+
+@needs_openssl
+@pytest.mark.parametrize("chosen", ["alternatives", "reference"])
+def test_what_an_owner_chooses_after_a_suspect_answered_convicts_nobody(
+    guard, world, key, tmp_path, chosen
+):
+    """Neither other models' answers nor the model's own can be made up when answers are known."""
+    _, X, y = world
+    innocent = RandomForestClassifier(min_samples_leaf=3, random_state=1).fit(X, y)
+    guard.predict(X, client="acme")
+    guard.flush()
+    authority = Authority(tmp_path / "tsa")
+    (head,) = request_stamps(guard._ledger.path)
+    add_stamp(guard._ledger.path, authority.stamp(make_query(head)))
+    save_chains(tmp_path / "a.chain", read_chains(guard._ledger.path))
+    questions = read_questions(guard._ledger.path, guard._secret)
+    rows = np.array([q.row for q in questions], np.float64)
+    each, labels = np.arange(len(rows)), np.array([q.alphabet for q in questions])
+    # As if the innocent model had moved a little from these towards every drawn symbol.
+    scores = np.log(np.clip(innocent.predict_proba(rows), 0.02, 1.0))
+    drawn = labels[each, [q.symbol for q in questions]]
+    scores[each, drawn] -= 0.5
+    made_up = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    if chosen == "reference":
+        questions = [
+            replace(q, reference=tuple(row)) for q, row in zip(questions, made_up, strict=True)
+        ]
+
+    def others(asked):
+        where = {row.tobytes(): i for i, row in enumerate(rows)}
+        return made_up[[where[row.tobytes()] for row in np.ascontiguousarray(asked)]][np.newaxis]
+
+    mark = make_mark(
+        questions, guard._statement, key, others=others if chosen == "alternatives" else None
+    )
+    if chosen == "alternatives":
+        # The owner is free to believe in what nobody else has to.
+        assert tm.verify(innocent, mark).level == "conclusive"
+    found = tm.judge(
+        open_all(mark, key), suspect=innocent, chain=tmp_path / "a.chain", roots=[authority.root]
+    )
+    assert found.level != "conclusive"
+    if chosen == "alternatives":
+        assert found.verdict.bits < 10
+    else:
+        assert "guard-unstamped" in [note.code for note in found.notes]

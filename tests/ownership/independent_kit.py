@@ -557,6 +557,7 @@ def commit(question):
         **{name: question[name] for name in ("texts", "alphabet", "symbol")},
         "link": bytes.fromhex(question["link"]),
         "numbers": b"".join(one.number_bytes(x) for x in question["numbers"]),
+        "reference": b"".join(one.number_bytes(x) for x in question["reference"]),
     }
     return one.sha256(b"timbermark/guard-question/1", one.encoding(record))
 

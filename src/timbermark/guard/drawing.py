@@ -89,7 +89,7 @@ class Drawer:
         narrow = find_narrow(scores, settings.width)
         if not len(narrow):
             return None
-        found = np.asarray(scores[narrow], np.float64)
+        found = np.clip(np.asarray(scores[narrow], np.float64), 0.0, 1.0)
         best = np.sort(np.argpartition(-found, 1, axis=1)[:, :2], axis=1)
         return self._draw(X, narrow, best, found)
 
@@ -259,7 +259,7 @@ def make_mark(
     seal = DrawnSeal(
         columns=columns,
         alphabets=alphabets,
-        reference=np.clip(_matrix(kept), 0.0, 1.0) if classes is not None else _matrix(kept),
+        reference=np.array([q.reference for q in kept], np.float64),
         alternatives=NO_ALTERNATIVES
         if others is None or classes is None
         else _alternatives(columns, alphabets, others),
@@ -297,10 +297,6 @@ def _columns(questions: Sequence[Question]) -> tuple[Column, ...]:
         else:
             columns.append(np.array([np.nan if v is None else v for v in values], np.float64))
     return freeze_columns(columns)
-
-
-def _matrix(questions: Sequence[Question]) -> Reals:
-    return np.array([q.reference for q in questions], np.float64)
 
 
 def _alternatives(columns: tuple[Column, ...], alphabets: AnyArray, others: Others) -> Reals:

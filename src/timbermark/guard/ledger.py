@@ -224,7 +224,7 @@ class Ledger:
         self, client: str, at: float, drawn: Drawn, columns: tuple[Column, ...]
     ) -> Iterator[tuple[Any, ...]]:
         links = [secrets.token_bytes(32) for _ in drawn.cells]
-        entries = commit_questions(columns, drawn.alphabets, drawn.symbols, links)
+        entries = commit_questions(columns, drawn.alphabets, drawn.symbols, drawn.reference, links)
         kinds = "".join("n" if isinstance(column, np.ndarray) else "t" for column in columns)
         cipher = make_cipher(self._key)
         for i, entry in enumerate(entries):

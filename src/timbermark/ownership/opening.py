@@ -46,7 +46,13 @@ from timbermark.ownership.mark import (
     check_stated,
 )
 from timbermark.ownership.mark_file import old_version, read_seals, write_seals
-from timbermark.ownership.seals import LeafSeal, SplitSeal, take_triggers
+from timbermark.ownership.seals import (
+    NO_ALTERNATIVES,
+    DrawnSeal,
+    LeafSeal,
+    SplitSeal,
+    take_triggers,
+)
 from timbermark.ownership.symbols import (
     HASH_BYTES,
     derive_seed,
@@ -148,6 +154,10 @@ class Opening:
                 f"The opened mark is not sound. {error.message}", FOREIGN, error.code
             ) from None
         self._check_records(opened)
+        if isinstance(opened.leaves, DrawnSeal):
+            # The owner can train them when the symbols and a suspect's answers are known.
+            leaves = replace(opened.leaves, alternatives=NO_ALTERNATIVES)
+            opened = replace(opened, leaves=leaves)
         return opened
 
     def _is_drawn(self, claim: Claim) -> bool:

@@ -57,16 +57,24 @@ def next_head(head: bytes, entry: bytes) -> bytes:
 
 
 def commit_questions(
-    columns: Sequence[Column], alphabets: AnyArray, symbols: AnyArray, links: Sequence[bytes]
+    columns: Sequence[Column],
+    alphabets: AnyArray,
+    symbols: AnyArray,
+    reference: AnyArray,
+    links: Sequence[bytes],
 ) -> list[bytes]:
-    """Return the entry of each of n questions: a hash of its row, labels, symbol and secret link.
+    """Return the entry of each of n questions: a hash of all that a judge weighs, and of its link.
+
+    ``reference`` [n, K] is what the model answers without the guard. Without it an owner could
+    choose it later, so that an innocent suspect's answers look drawn. The link is secret.
 
     >>> row = (np.array([0.5]), ("red",))
-    >>> (entry,) = commit_questions(row, np.array([[0, 1]]), np.array([1]), [bytes(32)])
+    >>> drawn = np.array([[0, 1]]), np.array([1]), np.array([[0.5, 0.5]])
+    >>> (entry,) = commit_questions(row, *drawn, [bytes(32)])
     >>> len(entry)
     32
     """
-    numbers = numeric_matrix(columns).astype("<f8")
+    numbers, answers = (np.asarray(x, "<f8") for x in (numeric_matrix(columns), reference))
     texts = [column for column in columns if not isinstance(column, np.ndarray)]
     found = []
     for i, link in enumerate(links):
@@ -76,6 +84,7 @@ def commit_questions(
             "texts": [column[i] for column in texts],
             "alphabet": [int(number) for number in alphabets[i]],
             "symbol": int(symbols[i]),
+            "reference": answers[i].tobytes(),
         }
         found.append(hashlib.sha256(_QUESTION_DOMAIN + encode(record)).digest())
     return found
@@ -257,6 +266,6 @@ def find_unstamped(
         if chain.commitment.hex() == guard:
             stamped |= chain.stamped_entries(roots)
     links = [link.tobytes() for link in seal.links]
-    entries = commit_questions(seal.columns, seal.alphabets, seal.drawn, links)
+    entries = commit_questions(seal.columns, seal.alphabets, seal.drawn, seal.reference, links)
     times = [stamped[entry] for entry in entries if entry in stamped]
     return len(entries) - len(times), max(times, default=None)
