@@ -135,6 +135,14 @@ def test_demo_shows_everything_and_leaves_it(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["triggers"] > 64
 
 
+def test_demo_leaves_other_files_alone(tmp_path, capsys):
+    (tmp_path / "owner.key").write_text("precious")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "no demonstration left" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["owner.key"]
+    assert (tmp_path / "owner.key").read_text() == "precious"
+
+
 def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
     (tmp_path / "x").write_text("nothing of ours")
     assert main(["inspect", str(tmp_path / "x")]) == 2

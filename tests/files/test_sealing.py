@@ -219,7 +219,7 @@ def test_a_lack_of_memory_is_a_sentence(monkeypatch):
 def test_sizes_are_checked_before_anything_is_unpacked():
     bomb = container_bytes("note", 2, {}, {"zeros": np.zeros(1 << 20)})
     for data, limits in (
-        (bytes(70_000), SizeLimits()),
+        (b"timbermark note 2\n" + bytes(70_000), SizeLimits()),
         (bomb, SizeLimits()),
         (container_bytes("note", 2, {"x": "y" * 2000}, {}), SizeLimits(meta=1000)),
     ):

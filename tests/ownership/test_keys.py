@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,7 +182,9 @@ def test_a_file_without_a_key_is_refused(tmp_path, meta):
 def test_other_kinds_and_versions_are_refused(tmp_path):
     make_mark().save(tmp_path / "m")
     write(tmp_path / "newer", container_bytes("owner-key", 2, {}, {}))
-    for name, code in (("m", "file.kind"), ("newer", "file.version")):
+    large = {"x": np.random.default_rng(0).normal(size=20_000)}
+    write(tmp_path / "large", container_bytes("mark", 4, {}, large))
+    for name, code in (("m", "file.kind"), ("large", "file.kind"), ("newer", "file.version")):
         with pytest.raises(FileFormatError) as caught:
             OwnerKey.load(tmp_path / name)
         assert caught.value.code == code

@@ -98,6 +98,21 @@ def test_foreign_files_are_refused_and_untouched(tmp_path_factory, data):
         assert path.read_bytes() == content
 
 
+def test_a_journal_in_which_nobody_answered_is_begun_anew(tmp_path):
+    path = tmp_path / "journal"
+    with Journal(path, {**START, "suspect": "a wrong address"}) as journal:
+        journal.add({"asking": ["ab"]})
+    with pytest.raises(InputError) as caught:
+        Journal(path, START)  # it may have been asked
+    assert caught.value.code == "journal.other-run"
+    with Journal(path, {**START, "suspect": "a wrong address"}) as journal:
+        journal.add({"failed": ["ab"]})
+    with Journal(path, START) as journal:
+        journal.add({"answers": [["ab", "yes"]]})
+    assert read_journal(path).start == START
+    assert read_journal(path).answers == {"ab": "yes"}
+
+
 @pytest.mark.parametrize("name", ["mark_digest", "suspect", "questions"])
 def test_the_journal_of_another_inquiry_is_refused_and_untouched(tmp_path, name):
     path = tmp_path / "journal"

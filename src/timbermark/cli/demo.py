@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -64,9 +66,11 @@ def demo(
     show(f"1 train   your model: accuracy {model.score(*test):.4f} on {len(test[0])} fresh rows")
 
     _say("marking: choosing triggers, rehearsing, setting symbols")
-    key = OwnerKey.generate()
+    key_path = place.at("owner.key")
+    if not key_path.exists():
+        OwnerKey.generate().save(key_path)
+    key = OwnerKey.load(key_path)
     result = embed(model, *train, key=key, owner=_OWNER, validation=test)
-    key.save(place.at("owner.key"), force=True)
     place.forget_openings("digits.mark")
     result.mark.save(place.at("digits.mark"), force=True)
     place.save("marked.timber", result.model)
@@ -131,9 +135,17 @@ class _Average:
 
 
 class _Folder:
-    """The folder that everything is left in; files of an earlier demonstration are replaced."""
+    """The folder that everything is left in; what an earlier demonstration left is replaced.
+
+    A key is kept and used again. Raises InputError if the folder holds anything else.
+    """
 
     def __init__(self, path: Path) -> None:
+        if path.is_dir() and any(path.iterdir()) and not (path / "digits.mark").exists():
+            raise InputError(
+                f"{path} holds files that no demonstration left.",
+                hint="give a new or empty folder with --out.",
+            )
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self.names: list[str] = []
@@ -152,7 +164,8 @@ class _Folder:
         """Remove the record of openings of the mark that is being replaced."""
         from timbermark.verification.records import ledger_path
 
-        ledger_path(self._path / mark).unlink(missing_ok=True)
+        openings = ledger_path(self._path / mark)
+        self.at(openings.name).unlink(missing_ok=True)
 
     def open_mark(self, mark: str, result: EmbedResult, claim: Claim) -> Opening:
         """Open a part of the mark to the judge, as `timbermark open` does."""
@@ -178,7 +191,8 @@ def _show_mark(result: EmbedResult) -> None:
     show(
         f"2 mark    {result.worth}\n"
         f"          accuracy {cost['accuracy'].before:.4f} → {cost['accuracy'].after:.4f}, "
-        f"{cost.changed} of {cost.n_rows} labels changed, on rows that chose nothing"
+        f"{cost.changed} of {cost.n_rows} labels changed, on the fresh rows that chose "
+        "nothing"
     )
 
 
@@ -254,9 +268,11 @@ def _leave_pages(
 def _show_hints(out: Path, pages: list[str]) -> None:
     if pages:
         show(f"look: {', '.join(f'{out}/{page}' for page in pages)}")
+    # From a clone the program is in .venv/bin, which is on nobody's path.
+    program = "timbermark" if shutil.which("timbermark") else os.path.relpath(sys.argv[0])
     show(
-        f"try:  timbermark verify {out}/marked.timber {out}/digits.mark\n"
-        f"      timbermark judge {out}/pack.zip"
+        f"try:  {program} verify {out}/marked.timber {out}/digits.mark\n"
+        f"      {program} judge {out}/pack.zip"
     )
 
 

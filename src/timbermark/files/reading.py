@@ -136,6 +136,24 @@ def container_kind(path: str | os.PathLike[str]) -> str:
     return match[1].decode() if match else ""
 
 
+def check_kind(source: str | os.PathLike[str] | bytes, kind: str, max_version: int) -> None:
+    """Refuse, by its first line alone, what `read_container` would refuse by it.
+
+    >>> from timbermark.files import container_bytes
+    >>> check_kind(container_bytes("note", 1, {}, {}), "owner-key", 1)
+    Traceback (most recent call last):
+    timbermark.errors.FileFormatError: The data holds a note, not an owner key. Hint: give the \
+file of the owner key.
+    """
+    if isinstance(source, bytes):
+        line, name = io.BytesIO(source).readline(_LONGEST_LINE), "The data"
+    else:
+        name = os.fspath(source)
+        with open(source, "rb") as file:
+            line = file.readline(_LONGEST_LINE)
+    _read_first_line(line, name, kind, max_version)
+
+
 def _read(
     file: IO[bytes], size: int, name: str, kind: str, max_version: int
 ) -> tuple[int, Meta, Arrays]:

@@ -28,7 +28,15 @@ from timbermark.errors import (
     PassphraseError,
     PassphraseNeededError,
 )
-from timbermark.files.reading import DAMAGE, FOREIGN, META_NAME, Arrays, Meta, read_container
+from timbermark.files.reading import (
+    DAMAGE,
+    FOREIGN,
+    META_NAME,
+    Arrays,
+    Meta,
+    check_kind,
+    read_container,
+)
 from timbermark.files.writing import atomic_write, container_bytes, exists_error, will_write
 
 CIPHER = "scrypt+aes-256-gcm"
@@ -182,6 +190,7 @@ def unseal(
     if not isinstance(source, bytes) and stat.S_ISFIFO(os.stat(source).st_mode):
         with open(source, "rb") as pipe:  # which can be read only once
             source = pipe.read(limits.file + 1)
+    check_kind(source, kind, max_version)  # a mark given for a key is no large key
     limits.check(source, name)
     version, meta, arrays = read_container(source, kind, max_version)
     if "cipher" not in meta:

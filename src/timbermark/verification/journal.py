@@ -104,7 +104,8 @@ def read_journal(path: str | os.PathLike[str]) -> History:
 class Journal(History):
     """A journal that is open for writing, by one process at a time.
 
-    ``start`` is the first record; an existing journal is resumed if what matters of it is the same.
+    ``start`` is the first record; an existing journal is resumed if what matters of it is the same,
+    and begun anew if it is not and no question was answered.
 
     Raises InputError if the journal belongs to another inquiry or is in use, FileFormatError if it
     is damaged or no journal, OSError if the system refuses; the file is then unchanged.
@@ -119,10 +120,14 @@ class Journal(History):
         try:
             self._lock()
             _, self._end, self._check = _read(self._file, self._name, self)
-            if not self.start:
+            others = [
+                what for name, what in _SAME.items() if self.start.get(name) != start.get(name)
+            ]
+            if not self.start or (others and self._is_bare):
                 self._begin(start)
+            elif others:
+                raise refusal("journal.other-run", name=self._name, what=others[0])
             else:
-                self._compare(start)
                 self._cut()
         except BaseException:
             self._file.close()
@@ -160,17 +165,17 @@ class Journal(History):
 
     def _begin(self, start: Mapping[str, Any]) -> None:
         self._file.truncate(0)
-        self._end, self._check = 0, ""
+        self._end, self._check, self.start = 0, "", {}
         check, line = _line("", {"start": start})
         self._write(FIRST_LINE + line)
         super().add({"start": dict(start)})
         self._check, self._end = check, len(FIRST_LINE) + len(line)
         sync_folder(Path(self._name).absolute().parent)
 
-    def _compare(self, start: Mapping[str, Any]) -> None:
-        for name, what in _SAME.items():
-            if self.start.get(name) != start.get(name):
-                raise refusal("journal.other-run", name=self._name, what=what)
+    @property
+    def _is_bare(self) -> bool:
+        """Whether nobody has answered or may yet answer: an address was wrong, say."""
+        return not self.answers and not self.under_way and self.ended is None
 
     def _cut(self) -> None:
         self._file.truncate(self._end)
