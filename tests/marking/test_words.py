@@ -47,7 +47,7 @@ def test_figures_of_other_rows_stand_apart():
     text = str(replace(cost, figures=cost.figures + quality)).splitlines()
     place = text.index("on 400 training rows held out of the edit, which the model was trained on:")
     assert text[place + 1].startswith("accuracy")
-    assert len(text) == place + 2
+    assert len(text) == place + 3
     guessed = text.index("with labels estimated from the model's own scores:")
     assert guessed < next(i for i, line in enumerate(text) if line.startswith("AUC"))
     before = [line.split()[0] for line in text[2:guessed]]

@@ -72,7 +72,9 @@ def _run(argv: Sequence[str] | None, interrupted: Callable[[], bool]) -> int:
         if error.strerror is None:
             return _report_bug(error)
         what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-        return _refuse(BAD_INPUT, f"{what}.", "check the path, its permissions and the disk.")
+        folder = isinstance(error, IsADirectoryError)
+        hint = "give a file." if folder else "check the path, its permissions and the disk."
+        return _refuse(BAD_INPUT, f"{what}.", hint)
     except ModuleNotFoundError as error:
         missing = explain_missing(error)
         if missing is None:

@@ -673,6 +673,10 @@ def load_roll(path: Path) -> Roll:
 
 
 def _ask(twice: bool) -> str:
+    if twice and not sys.stdin.isatty():
+        raise InputError(
+            "There is no terminal to ask for a passphrase on.", hint=f"set {VARIABLE}."
+        )
     try:
         return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
     except typer.Abort as end:

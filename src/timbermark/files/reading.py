@@ -182,6 +182,8 @@ def _read(
 
 def _with_article(kind: str) -> str:
     words = kind.replace("-", " ")
+    if kind in ("classifier", "regressor"):
+        words = f"model (a {kind})"
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
 

@@ -35,9 +35,12 @@ _IN_SKOPS = {
 }
 _SUPPORTED = (
     "classifiers, regressors and rankers of xgboost, lightgbm and catboost, boosters of the first "
-    "two, HistGradientBoosting and GradientBoosting of scikit-learn"
+    "two, HistGradientBoosting and GradientBoosting of scikit-learn, and timbermark's own"
 )
-_FILES = "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm, or skops for scikit-learn"
+_FILES = (
+    "XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's cbm, skops for scikit-learn, or "
+    "timbermark's own"
+)
 _REFUSED = {
     (
         *("MultiOutputClassifier", "ClassifierChain"),
@@ -84,7 +87,7 @@ def open(source: Any) -> ForeignModel:
     Traceback (most recent call last):
     timbermark.errors.InputError: int is not a supported model. Hint: supported are classifiers, \
 regressors and rankers of xgboost, lightgbm and catboost, boosters of the first two, \
-HistGradientBoosting and GradientBoosting of scikit-learn.
+HistGradientBoosting and GradientBoosting of scikit-learn, and timbermark's own.
     """
     if isinstance(source, str | os.PathLike):
         return adapter_of_file(source).open_file(source)

@@ -163,6 +163,7 @@ def show_cost(cost: Cost) -> str:
         rows = others[0].rows
         lines.append(f"on {rows.n:,} {_ROWS[rows.code]}, which the model was trained on:")
         lines += [_table_line(_cells(figure, cost)) for figure in others]
+    lines.append("at most: on other rows like these, with 99.9 % confidence; limits are at 75 %.")
     return "\n".join(lines)
 
 

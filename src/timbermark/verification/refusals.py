@@ -558,7 +558,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     ),
     "table.no-ids": (
         "{table} has no column '{name}'.",
-        "keep the ids of the questions beside the answers.",
+        "a table holds the answers to what `timbermark questions` wrote, beside their ids.",
     ),
     "table.other-questions": (
         "{table} answers none of the questions of this mark.",
