@@ -10,7 +10,7 @@ from timbermark.marking.strategies import (
     Pool,
     check_flips,
     farthest_points,
-    fill_missing,
+    fill_with_medians,
     flip_labels,
     propose_rows,
     select_rows,
@@ -129,10 +129,10 @@ def test_farthest_points_are_the_naive_ones(seed, k):
 
 def test_only_missing_values_are_replaced():
     X = np.random.default_rng(0).normal(size=(50, 3)) * [1, 1000, 0.001]
-    assert np.array_equal(fill_missing(X), X)
+    assert np.array_equal(fill_with_medians(X), X)
     holes = X.copy()
     holes[::7, 1] = np.nan
-    filled = fill_missing(holes)
+    filled = fill_with_medians(holes)
     known = ~np.isnan(holes)
     assert np.array_equal(filled[known], X[known])
     assert np.allclose(filled[::7, 1], np.nanmedian(holes[:, 1]))

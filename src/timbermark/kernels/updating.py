@@ -5,10 +5,10 @@ others, and takes trees to renew until none is left. What a renewed tree gives t
 until the next iteration that needs the margins of all. Where few rows come or go, the gradients of
 all others are derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
 
-What training would have noted down about a tree that is already there.
-
-Rows are sent through the tree as it is; on the way the sums of every node and of all its split
-candidates are collected. So a state can be had for any tree, whoever grew it.
+It also recovers what training would have noted down about a tree that is already there: rows are
+sent through the tree, and on the way the sums of every node and of all its split candidates are
+collected. So a state can be had for any tree, whoever grew it. Subtrees are regrown in
+:mod:`timbermark.kernels.renewing`.
 """
 
 from __future__ import annotations

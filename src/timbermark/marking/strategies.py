@@ -104,7 +104,7 @@ def select_rows(selection: Selection, proposal: Proposal, k: int, seed: int = 0)
     if selection == "confidence":
         return np.argsort(pool.sureness[order], kind="stable")[:k]
     first = int(np.random.default_rng(seed).integers(len(order)))
-    return farthest_points(fill_missing(pool.X)[order], k, first)
+    return farthest_points(fill_with_medians(pool.X)[order], k, first)
 
 
 def flip_labels(confidence: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ def _outliers(pool: Pool, rows: np.ndarray, seed: int) -> np.ndarray:
 
     if len(rows) < 3:
         return rows
-    X = fill_missing(pool.X)
+    X = fill_with_medians(pool.X)
     some = np.random.default_rng(seed).permutation(len(X))[:_SILHOUETTE_ROWS]
     best, centers = -2.0, X.mean(axis=0, keepdims=True)
     for m in range(2, min(_MOST_CLUSTERS, len(some) - 1) + 1):
@@ -203,7 +203,7 @@ def _cluster_centers(pool: Pool, rows: np.ndarray, n: int, seed: int) -> Proposa
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.neighbors import NearestNeighbors
 
-    X = fill_missing(pool.X)[rows]
+    X = fill_with_medians(pool.X)[rows]
     make = KMeans if n <= _EXACT_KMEANS else MiniBatchKMeans
     model = _fit_quietly(make(n, n_init=1, random_state=seed), X)
     index = NearestNeighbors().fit(X)
@@ -228,12 +228,12 @@ def _cluster_centers(pool: Pool, rows: np.ndarray, n: int, seed: int) -> Proposa
     return Proposal(pool, rows[order], neighbours)
 
 
-def fill_missing(X: np.ndarray) -> np.ndarray:
+def fill_with_medians(X: np.ndarray) -> np.ndarray:
     """Return float64[n, d]: ``X`` with each missing value replaced by its feature's median.
 
     Infinite values count as missing; a feature that is missing throughout becomes 0.
 
-    >>> fill_missing(np.array([[0.0, np.nan], [np.nan, np.nan], [4.0, np.nan]])).tolist()
+    >>> fill_with_medians(np.array([[0.0, np.nan], [np.nan, np.nan], [4.0, np.nan]])).tolist()
     [[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]
     """
     known = np.isfinite(X)
