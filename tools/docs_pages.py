@@ -141,7 +141,7 @@ def functions_page() -> str:
 def commands_page() -> str:
     """Return the page of all commands, from the functions behind them."""
     from timbermark.cli.app import app
-    from timbermark.cli.outputs import EXIT_CODES
+    from timbermark.cli.exit_codes import EXIT_CODES
 
     groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
     commands = sorted(

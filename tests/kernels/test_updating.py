@@ -9,7 +9,7 @@ from tests.kernels.making import SHIFT, make_binned
 from timbermark.boosting.updating import make_pending
 from timbermark.kernels.gradients import derive_gradients
 from timbermark.kernels.layout import TOUCH, Block, Loss, Source
-from timbermark.kernels.renewing import ask_gradients
+from timbermark.kernels.regrowing import ask_gradients
 from timbermark.kernels.updating import advance_rows, find_moved, first_from, list_touches
 
 # What list_touches reads of a Renewal; compiled code takes any named tuple.

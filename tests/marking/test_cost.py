@@ -20,12 +20,10 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from timbermark.marking.budget import LIMITS, Budget, check_budget
+from timbermark.marking.budget import LIMITS, Budget, beyond_limits, check_budget, judge_figures
 from timbermark.marking.cost import (
     Cost,
     RowSet,
-    beyond_limits,
-    judge_figures,
     label_figures,
     number_figures,
     share_at_most,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from timbermark.cli.outputs import BAD_INPUT, DONE, UNEXPECTED, say_error
+from timbermark.cli.exit_codes import BAD_INPUT, DONE, UNEXPECTED
+from timbermark.cli.outputs import say_error
 from timbermark.errors import TimbermarkError, explain_missing
 from timbermark.files import watch_writes
 

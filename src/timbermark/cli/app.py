@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import timbermark
-from timbermark.cli.outputs import EXIT_CODES
+from timbermark.cli.exit_codes import EXIT_CODES
 
 app = typer.Typer(
     help="Mark gradient-boosted models, prove they are yours, see what it costs.\n\n" + EXIT_CODES,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.exit_codes import DONE, INDICATIVE, NONE, exit_code
 from timbermark.cli.options import (
     Answers,
     AnswersWanted,
@@ -22,15 +23,7 @@ from timbermark.cli.options import (
     option,
     read_label_map,
 )
-from timbermark.cli.outputs import (
-    DONE,
-    INDICATIVE,
-    NONE,
-    check_report,
-    exit_code,
-    finish,
-    tell,
-)
+from timbermark.cli.outputs import check_report, finish, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:

@@ -29,25 +29,9 @@ from timbermark.files import atomic_write, will_write
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
     from timbermark.marking.embedding import EmbedResult
-    from timbermark.ownership.evidence import Level
 
 
-DONE, NONE, BAD_INPUT, INDICATIVE, UNEXPECTED = 0, 1, 2, 3, 4
-EXIT_CODES = (
-    "Exit codes: 0 done, for verify and judge: conclusive; 3 indicative; 1 none; "
-    "2 bad input; 4 anything unexpected; 130 interrupted."
-)
-_LEVELS = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}
 _CLOSING = {"{": "}", "[": "]", "(": ")", "'": "'", '"': '"'}
-
-
-def exit_code(level: Level) -> int:
-    """Return the exit code of a level of evidence.
-
-    >>> exit_code("conclusive"), exit_code("indicative"), exit_code("none")
-    (0, 3, 1)
-    """
-    return _LEVELS[level]
 
 
 def say_error(error: TimbermarkError) -> tuple[str, str]:

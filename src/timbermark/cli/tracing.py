@@ -15,6 +15,7 @@ import typer
 
 from timbermark.cli.app import app
 from timbermark.cli.claims import show_claim
+from timbermark.cli.exit_codes import exit_code
 from timbermark.cli.marking import Rows
 from timbermark.cli.options import (
     Answers,
@@ -50,7 +51,6 @@ from timbermark.cli.outputs import (
     check_ending,
     check_outputs,
     check_report,
-    exit_code,
     finish,
     show_either,
     tell,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from timbermark.cli.app import app
+from timbermark.cli.exit_codes import DONE, NONE, exit_code
 from timbermark.cli.options import (
     DECOYS_FROM,
     Answers,
@@ -34,16 +35,7 @@ from timbermark.cli.options import (
     read_rows,
     split_words,
 )
-from timbermark.cli.outputs import (
-    DONE,
-    NONE,
-    check_outputs,
-    check_report,
-    exit_code,
-    finish,
-    show_either,
-    tell,
-)
+from timbermark.cli.outputs import check_outputs, check_report, finish, show_either, tell
 from timbermark.files import atomic_write
 
 if TYPE_CHECKING:

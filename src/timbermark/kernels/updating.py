@@ -3,12 +3,12 @@
 In an iteration every thread brings the margins and gradients of its own rows up to date, meets the
 others, and takes trees to renew until none is left. What a renewed tree gives to rows is *pending*
 until the next iteration that needs the margins of all. Where few rows come or go, the gradients of
-all others are derived only as they are asked for, see :mod:`timbermark.kernels.renewing`.
+all others are derived only as they are asked for, see :mod:`timbermark.kernels.regrowing`.
 
 It also recovers what training would have noted down about a tree that is already there: rows are
 sent through the tree, and on the way the sums of every node and of all its split candidates are
 collected. So a state can be had for any tree, whoever grew it. Subtrees are regrown in
-:mod:`timbermark.kernels.renewing`.
+:mod:`timbermark.kernels.regrowing`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from timbermark.kernels.growing import (
 )
 from timbermark.kernels.hashing import mix
 from timbermark.kernels.layout import N_NODES, NONE, OUTSIDE, UNKNOWN, Fit, OldTree, Source
-from timbermark.kernels.renewing import (
+from timbermark.kernels.regrowing import (
     derive_block,
     finish_renewal,
     gather_block,

@@ -1,14 +1,17 @@
-"""What a mark may cost: the limits, which task each goes with, and their defaults.
-
-`timbermark.marking.cost` judges figures by them.
-"""
+"""What a mark may cost: the limits, their defaults, and the one judge of figures by them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
+from typing import TYPE_CHECKING
 
 from timbermark.errors import InputError
+from timbermark.marking.defaults import CONFIDENCE
+
+if TYPE_CHECKING:
+    from timbermark.marking.cost import Cost, Figure
 
 LIMITS = {
     "classification": (
@@ -126,3 +129,68 @@ model is one of regression. Hint: its limits are move, largest, mean, tail, rmse
             code="budget.other-task",
             parameter=field.name,
         )
+
+
+def use_share(value: float, limit: float) -> float:
+    """Return the share of a limit that a value uses; a limit of 0 admits only 0.
+
+    >>> use_share(0.01, 0.02), use_share(0.0, 0.0), use_share(0.1, 0.0)
+    (0.5, 0.0, inf)
+    """
+    if limit > 0.0:
+        return value / limit
+    return 0.0 if value == 0.0 else float("inf")
+
+
+def judge_figures(
+    task: str, budget: Budget, figures: Iterable[Figure], confidence: float = CONFIDENCE
+) -> dict[str, float]:
+    """Return how much of each limit is used up, by an upper confidence bound: above 1 is too much.
+
+    Where a limit is about every class, the worst class counts. Of two figures for one limit, on
+    different rows, the first counts.
+    """
+    limits = {name: getattr(budget, name) for name in LIMITS[task]}
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        same = found.setdefault(figure.code, [])
+        if limits.get(figure.code) is not None and (not same or same[0].rows == figure.rows):
+            same.append(figure)
+    changed = max((f.at_most(confidence) for f in found.get("changed", [])), default=1.0)
+    errors = next(iter(found.get("accuracy", [])), None)
+    used: dict[str, float] = {}
+    for name, limit in limits.items():
+        for figure in found.get(name, []):
+            bound = figure.at_most(confidence)
+            if name == "accuracy":
+                bound = min(bound, changed)  # it cannot fall by more than labels change
+            allowed = _own_errors(name, limit, errors)
+            used[name] = max(used.get(name, 0.0), use_share(bound, allowed))
+    return used
+
+
+def _own_errors(name: str, limit: float, accuracy: Figure | None) -> float:
+    """Return a limit on labels, or less for a model that errs less often than it allows."""
+    if name not in ("changed", "accuracy") or accuracy is None or accuracy.before is None:
+        return limit
+    from timbermark.marking.cost import share_at_most
+
+    rows = accuracy.rows
+    if rows is None or rows.estimated or "training" in rows.code:
+        return limit
+    errors = round((1.0 - accuracy.before) * rows.n)
+    error = share_at_most(errors, rows.n)
+    return min(limit, error if name == "changed" else max(error / 2, share_at_most(0, rows.n)))
+
+
+def beyond_limits(cost: Cost, budget: Budget) -> Mapping[str, tuple[float, float]]:
+    """Return reported figures that are beyond a limit, by code: the figure and the limit."""
+    found: dict[str, tuple[float, float]] = {}
+    for figure in cost.figures:
+        limit = getattr(budget, figure.code, None) if figure.code in LIMITS[cost.task] else None
+        if limit is None or (figure.rows is not None and figure.rows.code == "training"):
+            continue
+        # Three rows of 150 are 2 %, whatever the last digit says.
+        if figure.change > max(limit * (1.0 + 1e-9), found.get(figure.code, (0.0, 0.0))[0]):
+            found[figure.code] = (figure.change, limit)
+    return found

@@ -1,21 +1,21 @@
-"""What a mark costs: figures with their bounds, out of tallies; and the one judge of a budget.
+"""What a mark costs: figures with their bounds, out of tallies.
 
-Every figure is a change with an upper confidence bound. The judge compares the bounds of the rows
-that judge with the limits; the report states the changes and wider bounds on other rows, and says
-which rows these are. Labels, numbers and ranks differ in which figures they have.
+Every figure is a change with an upper confidence bound. `timbermark.marking.budget` compares the
+bounds of the rows that judge with the limits; the report states the changes and wider bounds on
+other rows, and says which rows these are. Labels, numbers and ranks differ in which figures they
+have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from timbermark.marking.budget import LIMITS, Budget
 from timbermark.marking.defaults import (
     CONFIDENCE,
     FEW_ROWS,
@@ -250,56 +250,6 @@ def share_at_least(count: int, n: int, confidence: float = CONFIDENCE) -> float:
     0.0
     """
     return 0.0 if count == 0 else float(betaincinv(count, n - count + 1, 1.0 - confidence))
-
-
-def use_share(value: float, limit: float) -> float:
-    """Return the share of a limit that a value uses; a limit of 0 admits only 0.
-
-    >>> use_share(0.01, 0.02), use_share(0.0, 0.0), use_share(0.1, 0.0)
-    (0.5, 0.0, inf)
-    """
-    if limit > 0.0:
-        return value / limit
-    return 0.0 if value == 0.0 else float("inf")
-
-
-def judge_figures(
-    task: str, budget: Budget, figures: Iterable[Figure], confidence: float = CONFIDENCE
-) -> dict[str, float]:
-    """Return how much of each limit is used up, by an upper confidence bound: above 1 is too much.
-
-    Where a limit is about every class, the worst class counts. Of two figures for one limit, on
-    different rows, the first counts.
-    """
-    limits = {name: getattr(budget, name) for name in LIMITS[task]}
-    found: dict[str, list[Figure]] = {}
-    for figure in figures:
-        same = found.setdefault(figure.code, [])
-        if limits.get(figure.code) is not None and (not same or same[0].rows == figure.rows):
-            same.append(figure)
-    changed = max((f.at_most(confidence) for f in found.get("changed", [])), default=1.0)
-    errors = next(iter(found.get("accuracy", [])), None)
-    used: dict[str, float] = {}
-    for name, limit in limits.items():
-        for figure in found.get(name, []):
-            bound = figure.at_most(confidence)
-            if name == "accuracy":
-                bound = min(bound, changed)  # it cannot fall by more than labels change
-            allowed = _own_errors(name, limit, errors)
-            used[name] = max(used.get(name, 0.0), use_share(bound, allowed))
-    return used
-
-
-def _own_errors(name: str, limit: float, accuracy: Figure | None) -> float:
-    """Return a limit on labels, or less for a model that errs less often than it allows."""
-    if name not in ("changed", "accuracy") or accuracy is None or accuracy.before is None:
-        return limit
-    rows = accuracy.rows
-    if rows is None or rows.estimated or "training" in rows.code:
-        return limit
-    errors = round((1.0 - accuracy.before) * rows.n)
-    error = share_at_most(errors, rows.n)
-    return min(limit, error if name == "changed" else max(error / 2, share_at_most(0, rows.n)))
 
 
 def label_figures(tally: Tally, classes: Sequence[Any], rows: RowSet) -> list[Figure]:
@@ -585,19 +535,6 @@ def _rank_correlation(joint: Joint) -> float:
     if norms == 0.0:
         return 1.0
     return float(min((joint.count * first * second).sum() / np.sqrt(norms), 1.0))
-
-
-def beyond_limits(cost: Cost, budget: Budget) -> Mapping[str, tuple[float, float]]:
-    """Return reported figures that are beyond a limit, by code: the figure and the limit."""
-    found: dict[str, tuple[float, float]] = {}
-    for figure in cost.figures:
-        limit = getattr(budget, figure.code, None) if figure.code in LIMITS[cost.task] else None
-        if limit is None or (figure.rows is not None and figure.rows.code == "training"):
-            continue
-        # Three rows of 150 are 2 %, whatever the last digit says.
-        if figure.change > max(limit * (1.0 + 1e-9), found.get(figure.code, (0.0, 0.0))[0]):
-            found[figure.code] = (figure.change, limit)
-    return found
 
 
 def _root(value: float) -> float:

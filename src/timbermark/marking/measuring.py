@@ -13,14 +13,12 @@ import numpy as np
 from timbermark.editing.leaves import Edit
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
-from timbermark.marking.budget import Budget
+from timbermark.marking.budget import Budget, beyond_limits, judge_figures
 from timbermark.marking.cost import (
     QUALITY,
     Cost,
     Figure,
     RowSet,
-    beyond_limits,
-    judge_figures,
     label_figures,
     number_figures,
     share_at_most,

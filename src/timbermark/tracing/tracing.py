@@ -33,8 +33,8 @@ from timbermark.reportable import Reportable
 from timbermark.tracing.codes import group_bits, group_gains
 from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
+from timbermark.verification.answers import AnswersWanted
 from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
-from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
 from timbermark.verification.transcript import Context
 from timbermark.verification.verdict import Verdict, show_chance

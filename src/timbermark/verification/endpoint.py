@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
 from timbermark.ownership.evidence import Price
+from timbermark.verification.answers import ReadingRules, Scale
 from timbermark.verification.dialects import (
     MOST_PATHS,
     Batch,
@@ -28,7 +29,6 @@ from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
-from timbermark.verification.reading import ReadingRules, Scale
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import is_url
 from timbermark.verification.transcript import Note

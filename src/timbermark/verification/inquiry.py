@@ -31,6 +31,16 @@ from timbermark.ownership.evidence import (
     weigh,
 )
 from timbermark.ownership.mark import Mark
+from timbermark.verification.answers import (
+    AnswersWanted,
+    Reading,
+    ReadingRules,
+    check_label_map,
+    check_wanted,
+    read,
+    settle,
+    settle_classes,
+)
 from timbermark.verification.columns import Columns, match_columns
 from timbermark.verification.journal import History
 from timbermark.verification.questions import (
@@ -41,16 +51,6 @@ from timbermark.verification.questions import (
     make_questions,
     whole_columns,
     wire_row,
-)
-from timbermark.verification.reading import (
-    AnswersWanted,
-    Reading,
-    ReadingRules,
-    check_label_map,
-    check_wanted,
-    read,
-    settle,
-    settle_classes,
 )
 from timbermark.verification.refusals import refusal
 from timbermark.verification.transcript import Context, Note

@@ -174,7 +174,7 @@ class Journal(History):
 
     @property
     def _is_bare(self) -> bool:
-        """Whether nobody has answered or may yet answer: an address was wrong, say."""
+        """Return whether nobody has answered or may yet answer: an address was wrong, say."""
         return not self.answers and not self.under_way and self.ended is None
 
     def _cut(self) -> None:

@@ -36,6 +36,7 @@ from timbermark.ownership.seals import DrawnSeal
 from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
+from timbermark.verification.answers import AnswersWanted
 from timbermark.verification.chain import find_unstamped, load_chains
 from timbermark.verification.packs import (
     CLAIM,
@@ -47,7 +48,6 @@ from timbermark.verification.packs import (
     read_pack,
     write_pack,
 )
-from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, join_stamps
 from timbermark.verification.suspects import open_suspect, read_model

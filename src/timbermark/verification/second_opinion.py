@@ -13,8 +13,8 @@ import numpy as np
 
 from timbermark.boosting.progress import step_bar
 from timbermark.ownership.mark import Mark
+from timbermark.verification.answers import match_labels
 from timbermark.verification.inquiry import Facts
-from timbermark.verification.reading import match_labels
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import Model
 from timbermark.verification.verifying import verify

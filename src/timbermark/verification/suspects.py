@@ -18,8 +18,8 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files import container_kind, read_container
 from timbermark.trees import model_file, reference
 from timbermark.trees.ensemble import Ensemble
+from timbermark.verification.answers import ReadingRules, list_answers
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
-from timbermark.verification.reading import ReadingRules, list_answers
 from timbermark.verification.refusals import refusal
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 

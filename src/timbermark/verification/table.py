@@ -16,6 +16,7 @@ from timbermark.files import atomic_write
 from timbermark.files.tables import csv_bytes, is_parquet, parquet_bytes, read_columns
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
+from timbermark.verification.answers import match_labels, simplify
 from timbermark.verification.columns import is_feature, match_names
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import (
@@ -25,7 +26,6 @@ from timbermark.verification.questions import (
     whole_columns,
     wire_row,
 )
-from timbermark.verification.reading import match_labels, simplify
 from timbermark.verification.refusals import refusal
 
 ID_COLUMN = "question"

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
+from timbermark.verification.answers import AnswersWanted
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import check_decoys, list_questions
-from timbermark.verification.reading import AnswersWanted
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.transcript import Note

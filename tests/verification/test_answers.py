@@ -8,7 +8,7 @@ import timbermark as tm
 from tests.verification.making import learnt, make_mark, scored
 from timbermark.errors import InputError
 from timbermark.ownership.evidence import UNANSWERED, UNKNOWN
-from timbermark.verification.reading import (
+from timbermark.verification.answers import (
     ReadingRules,
     check_label_map,
     list_answers,

@@ -19,7 +19,7 @@ from tests.kernels.test_splitting_histogram import filled
 from timbermark.boosting.updating import make_pending, make_walk
 from timbermark.kernels.growing import leaf_value
 from timbermark.kernels.layout import N_NODES, NODE, PLACE, Knobs, Loss, OldTree, Source
-from timbermark.kernels.renewing import (
+from timbermark.kernels.regrowing import (
     find_rows,
     finish_renewal,
     goes_left,
