@@ -24,8 +24,10 @@ def run() -> None:
     try:
         from timbermark.cli import main
 
-        code = main(interrupted=lambda: interrupted)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = main(
+            interrupted=lambda: interrupted,
+            finish=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
     except (Exception, KeyboardInterrupt):
         if not interrupted:
             raise

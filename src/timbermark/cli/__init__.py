@@ -24,7 +24,10 @@ INTERRUPTED, ENDED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 def main(
-    argv: Sequence[str] | None = None, *, interrupted: Callable[[], bool] = lambda: False
+    argv: Sequence[str] | None = None,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    finish: Callable[[], object] = lambda: None,
 ) -> int:
     """Run the command line on ``argv`` (default: the process's own) and return the exit code.
 
@@ -34,11 +37,14 @@ def main(
     is a bug and gives exit code 4. Its traceback is printed only if the environment variable
     TIMBERMARK_DEBUG is 1. Whoever interrupts it (Ctrl-C, exit code 130) or ends it (SIGTERM, 143)
     is told which files are left behind; ``interrupted`` tells that an error comes from Ctrl-C.
+    ``finish`` is called when it is too late to interrupt, before anything else is said.
     """
     with watch_writes() as written:
         try:
             code = _run(argv, interrupted)
+            finish()
         except KeyboardInterrupt:
+            finish()
             code = INTERRUPTED
         if code in (INTERRUPTED, ENDED):
             _tell_end("Interrupted" if code == INTERRUPTED else "Ended", written())
