@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from timbermark.boosting.model_file import CLASSIFIER, REGRESSOR
 from timbermark.errors import InputError
 from timbermark.estimator_base import TimberEstimator
 from timbermark.estimator_checks import check_answers, check_labels, check_numbers
 from timbermark.files import container_kind
 from timbermark.trees import reference
+from timbermark.trees.model_file import CLASSIFIER, REGRESSOR
 
 
 class TimberClassifier(ClassifierMixin, TimberEstimator):

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from timbermark.boosting.data import TrainParams
-from timbermark.boosting.model_file import SavedModel, not_complete, read_model, write_model
 from timbermark.boosting.predicting import LazyPredictor
 from timbermark.boosting.progress import training_bar
 from timbermark.boosting.state import State, fit_ensemble, rebuild_state
@@ -33,6 +32,7 @@ from timbermark.kernels.compile import notice_if_cold
 from timbermark.kernels.growing import train_trees
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.model_file import SavedModel, not_complete, read_model, write_model
 
 _ALONE = 256
 """Rows up to which a second thread is not worth waking."""

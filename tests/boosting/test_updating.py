@@ -18,7 +18,7 @@ from timbermark.boosting.objective import choose_scale
 from timbermark.boosting.state import fit_data
 from timbermark.boosting.updating import renew, update_ensemble
 from timbermark.kernels.workers import Workers
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.ensemble_file import validate_ensemble
 from timbermark.trees.reference import leaf_indices, margins
 
 INF = float("inf")

@@ -13,7 +13,7 @@ from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.cli import main
 from timbermark.errors import InputError
 from timbermark.ownership import Claim, symbols
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.records import ledger_path
 from timbermark.verification.stamps import make_query
 

@@ -96,7 +96,7 @@ def interrupt(process):
         "timbermark.cli.tables:read_table",
         "timbermark.marking.sealing:draft_mark",
         "timbermark.marking.models:save",  # the model is being written
-        "timbermark.files.sealing:_write_new",  # the mark is being written
+        "timbermark.files.encrypting:_write_new",  # the mark is being written
         "timbermark.cli.outputs:will_write",  # the mark is there, the model is not
     ],
 )

@@ -18,7 +18,7 @@ from timbermark.estimator import TimberClassifier
 from timbermark.kernels.workers import Workers
 from timbermark.marking.models import open_model
 from timbermark.trees.construction import make_ensemble
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.ensemble_file import validate_ensemble
 from timbermark.trees.statistics import node_statistics
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.editing.naive import naive_masses, naive_round
 from timbermark.kernels.editing import (
     SPLIT,
+    GainLimits,
     HeldRows,
     Leaves,
     PulledRows,
-    SplitLimits,
     edit_round,
     weigh_leaves,
 )
@@ -53,7 +53,7 @@ def no_limits(first):
     """Trees whose file shows no gains: leaves move freely."""
     leaves = int(first[-1])
     none = np.zeros(len(first), np.int64)
-    return SplitLimits(np.zeros(0, SPLIT), none, np.zeros(leaves), np.ones(leaves))
+    return GainLimits(np.zeros(0, SPLIT), none, np.zeros(leaves), np.ones(leaves))
 
 
 def run(problem, *, naive=False):

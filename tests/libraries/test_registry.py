@@ -14,7 +14,7 @@ from timbermark.files import write_container
 from timbermark.libraries import Adapter, registry
 from timbermark.trees import reference
 from timbermark.trees.construction import constant_ensemble
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 
 pytest.importorskip("sklearn")
 joblib = pytest.importorskip("joblib")

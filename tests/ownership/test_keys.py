@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.ownership.making import KEY, make_mark, packed, unpacked
 from timbermark.errors import FileFormatError, InputError, PassphraseError
-from timbermark.files import container_bytes, sealing
+from timbermark.files import container_bytes, encrypting
 from timbermark.ownership import OwnerKey
 
 FIRST = b"timbermark owner-key 1\n"
@@ -25,7 +25,7 @@ FIRST = b"timbermark owner-key 1\n"
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    monkeypatch.setattr(sealing, "COST", sealing.ScryptCost(n=1 << 10))
+    monkeypatch.setattr(encrypting, "COST", encrypting.ScryptCost(n=1 << 10))
 
 
 def write(path, data):

@@ -32,7 +32,7 @@ from tests.ownership.making import (
     unpacked,
 )
 from timbermark.errors import FileFormatError, InputError, PassphraseError
-from timbermark.files import container_bytes, sealing
+from timbermark.files import container_bytes, encrypting
 from timbermark.ownership import Mark, weigh
 from timbermark.ownership.evidence import total_bits
 
@@ -43,7 +43,7 @@ FIRST = b"timbermark mark 4\n"
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    monkeypatch.setattr(sealing, "COST", sealing.ScryptCost(n=1 << 10))
+    monkeypatch.setattr(encrypting, "COST", encrypting.ScryptCost(n=1 << 10))
 
 
 def bits(mark, answers):
@@ -355,11 +355,11 @@ def test_sizes_are_bounded_at_every_layer(tmp_path):
     inner = bomb("long")
     salt, nonce = bytes(16), bytes(12)
     how = {
-        "cipher": sealing.CIPHER, "scrypt": {"n": 1024, "r": 8, "p": 1}, "salt": salt.hex(),
+        "cipher": encrypting.CIPHER, "scrypt": {"n": 1024, "r": 8, "p": 1}, "salt": salt.hex(),
         "nonce": nonce.hex(),
     }  # fmt: skip
-    cipher = sealing._cipher("right", salt, sealing.ScryptCost(n=1024))
-    sealed = cipher.encrypt(nonce, inner, sealing._bound("mark", 4, how))
+    cipher = encrypting._cipher("right", salt, encrypting.ScryptCost(n=1024))
+    sealed = cipher.encrypt(nonce, inner, encrypting._bound("mark", 4, how))
     data = container_bytes(
         "mark", 4, how, {"sealed": np.frombuffer(sealed, np.uint8)}, compress=False
     )

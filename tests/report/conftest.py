@@ -7,7 +7,7 @@ from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from tests.verification.staircases import JUDGE, build_house, others_model, staircase
 from timbermark.marking.embedding import Plan
 from timbermark.ownership import symbols
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
 from timbermark.verification.judge import judge
 

@@ -11,7 +11,7 @@ from tests.trees.strategies import ensembles_and_rows
 from timbermark.errors import InputError
 from timbermark.trees import reference
 from timbermark.trees.construction import constant_ensemble, make_ensemble
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.ensemble_file import validate_ensemble
 from timbermark.trees.reference import labels, leaf_indices, margins, probabilities
 
 

@@ -14,7 +14,7 @@ from timbermark.ownership import Claim, Mark, OwnerKey, open_mark
 from timbermark.trees import reference
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, digest
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.disputes import Party
 from timbermark.verification.packs import CLAIM, OPENING, write_pack
 

@@ -15,7 +15,7 @@ from timbermark.cli import main
 from timbermark.errors import InputError
 from timbermark.ownership import symbols
 from timbermark.trees.construction import make_ensemble
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.checking import _share_changed, check
 from timbermark.verification.suspects import NamedModel
 

@@ -28,7 +28,7 @@ from timbermark.ownership.claim import MAX_STAMPS
 from timbermark.ownership.opening import draw_places
 from timbermark.ownership.seals import take_triggers
 from timbermark.trees.ensemble import digest
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute, share_of_thresholds
 from timbermark.verification.judge import judge
 from timbermark.verification.packs import CLAIM, OPENING, write_pack

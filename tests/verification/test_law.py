@@ -23,7 +23,7 @@ from tests.verification.making import answers_of, make_mark, remembers
 from tests.verification.staircases import build_house, staircase
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.trees import reference
-from timbermark.trees.model_file import load_ensemble
+from timbermark.trees.ensemble_file import load_ensemble
 from timbermark.verification import disputes, endpoint, judge, words
 from timbermark.verification.http import read_reply
 from timbermark.verification.inquiry import Facts, Inquiry

@@ -15,7 +15,7 @@ import timbermark as tm
 from tests.verification.making import learnt, make_mark, make_mixed_mark, numbered, scored
 from tests.verification.staircases import build_house, staircase
 from timbermark.errors import FileFormatError, InputError
-from timbermark.trees.model_file import save_ensemble
+from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification import suspects
 from timbermark.verification.suspects import open_suspect, read_model
 

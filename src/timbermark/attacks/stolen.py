@@ -34,7 +34,6 @@ REASONS = {
     "not-ours": "only timbermark's own models are updated in place",
     "no-continued-training": "timbermark's own models do not train on; update-leaves and "
     "boost-answers do the same",
-    "continuing-refused": "the library does not train this model on",
     "missing-classes": "libraries train on only with rows of every class",
     "one-class": "the thief's rows are all of one class",
     "missing-values": "scikit-learn's GradientBoosting takes no missing values",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from timbermark.cli.exit_codes import BAD_INPUT, DONE, UNEXPECTED
+from timbermark.cli.exit_codes import BAD_INPUT, DONE, ENDED, INTERRUPTED, UNEXPECTED
 from timbermark.cli.outputs import say_error
 from timbermark.errors import TimbermarkError, explain_missing
 from timbermark.files import watch_writes
@@ -20,7 +20,6 @@ from timbermark.files import watch_writes
 __all__ = ["main"]
 
 DEBUG = "TIMBERMARK_DEBUG"
-INTERRUPTED, ENDED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 def main(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from timbermark.cli.app import app
-from timbermark.cli.exit_codes import DONE, INDICATIVE, NONE, exit_code
+from timbermark.cli.exit_codes import DISPUTES, exit_code
 from timbermark.cli.options import (
     Answers,
     AnswersWanted,
@@ -120,7 +120,7 @@ def judge(
             suspect=asked, judge=name, roots=trusted,
         )  # fmt: skip
         finish(found, as_json, report, force)
-        raise typer.Exit({"first": DONE, "second": NONE, "undecided": INDICATIVE}[found.winner])
+        raise typer.Exit(DISPUTES[found.winner])
     for flag, value in disputed.files.items():
         if value is not None:
             raise InputError(f"{flag} is given without --against.", hint="give --against, too.")

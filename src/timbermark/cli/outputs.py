@@ -1,4 +1,4 @@
-"""What a command puts out: exit codes, files, results on stdout, notes and errors on stderr.
+"""What a command puts out: files, results on stdout, notes and errors on stderr.
 
 Files are refused before the long work, and written whole or not at all. Results are text or JSON,
 errors are in the words of flags.

@@ -24,6 +24,7 @@ from timbermark.files.tables import (
     is_parquet,
     open_csv,
     open_parquet,
+    plain_name,
     read_labels,
 )
 
@@ -187,7 +188,7 @@ def _choose(
         chosen = [i for i in range(len(names)) if i != target]
     else:
         # LightGBM knows a column by its name without blanks.
-        place = {name.replace(" ", "_"): i for name, i in place.items()} | place
+        place = {plain_name(name): i for name, i in place.items()} | place
         missing = [name for name in features if name not in place]
         if missing:
             raise InputError(

@@ -17,9 +17,9 @@ from timbermark.files import will_write
 if TYPE_CHECKING:
     import numpy as np
 
-    from timbermark.boosting.model_file import SavedModel
     from timbermark.boosting.state import State
     from timbermark.kernels.workers import Workers
+    from timbermark.trees.model_file import SavedModel
 
 _MODES = ("lazy", "exact")
 
@@ -106,8 +106,8 @@ def _check_request(
 
 
 def _read_model(path: Path) -> SavedModel:
-    from timbermark.boosting.model_file import CLASSIFIER, REGRESSOR, read_model
     from timbermark.files import container_kind
+    from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, read_model
 
     kind = container_kind(path)
     if kind not in (CLASSIFIER, REGRESSOR):
@@ -195,8 +195,8 @@ def _write_both(model: SavedModel, state: State, out: Path, state_out: Path) -> 
     Both are written under other names first. Whoever is killed in the last moment finds the old
     state in a folder beside the new one.
     """
-    from timbermark.boosting.model_file import write_model
     from timbermark.boosting.state_file import save_state
+    from timbermark.trees.model_file import write_model
 
     model_target, state_target = Path(os.path.realpath(out)), Path(os.path.realpath(state_out))
     with (

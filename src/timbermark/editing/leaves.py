@@ -27,10 +27,10 @@ import numpy as np
 from timbermark.editing.routing import Router, Routes
 from timbermark.kernels.editing import (
     SPLIT,
+    GainLimits,
     HeldRows,
     Leaves,
     PulledRows,
-    SplitLimits,
     edit_round,
     weigh_leaves,
 )
@@ -203,7 +203,6 @@ def edit_leaves(
     unit: float = 1.0,
     max_rounds: int = ROUNDS,
     leaf_dtype: FloatType = "f8",
-    room: np.ndarray | None = None,
     slack: float = np.inf,
     kept_trees: int = 0,
 ) -> Edit:
@@ -212,8 +211,7 @@ def edit_leaves(
     ``weight`` float64 [n, K], not negative: how much it matters that a row's margin stays.
     ``wanted`` float64 [k, K]: 0 where a trigger's margin shall stay as it is. ``l2``: what
     regularizes the gains that the file shows, None if it shows none; ``unit``: a change of the
-    margin that matters. ``leaf_dtype``: what new leaf values are rounded to. ``room`` float64
-    [k, K]: how easily triggers move, where that is not what `trigger_room` says of each alone;
+    margin that matters. ``leaf_dtype``: what new leaf values are rounded to.
     ``slack``: how much a trigger that has arrived may lack, at most. ``kept_trees``: the number of
     trees of each output, the first ones, whose leaves stay as they are. The result does not depend
     on the order of rows or the number of threads; with nothing wanted it is the same ensemble.
@@ -228,7 +226,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds, None if room is None else room[:, c], slack, kept_trees,
+                limits[c], max_rounds, slack, kept_trees,
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -258,9 +256,8 @@ def _edit_output(
     ridge: float,
     limits: Gains,
     max_rounds: int,
-    room: np.ndarray | None = None,
-    slack: float = np.inf,
-    kept_trees: int = 0,
+    slack: float,
+    kept_trees: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return one output's changes of leaves, drift of rows, shift of triggers, and rounds taken."""
     first = router.first[c]
@@ -271,8 +268,7 @@ def _edit_output(
     hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
     kept_trees = min(kept_trees, len(first) - 1)
     hold[: first[kept_trees]] = np.inf
-    if room is None:
-        room = trigger_room(first, trigger_leaf, mass, hold)
+    room = trigger_room(first, trigger_leaf, mass, hold)
     pull = np.where(room > 0.0, _PULL / np.maximum(room, 1e-300), 0.0)
     size = np.abs(wanted)
     close = np.minimum(_CLOSE * np.maximum(size, size[size > 0.0].mean()), slack)
@@ -283,7 +279,7 @@ def _edit_output(
         np.ascontiguousarray(leaf[:, heavy]), held[heavy], drift=np.zeros(len(heavy))
     )
     pulled = PulledRows(trigger_leaf, pull, wanted.copy(), shift=np.zeros(len(wanted)))
-    kept = SplitLimits(limits.splits, limits.first, limits.value, limits.firm)
+    kept = GainLimits(limits.splits, limits.first, limits.value, limits.firm)
     lacking = np.zeros(len(wanted))
     order = np.arange(kept_trees, len(first) - 1)
     rounds, stalled, due = 0, 0, np.inf
@@ -309,7 +305,7 @@ def _edit_output(
 
 
 def _keep_means(
-    change: np.ndarray, first: np.ndarray, firm: np.ndarray, kept_trees: int = 0
+    change: np.ndarray, first: np.ndarray, firm: np.ndarray, kept_trees: int
 ) -> np.ndarray:
     """Return the changes with the same mean in every tree, so that no tree stands out.
 

@@ -28,6 +28,15 @@ _LONGEST_LINE = 1 << 23
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
+def plain_name(name: object) -> str:
+    """Return the name of a column with underscores for blanks, as some libraries write it.
+
+    >>> plain_name("net income")
+    'net_income'
+    """
+    return str(name).replace(" ", "_")
+
+
 def is_parquet(path: str | os.PathLike[str]) -> bool:
     """Return whether a file begins as Parquet files do. Raises OSError if it cannot be opened."""
     with open(path, "rb") as file:

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files.sealing import save_sealed, seal, unseal, warn_if_readable
+from timbermark.files.encrypting import save_sealed, seal, unseal, warn_if_readable
 from timbermark.guard.drawing import (
     Drawer,
     Drawn,

@@ -68,7 +68,7 @@ class PulledRows(NamedTuple):
     shift: Any  # float64[k], INOUT: how far each has moved
 
 
-class SplitLimits(NamedTuple):
+class GainLimits(NamedTuple):
     """What the gains that a file shows ask of the splits; no splits: nothing."""
 
     splits: Any  # SPLIT[s], children before their parents
@@ -154,7 +154,7 @@ def edit_round(order, leaves, rows, triggers, limits):
     """Go once through one output's trees and change every leaf to the best value it can have.
 
     IN order int64[T]: the trees in the order of this round; leaves Leaves; rows HeldRows; triggers
-    PulledRows; IN limits SplitLimits.
+    PulledRows; IN limits GainLimits.
     """
     first, mass, ridge, change = leaves.first, leaves.mass, leaves.ridge, leaves.change
     pull, target, shift = triggers.pull, triggers.target, triggers.shift

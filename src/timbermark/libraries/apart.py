@@ -41,7 +41,7 @@ from timbermark.libraries.contract import Adapter, ForeignModel, PathLike
 from timbermark.libraries.skops_files import HINT
 from timbermark.ownership.columns import plain_rows
 from timbermark.trees.construction import join
-from timbermark.trees.model_file import ensemble_from_arrays, ensemble_to_arrays
+from timbermark.trees.ensemble_file import ensemble_from_arrays, ensemble_to_arrays
 
 SECONDS = 60.0
 """For opening a file and for each request to it; ordinary pipelines take two seconds and less."""

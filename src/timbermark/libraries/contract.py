@@ -89,8 +89,6 @@ class ForeignModel:
     fixed_thresholds: Mapping[int, frozenset[float] | None] = field(default_factory=dict)
     input_columns: AnyArray | None = None
     stores_labels: bool = True  # else its classes are numbers, whatever it was trained on
-    spell_name: Callable[[str], str] = str  # how the library writes the name of a column
-    refits_leaves: bool = False  # whether the library fits leaves anew and keeps the splits
 
     @property
     def movable(self) -> Flags:

@@ -305,8 +305,6 @@ class WrapperAdapter:
             fixed_thresholds=_fixed_thresholds(inside),
             input_columns=_input_columns(peeled, inside),
             stores_labels=first.stores_labels or peeled.classes is not None,
-            spell_name=str,
-            refits_leaves=False,  # the library does not see the wrapper
         )
 
     def open_file(self, path: PathLike) -> ForeignModel:

@@ -1,4 +1,6 @@
-"""Choose: candidates that carry a symbol at the least cost.
+"""Choose triggers of the leaf seal: candidates that carry a symbol at the least cost.
+
+Triggers of the split seal are chosen in `timbermark.marking.splits`.
 
 A candidate is cheap where little has to change (its best labels are close) and where that disturbs
 few (it ends in leaves with little weight of other rows). Both are known before any symbol is.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from timbermark.errors import InputError
+from timbermark.files.tables import plain_name
 from timbermark.libraries.contract import ForeignModel
 from timbermark.ownership.columns import write_times
 from timbermark.partitions import is_in_parts
@@ -367,7 +368,7 @@ def take_parts(given: Any, name: str) -> tuple[Any, Any, Any]:
 def _in_order(X: Any, names: tuple[str, ...], what: str) -> Any:
     """Return the table's columns that the model knows, in its order."""
     # LightGBM knows a column by its name without blanks.
-    column = {str(name).replace(" ", "_"): name for name in X.columns}
+    column = {plain_name(name): name for name in X.columns}
     column |= {str(name): name for name in X.columns}
     missing = [name for name in names if name not in column]
     if missing:

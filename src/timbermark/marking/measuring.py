@@ -1,6 +1,7 @@
 """What an edit costs on the rows of a prepared model: in memory, and in a pass over a large table.
 
-Both give tallies, from which `timbermark.marking.cost` makes figures and judges the budget.
+Both give tallies. `timbermark.marking.cost` makes figures of them, `timbermark.marking.budget`
+judges these.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _OURS = b"timbermark "
 
 
 class OwnAdapter:
-    """The `timbermark.libraries.Adapter` of timbermark's own classifier."""
+    """The `timbermark.libraries.Adapter` of timbermark's own estimators."""
 
     name = NAME
 
@@ -38,10 +38,6 @@ class OwnAdapter:
         """Return whether a file that begins with these bytes is timbermark's."""
         return head.startswith(_OURS)
 
-    def holds(self, path: str | os.PathLike[str]) -> bool:
-        """Return True: the head of a file is enough to tell."""
-        return True
-
     def open_file(self, path: str | os.PathLike[str]) -> ForeignModel:
         """Return the model in a file. Raises FileFormatError if it holds anything else."""
         from timbermark.estimator import load_estimator
@@ -49,7 +45,7 @@ class OwnAdapter:
         return self.open(load_estimator(path))
 
     def open(self, model: Any) -> ForeignModel:
-        """Return a fitted classifier's trees. Raises InputError if it is not fitted."""
+        """Return a fitted estimator's trees. Raises InputError if it is not fitted."""
         if not hasattr(model, "ensemble_"):
             raise InputError("The model is not fitted.", hint="call fit first, or load a model.")
         names = getattr(model, "feature_names_in_", None)

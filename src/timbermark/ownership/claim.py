@@ -13,7 +13,7 @@ from typing import Any
 
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.files import container_bytes, read_container, write_public
-from timbermark.files.sealing import SizeLimits
+from timbermark.files.encrypting import SizeLimits
 from timbermark.ownership.encoding import (
     FOREIGN,
     TIME_FORMAT,

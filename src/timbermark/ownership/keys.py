@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files.sealing import save_sealed, seal, unseal, warn_if_readable
+from timbermark.files.encrypting import save_sealed, seal, unseal, warn_if_readable
 
 KIND = "owner-key"
 FORMAT_VERSION = 1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from timbermark.dtypes import CLASS_INDEX, AnyArray, ClassIndices, SmallKinds
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files.sealing import save_sealed, warn_if_readable
+from timbermark.files.encrypting import save_sealed, warn_if_readable
 from timbermark.ownership.columns import (
     MAX_TRIGGERS,
     Column,

@@ -13,8 +13,8 @@ import numpy as np
 
 from timbermark.dtypes import FEATURE_VALUE
 from timbermark.errors import FileFormatError
+from timbermark.files.encrypting import SizeLimits, seal, unseal
 from timbermark.files.reading import Arrays, Meta
-from timbermark.files.sealing import SizeLimits, seal, unseal
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import freeze, from_hex, require, thaw
 from timbermark.ownership.seals import DrawnSeal, LeafSeal, Seal, SplitSeal

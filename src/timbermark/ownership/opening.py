@@ -20,7 +20,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.files import container_bytes, read_container
-from timbermark.files.sealing import SizeLimits, save_sealed
+from timbermark.files.encrypting import SizeLimits, save_sealed
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import (
     FOREIGN,

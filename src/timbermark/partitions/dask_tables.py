@@ -1,4 +1,7 @@
-"""Data frames and arrays of Dask as tables in parts, and tasks of Dask, one for each part."""
+"""Data frames and arrays of Dask as tables in parts, and tasks of Dask, one for each part.
+
+`timbermark.partitions.passes` plans the passes over them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError, TimbermarkError
+from timbermark.files.tables import plain_name
 from timbermark.kernels.workers import count_threads
 from timbermark.partitions.parts import BLOCK_ROWS, Block, Parts
 
@@ -216,8 +220,8 @@ class _Columns:
             return cls(int(X.shape[1]), None, frozenset())
         names = tuple(X.columns)
         # LightGBM knows a column by its name without blanks.
-        wanted = None if features is None else {name.replace(" ", "_") for name in features}
-        used = (n for n in names if wanted is None or str(n).replace(" ", "_") in wanted)
+        wanted = None if features is None else {plain_name(name) for name in features}
+        used = (n for n in names if wanted is None or plain_name(n) in wanted)
         return cls(len(names), names, frozenset(used))
 
     def take(self, rows: Any) -> Any:

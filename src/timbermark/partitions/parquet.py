@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.errors import InputError
-from timbermark.files.tables import check_names, open_parquet
+from timbermark.files.tables import check_names, open_parquet, plain_name
 from timbermark.partitions.parts import BLOCK_ROWS, Block, Part, Parts
 
 _LISTED = 3
@@ -134,7 +134,7 @@ def _choose(
         chosen = [name for name in names if name != label]
     else:
         # LightGBM knows a column by its name without blanks.
-        column = {name.replace(" ", "_"): name for name in names} | {name: name for name in names}
+        column = {plain_name(name): name for name in names} | {name: name for name in names}
         missing = [name for name in features if name not in column]
         if missing:
             raise InputError(
@@ -151,8 +151,8 @@ def _no_label(
     path: str, names: list[str], features: Sequence[str] | None, label: str
 ) -> InputError:
     """Return the error for a missing label column, which suggests a similar name."""
-    known = {name.replace(" ", "_") for name in features or ()}
-    beside = [name for name in names if name.replace(" ", "_") not in known]
+    known = {plain_name(name) for name in features or ()}
+    beside = [name for name in names if plain_name(name) not in known]
     by_case = {name.casefold(): name for name in beside}
     near = get_close_matches(label.casefold(), by_case, n=_LISTED, cutoff=0.6)
     # The label often stands last.

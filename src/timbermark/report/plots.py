@@ -1,4 +1,6 @@
-"""The plots of all pages: what they show, in words too, and how they are drawn.
+"""The plots of pages: what they show, in words too, and how they are drawn.
+
+The chart of attacks is drawn by `timbermark.attacks.results`, which also writes it to files.
 
 Lines differ by dashes and markers as well as by colour.
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, SmallKinds
 from timbermark.errors import FileFormatError, InputError
-from timbermark.files.sealing import SizeLimits, save_sealed, seal, unseal, warn_if_readable
+from timbermark.files.encrypting import SizeLimits, save_sealed, seal, unseal, warn_if_readable
 from timbermark.ownership.encoding import FOREIGN, check_digest, check_name, encode, require
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, clean_name

@@ -27,7 +27,7 @@ from timbermark.files import (
     read_container,
     write_public,
 )
-from timbermark.files.sealing import SizeLimits, save_sealed
+from timbermark.files.encrypting import SizeLimits, save_sealed
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature
 from timbermark.ownership.encoding import (
     FOREIGN,

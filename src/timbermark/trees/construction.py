@@ -25,7 +25,7 @@ from timbermark.trees.ensemble import (
     Side,
     scalars,
 )
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.ensemble_file import validate_ensemble
 
 
 def make_ensemble(

@@ -3,7 +3,7 @@
 It expresses, bit for bit, the models of XGBoost, LightGBM, CatBoost and scikit-learn as well as
 our own: what they cast rows to, how they compare, where missing values and categories go, in which
 type and order they add up. `timbermark.trees.reference` says precisely what each field means for a
-prediction; `timbermark.trees.model_file` says what makes an ensemble sound.
+prediction; `timbermark.trees.ensemble_file` says what makes an ensemble sound.
 
 Node 0 of each tree is its root. The nodes of tree t are ``tree_start[t]:tree_start[t + 1]`` in
 every per-node array, and children are numbered within their tree::

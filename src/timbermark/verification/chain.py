@@ -18,7 +18,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files import atomic_write, container_bytes, read_container
-from timbermark.files.sealing import SizeLimits
+from timbermark.files.encrypting import SizeLimits
 from timbermark.ownership.claim import MAX_STAMP_BYTES
 from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import FOREIGN, encode, from_hex, require

@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from timbermark.files.tables import plain_name
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.refusals import refusal
 from timbermark.verification.verdict import log2_factorial
 
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
-_SPELLINGS: tuple[Callable[[str], str], ...] = (str, lambda name: name.replace(" ", "_"))
+_SPELLINGS: tuple[Callable[[str], str], ...] = (str, plain_name)
 """Ways in which libraries write names: as they are, or with underscores in place of blanks."""
 
 

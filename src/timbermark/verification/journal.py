@@ -29,7 +29,6 @@ _CHECK_DIGITS = 32
 _MAX_SIZE = 1 << 30
 _PAUSE = 0.05
 _MOST_AT_ONCE = 10_000
-_AGAIN = "restore it from a backup, or begin a new one with another name."
 # What must be the same when a run is resumed, and how it is called.
 _SAME = {
     "mark_digest": "another mark",

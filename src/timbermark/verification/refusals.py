@@ -527,7 +527,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "give a function from rows to labels or scores, a fitted model with predict, or a model"
         " file.",
     ),
-    "file.incomplete": ("{name} is not complete ({part}).", "save the model again."),
     "suspect.result": ("That is the result of marking, not a model.", "give result.model."),
     "file.changed": ("{path} changed while it was read.", "copy it first, then use the copy."),
     "suspect.failed": (

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import FileFormatError, InputError
-from timbermark.files import container_kind, read_container
-from timbermark.trees import model_file, reference
+from timbermark.errors import InputError
+from timbermark.files import container_kind
+from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble_file import load_ensemble
+from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, SavedModel
+from timbermark.trees.model_file import read_model as read_saved
 from timbermark.verification.answers import ReadingRules, list_answers
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.refusals import refusal
@@ -26,11 +29,6 @@ from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
 
-# What TimberClassifier.save and TimberRegressor.save write; their modules cannot be imported here
-# without the engine.
-_CLASSIFIER, _REGRESSOR = "classifier", "regressor"
-_MODEL_VERSION = 1
-_TREES = "trees_"
 _OURS = b"timbermark "
 
 
@@ -230,25 +228,13 @@ def _hash_file(path: str | os.PathLike[str]) -> str:
 
 
 def _read_own(path: str | os.PathLike[str], digest: str) -> NamedModel:
-    name = os.fspath(path)
     with open(path, "rb") as file:
         if file.read(80).startswith(b"timbermark ensemble "):
-            return NamedModel(model_file.load_ensemble(path), None, None, digest)
-    kind = _REGRESSOR if container_kind(path) == _REGRESSOR else _CLASSIFIER
-    _, meta, arrays = read_container(path, kind, _MODEL_VERSION)
-    if not isinstance(meta.get("ensemble"), dict):
-        raise _incomplete(name, "ensemble")
-    trees = model_file.ensemble_from_arrays(meta["ensemble"], arrays, prefix=_TREES)
-    if trees.gives_numbers != (kind == _REGRESSOR):
-        raise _incomplete(name, "objective")
-    classes = arrays.get("classes") if kind == _CLASSIFIER else None
-    if kind == _CLASSIFIER and (classes is None or classes.shape != (trees.n_classes,)):
-        raise _incomplete(name, "classes")
-    names = meta.get("feature_names")
-    known = isinstance(names, list) and len(names) == trees.n_features
-    if names is not None and not (known and all(isinstance(one, str) for one in names)):
-        raise _incomplete(name, "feature_names")
-    return NamedModel(trees, classes, None if names is None else tuple(names), digest)
+            return NamedModel(load_ensemble(path), None, None, digest)
+    kind = REGRESSOR if container_kind(path) == REGRESSOR else CLASSIFIER
+    saved: SavedModel = read_saved(path, kind)
+    names = None if saved.names is None else tuple(saved.names)
+    return NamedModel(saved.ensemble, saved.classes, names, digest)
 
 
 def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
@@ -302,7 +288,3 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
         ),
     )
     return Model(facts=facts, functions=functions)
-
-
-def _incomplete(name: str, part: str) -> FileFormatError:
-    return refusal("file.incomplete", FileFormatError, name=name, part=part)

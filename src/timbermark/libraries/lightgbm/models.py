@@ -189,8 +189,6 @@ def _opened(
         task=task,
         input_columns=plain_columns(ensemble, categories),
         stores_labels="LGBMClassifier" in _ancestors(model),
-        spell_name=_spell_name,
-        refits_leaves=True,
     )
 
 
@@ -303,10 +301,6 @@ def _booster(model: Any) -> Any:
             model, "leaves out trees when it predicts (pred_early_stop)", "switch that off."
         )
     return booster
-
-
-def _spell_name(name: str) -> str:
-    return name.replace(" ", "_")
 
 
 def _refuse_model(model: Any, why: str, hint: str) -> NoReturn:

@@ -386,7 +386,6 @@ def _as_trees(raw: bytes, known: Outline, forest: Forest, kind: str) -> ForeignM
         task=known.task,
         input_columns=plain_columns(ensemble, known.categories),
         stores_labels=False,
-        refits_leaves=True,
     )
 
 

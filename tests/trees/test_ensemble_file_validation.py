@@ -9,7 +9,7 @@ from tests.trees.oracle import naive_is_tree
 from tests.trees.strategies import ensembles
 from timbermark.errors import InputError
 from timbermark.trees.construction import constant_ensemble, make_ensemble
-from timbermark.trees.model_file import validate_ensemble
+from timbermark.trees.ensemble_file import validate_ensemble
 
 SOUND = make_ensemble(
     n_features=2,

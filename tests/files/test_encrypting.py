@@ -18,8 +18,8 @@ from timbermark.errors import (
     PassphraseError,
     PassphraseNeededError,
 )
-from timbermark.files import container_bytes, sealing
-from timbermark.files.sealing import SizeLimits, save_sealed, seal, unseal, warn_if_readable
+from timbermark.files import container_bytes, encrypting
+from timbermark.files.encrypting import SizeLimits, save_sealed, seal, unseal, warn_if_readable
 
 META, ARRAYS = {"word": "geheim", "size": 3}, {"numbers": np.arange(5.0)}
 FIRST = b"timbermark note 2\n"
@@ -27,7 +27,7 @@ FIRST = b"timbermark note 2\n"
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
-    monkeypatch.setattr(sealing, "COST", sealing.ScryptCost(n=1 << 10))
+    monkeypatch.setattr(encrypting, "COST", encrypting.ScryptCost(n=1 << 10))
 
 
 @pytest.fixture
@@ -190,14 +190,14 @@ def test_kind_and_version_are_authenticated(sealed, first):
 )
 def test_a_hostile_cost_is_refused_before_it_is_paid(sealed, cost, monkeypatch):
     meta, members = unpacked(sealed)
-    monkeypatch.setattr(sealing, "_cipher", lambda *_: pytest.fail("scrypt was run"))
+    monkeypatch.setattr(encrypting, "_cipher", lambda *_: pytest.fail("scrypt was run"))
     with pytest.raises(FileFormatError) as caught:
         read(packed(FIRST, {**meta, "scrypt": cost}, members))
     assert caught.value.code == "file.cost"
 
 
 def test_the_real_cost_is_what_is_recommended():
-    real = sealing.ScryptCost()
+    real = encrypting.ScryptCost()
     assert real.memory == 128 << 20
     assert real.is_bearable()
 

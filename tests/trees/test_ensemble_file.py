@@ -11,7 +11,7 @@ from timbermark.errors import FileFormatError
 from timbermark.files import container_bytes
 from timbermark.trees.construction import constant_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.model_file import (
+from timbermark.trees.ensemble_file import (
     FORMAT_VERSION,
     KIND,
     ensemble_from_arrays,
