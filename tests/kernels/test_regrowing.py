@@ -18,17 +18,15 @@ from tests.kernels.making import (
 from tests.kernels.test_splitting_histogram import filled
 from timbermark.boosting.updating import make_pending, make_walk
 from timbermark.kernels.growing import leaf_value
+from timbermark.kernels.keeping import goes_left, keeps_split, touched_sums
 from timbermark.kernels.layout import N_NODES, NODE, PLACE, Knobs, Loss, OldTree, Source
 from timbermark.kernels.regrowing import (
     find_rows,
     finish_renewal,
-    goes_left,
-    keeps_split,
     leaves_under,
     refresh_leaves,
     renew_tree,
     sort_by_leaf,
-    touched_sums,
 )
 from timbermark.kernels.splitting import collect_candidates
 
