@@ -218,6 +218,7 @@ def edit_leaves(
     """
     e = router.ensemble
     limits = limit_gains(router, l2, unit)
+    _ = router.promised  # once, and not by several threads
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs
@@ -264,8 +265,9 @@ def _edit_output(
     held = np.rint(weight / _WEIGHT_UNIT) * _WEIGHT_UNIT
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
-    # Trees with a factor of 0 cannot move a margin.
-    hold = np.where(router.factor[c] != 0.0, ridge + limits.hold, np.inf)
+    # Trees with a factor of 0 cannot move a margin, and monotone models stay monotone.
+    stays = (router.factor[c] == 0.0) | router.promised[c]
+    hold = np.where(stays, np.inf, ridge + limits.hold)
     kept_trees = min(kept_trees, len(first) - 1)
     hold[: first[kept_trees]] = np.inf
     room = trigger_room(first, trigger_leaf, mass, hold)

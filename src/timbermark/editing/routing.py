@@ -7,12 +7,14 @@ The margins are sums in float64. A library that adds up in float32 gives the sam
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from timbermark.boosting.predicting import Masks, make_masks
+from timbermark.editing.monotone import promised_leaves
 from timbermark.errors import InputError
 from timbermark.kernels.routing import (
     LEFT,
@@ -185,7 +187,13 @@ class Router:
         """Return the same router for an ensemble that differs in leaf values only."""
         other = copy.copy(self)
         other.ensemble = ensemble
+        other.__dict__.pop("promised", None)
         return other
+
+    @functools.cached_property
+    def promised(self) -> list[np.ndarray]:
+        """Return for each output which leaves must stay as they are, see `promised_leaves`."""
+        return promised_leaves(self)
 
     def values(self, output: int) -> np.ndarray:
         """Return what each of an output's leaves adds to its margin, float64."""

@@ -187,7 +187,8 @@ def edit_round(order, leaves, rows, triggers, limits):
                 parted[j] = before_parting[j]
             part_sides(limits.splits, start, stop, limits.firm[a:b], parted, g, sums, off)
             for j in range(b - a):
-                moved[j] += parted[j] - before_parting[j]
+                if below[j] < np.inf:
+                    moved[j] += parted[j] - before_parting[j]
         for j in range(b - a):
             change[a + j] += moved[j]
         for i in range(pull.shape[0]):
