@@ -13,13 +13,24 @@ from tests.conftest import heavy
 from tests.editing.naive import naive_edit
 from tests.trees.oracle import naive_leaves
 from tests.trees.strategies import TENTH, ensembles, rows_for
-from timbermark.editing import Router, edit_leaves, leaves
+from timbermark.editing import Router, edit_leaves, leaves, routing
 from timbermark.estimator import TimberClassifier
 from timbermark.kernels.workers import Workers
 from timbermark.marking.models import open_model
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble_file import validate_ensemble
 from timbermark.trees.statistics import node_statistics
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_promises():
+    """Small random trees are often monotone, and would then be left alone: see test_monotone.py."""
+
+    def none(router):
+        return [np.zeros(len(nodes), np.bool_) for nodes in router.nodes]
+
+    with mock.patch.object(routing, "promised_leaves", none):
+        yield
 
 
 @st.composite
