@@ -6,7 +6,7 @@ never waits for the compiler of the training engine.
 
 >>> import timbermark
 >>> timbermark.__version__
-'0.1.0'
+'0.2.0'
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from timbermark.verification.judge import claim, judge
     from timbermark.verification.verifying import verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Budget",

@@ -26,7 +26,7 @@ from timbermark.trees.statistics import node_statistics
 def no_promises():
     """Small random trees are often monotone, and would then be left alone: see test_monotone.py."""
 
-    def none(router):
+    def none(router, told):
         return [np.zeros(len(nodes), np.bool_) for nodes in router.nodes]
 
     with mock.patch.object(routing, "promised_leaves", none):

@@ -76,7 +76,9 @@ def test_a_marked_model_stays_monotone(library):
 )
 def test_promises_of_libraries_are_told_by_the_trees(library):
     X, y = some_rows(np.random.default_rng(1))
-    trees = open_model(models()[library].fit(X, y)).ensemble
+    foreign = open_model(models()[library].fit(X, y))
+    assert foreign.told_monotone
+    trees = foreign.ensemble
     router = Router(trees)
     value = np.zeros(trees.n_nodes)
     value[router.nodes[0]] = router.values(0)
@@ -84,6 +86,26 @@ def test_promises_of_libraries_are_told_by_the_trees(library):
     assert found[:2].all()
     assert not found[2:].any()
     assert 0.0 < promised_leaves(router)[0].mean() < 1.0
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost", "histogram"])
+def test_libraries_that_were_told_nothing_say_so(library):
+    model = models()[library]
+    name = "monotonic_cst" if library == "histogram" else "monotone_constraints"
+    nothing = [0] * 12 if library == "catboost" else None
+    X, y = some_rows(np.random.default_rng(1))
+    assert not open_model(model.set_params(**{name: nothing}).fit(X, y)).told_monotone
+
+
+def test_a_file_that_lost_its_constraints_still_keeps_them(tmp_path):
+    X, y = some_rows(np.random.default_rng(0), 1500)
+    models()["xgboost"].fit(X, y).save_model(tmp_path / "model.json")
+    foreign = open_model(tmp_path / "model.json")
+    assert not foreign.told_monotone
+    made = tm.embed(foreign, X, y, key=tm.OwnerKey.generate(), owner="Ann", weak=True)
+    trees = open_model(made.model).ensemble
+    for feature in (0, 1):
+        assert all(monotone_by_asking(trees, X[:100], feature, np.linspace(-4.0, 4.0, 200)))
 
 
 @given(ensembles(), st.integers(0, 2**32 - 1))

@@ -205,6 +205,7 @@ def edit_leaves(
     leaf_dtype: FloatType = "f8",
     slack: float = np.inf,
     kept_trees: int = 0,
+    told_monotone: bool = False,
 ) -> Edit:
     """Move the margins of triggers by ``wanted`` and those of all other rows as little as possible.
 
@@ -213,12 +214,13 @@ def edit_leaves(
     regularizes the gains that the file shows, None if it shows none; ``unit``: a change of the
     margin that matters. ``leaf_dtype``: what new leaf values are rounded to.
     ``slack``: how much a trigger that has arrived may lack, at most. ``kept_trees``: the number of
-    trees of each output, the first ones, whose leaves stay as they are. The result does not depend
+    trees of each output, the first ones, whose leaves stay as they are. ``told_monotone``: whether
+    the library was told to keep some feature monotone. The result does not depend
     on the order of rows or the number of threads; with nothing wanted it is the same ensemble.
     """
     e = router.ensemble
     limits = limit_gains(router, l2, unit)
-    _ = router.promised  # once, and not by several threads
+    promised = router.promised(told_monotone)
     shift, drift = np.zeros(wanted.shape), np.zeros((rows.n_rows, e.n_outputs))
     changes: list[np.ndarray | None] = [None] * e.n_outputs
     rounds = [0] * e.n_outputs
@@ -227,7 +229,7 @@ def edit_leaves(
         if wanted[:, c].any() and len(router.trees[c]):
             changes[c], drift[:, c], shift[:, c], rounds[c] = _edit_output(
                 router, c, rows.leaf[c], weight[:, c], triggers.leaf[c], wanted[:, c], ridge,
-                limits[c], max_rounds, slack, kept_trees,
+                promised[c], limits[c], max_rounds, slack, kept_trees,
             )  # fmt: skip
 
     workers.drain(edit_output, e.n_outputs)
@@ -255,6 +257,7 @@ def _edit_output(
     trigger_leaf: np.ndarray,
     wanted: np.ndarray,
     ridge: float,
+    promised: np.ndarray,
     limits: Gains,
     max_rounds: int,
     slack: float,
@@ -266,7 +269,7 @@ def _edit_output(
     mass = np.empty(first[-1])
     weigh_leaves(leaf, first, held, mass)
     # Trees with a factor of 0 cannot move a margin, and monotone models stay monotone.
-    stays = (router.factor[c] == 0.0) | router.promised[c]
+    stays = (router.factor[c] == 0.0) | promised
     hold = np.where(stays, np.inf, ridge + limits.hold)
     kept_trees = min(kept_trees, len(first) - 1)
     hold[: first[kept_trees]] = np.inf

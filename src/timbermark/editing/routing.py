@@ -7,7 +7,6 @@ The margins are sums in float64. A library that adds up in float32 gives the sam
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,6 +117,7 @@ class Router:
         self._type = np.uint8 if most <= 256 else np.uint16 if most <= 65_536 else np.int32
         scale = e.scale if e.init_last else 1.0
         leaf_nodes = np.flatnonzero(is_leaf)
+        self._promised: dict[bool, list[np.ndarray]] = {}
         self.trees: list[np.ndarray] = []
         self.first: list[np.ndarray] = []
         self.nodes: list[np.ndarray] = []
@@ -187,13 +187,14 @@ class Router:
         """Return the same router for an ensemble that differs in leaf values only."""
         other = copy.copy(self)
         other.ensemble = ensemble
-        other.__dict__.pop("promised", None)
+        other._promised = {}
         return other
 
-    @functools.cached_property
-    def promised(self) -> list[np.ndarray]:
+    def promised(self, told: bool) -> list[np.ndarray]:
         """Return for each output which leaves must stay as they are, see `promised_leaves`."""
-        return promised_leaves(self)
+        if told not in self._promised:
+            self._promised[told] = promised_leaves(self, told)
+        return self._promised[told]
 
     def values(self, output: int) -> np.ndarray:
         """Return what each of an output's leaves adds to its margin, float64."""

@@ -89,6 +89,7 @@ class ForeignModel:
     fixed_thresholds: Mapping[int, frozenset[float] | None] = field(default_factory=dict)
     input_columns: AnyArray | None = None
     stores_labels: bool = True  # else its classes are numbers, whatever it was trained on
+    told_monotone: bool = False  # the library was told to keep it so in some feature; else unknown
 
     @property
     def movable(self) -> Flags:

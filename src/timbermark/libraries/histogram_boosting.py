@@ -109,6 +109,7 @@ def open(model: Any) -> ForeignModel:
         takes_frames=bool(categories) and names is not None,
         task=scikit_learn.task_of(kind),
         input_columns=np.where(np.arange(len(columns)) < len(categories), -1, columns),
+        told_monotone=native.monotonic_cst is not None,
     )
     check_margins(foreign, ensemble, native)
     return foreign

@@ -89,6 +89,7 @@ def set_leaves(
         workers, leaf_dtype=foreign.leaf_dtype, l2=foreign.l2 if hidden else None,
         unit=task.unit, max_rounds=ROUNDS, slack=ARRIVED_SHARE * lead * task.unit,
         kept_trees=_KEPT_TREES if foreign.l2 is not None and n_trees >= _FEWEST_TREES else 0,
+        told_monotone=foreign.told_monotone,
     )  # fmt: skip
     after = triggers.margins + edit.shift
     return Setting(

@@ -56,6 +56,7 @@ _LOSSES: dict[str, tuple[Task, Objective]] = {
 }
 """What a model is for, and how its margins become answers, by the loss that it was trained with."""
 _SURVIVAL = ("Cox", "SurvivalAft")
+_MONOTONE = re.compile(r'"monotone_constraints":\s*\{\s*"')
 _ESTIMATORS: dict[Task, str] = {
     "classification": "CatBoostClassifier",
     "regression": "CatBoostRegressor",
@@ -236,6 +237,7 @@ def open_contents(model: Any, native: Any, contents: Contents) -> ForeignModel:
         shared_thresholds=True,
         fixed_thresholds=fixed_borders(contents.trees, n_columns),
         input_columns=_input_columns(contents.trees, ensemble.n_features),
+        told_monotone=_MONOTONE.search(str(dict(native.get_metadata()).get("params"))) is not None,
     )
 
 

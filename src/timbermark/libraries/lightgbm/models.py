@@ -189,6 +189,7 @@ def _opened(
         task=task,
         input_columns=plain_columns(ensemble, categories),
         stores_labels="LGBMClassifier" in _ancestors(model),
+        told_monotone=bool(frame.parameters.get("monotone_constraints", "").strip()),
     )
 
 

@@ -50,6 +50,8 @@ from timbermark.trees.reference import check_width
 _MANY_ROWS = 4096
 _JSON_HEAD = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _PREFIX = re.compile(r"^\[[0-9:]+\] \S+: (Check failed: )?")
+_MONOTONE = re.compile(r'"monotone_constraints":"\([^)]*[1-9]')
+"""Constraints in a configuration, which models that were read from a file have lost."""
 
 
 def to_rows(library: Callable[[], ModuleType], known: Outline, X: Any, missing: float) -> Rows:
@@ -357,6 +359,7 @@ def _opened(
         classes=classes,
         native=native,
         l2=steps.l2,
+        told_monotone=_MONOTONE.search(config) is not None,
         extra=XGBoostExtra(raw, known, forest, steps, config, missing),
     )
 
