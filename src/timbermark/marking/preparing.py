@@ -129,9 +129,10 @@ class Prepared:
     answers, None if unknown; ``schema``: what the rows stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
     ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
-    that true answers are known of beside the reporting ones, ``judging_labels`` beside the judging
-    ones: training rows, where no validation rows were given, because then the rows that judge and
-    report are made to resemble unseen ones. A model moves less on rows that it was trained on.
+    that true answers are known of beside the reporting ones: training rows, where no validation
+    rows were given, because then the rows that judge and report are made to resemble unseen ones. A
+    model moves less on rows that it was trained on. ``judging_labels``: the same beside the judging
+    ones, of numbers alone: for every limit of a classifier estimated labels tell.
     ``few_of_class``: the class of two of which too few rows judge, and how many. ``large``: tables
     that only passes see whole, None where all rows are here. ``unmarked``: the router of the
     unmarked model, where thresholds were moved; ``boundaries``: those of the split seal, which
@@ -455,9 +456,10 @@ def _halves(
     halves = task.halve(np.arange(len(X)), target)
     targets = [None if target is None else target[half] for half in halves]
     pairs = list(zip(halves, targets, strict=True))
-    seen = [measured(measured_on, X[half], own) for half, own in pairs]
+    beside = unseen is not None and isinstance(task, Classification)
+    seen = [measured(measured_on, X[half], own) for half, own in pairs[beside:]]
     if unseen is None:
         return seen[0], seen[1], None, None
     mix, estimate = unseen
     made = [measured("unseen", mix(X[half]), None, estimate) for half in halves]
-    return made[0], made[1], seen[1], seen[0]
+    return made[0], made[1], seen[-1], None if beside else seen[0]
