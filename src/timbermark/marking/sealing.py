@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -438,8 +439,7 @@ def move_thresholds(
         judged,
         holding=holding,
         margins=router.margins(holding, workers),
-        reporting=measured(prepared.reporting),
-        labelled=measured(prepared.labelled),
+        reports=cache(lambda: (measured(prepared.reporting), measured(prepared.labelled))),
     )
 
 
@@ -480,6 +480,10 @@ def draw_seals(
         mark = make_mark(
             prepared, splits, triggers, alternatives, key, owner, lead, draws, identity
         )
+        # The symbols wait for scrypt, which takes one thread; the rows that report, another.
+        drawing = workers.begin(partial(getattr, mark, "symbols"))
+        prepared.reports()
+        drawing()
         held = prepared if hold is None else hold.prepared
         if splits is not None:
             moving, symbols = splits.boundaries, mark.split_symbols
