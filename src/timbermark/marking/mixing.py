@@ -287,21 +287,24 @@ def find_unseen(
         near = Neighbourhood(train, np.random.default_rng(seed), named)
         return [near.mix(train, _ASKED, place) for place in (1.0, 2.0)]
 
-    # The shadow model works on one thread, so that another one can make what it is asked.
-    with ThreadPoolExecutor(1) as other:
+    # On one thread: sums over several are rounded in other ways. Another thread can meanwhile make
+    # what the shadow model is asked. OpenMP must be loaded before it can be limited.
+    import sklearn.ensemble  # noqa: F401
+
+    with threadpool_limits(1, user_api="openmp"), ThreadPoolExecutor(1) as other:
         making = other.submit(mix)
         shadow = _Shadow(columns(train), label, rounds, seed)
         mixed = making.result()
 
-    def doubt(rows: np.ndarray) -> tuple[float, float]:
-        """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
-        unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
-        return float(unsure.mean()), float(unsure.var() / len(unsure))
+        def doubt(rows: np.ndarray) -> tuple[float, float]:
+            """Return the shadow model's mean uncertainty about rows, and the mean's variance."""
+            unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
+            return float(unsure.mean()), float(unsure.var() / len(unsure))
 
-    unseen, variance = doubt(held[:_ASKED])
-    seen = doubt(train[:_ASKED])[0]
-    usual, far = (doubt(rows)[0] for rows in mixed)
-    slope = _find_slope(shadow, columns, held, labels[1])
+        unseen, variance = doubt(held[:_ASKED])
+        seen = doubt(train[:_ASKED])[0]
+        usual, far = (doubt(rows)[0] for rows in mixed)
+        slope = _find_slope(shadow, columns, held, labels[1])
     # Where the figures hardly differ, the usual distance is as good as any.
     noise = 2.0 * float(np.sqrt(variance))
     if unseen <= usual:
@@ -313,10 +316,7 @@ def find_unseen(
 
 
 class _Shadow:
-    """A model of scikit-learn: timbermark's own would have to be compiled first.
-
-    It works on one thread: sums over several are rounded in other ways.
-    """
+    """A model of scikit-learn: timbermark's own would have to be compiled first."""
 
     def __init__(self, X: np.ndarray, label: np.ndarray, rounds: int, seed: int) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -327,14 +327,12 @@ class _Shadow:
         )  # fmt: skip
         # Columns of missing values alone have no bins.
         known = np.where(np.isnan(X).all(axis=0), 0.0, X)
-        with threadpool_limits(1, user_api="openmp"):
-            self._model = model.fit(known, label)
+        self._model = model.fit(known, label)
         self.classes = self._model.classes_
 
     def ask(self, X: np.ndarray) -> np.ndarray:
         """Return probabilities [n, classes]."""
-        with threadpool_limits(1, user_api="openmp"):
-            return np.asarray(self._model.predict_proba(X))
+        return np.asarray(self._model.predict_proba(X))
 
 
 def _find_slope(
