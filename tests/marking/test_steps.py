@@ -83,8 +83,8 @@ def test_all_rows_judge_or_report_a_rare_class_that_need_not_hold(monkeypatch):
             prepare(model, X, (np.arange(len(X)) % n == 0).astype(int), None, None, 0, workers)
             for n in (20, 2)
         )
-    assert (len(rare.source), rare.judging_labels.n_rows, rare.labelled.n_rows) == (1000,) * 3
-    assert (len(even.source), even.judging_labels.n_rows, even.labelled.n_rows) == (1000, 450, 450)
+    assert (len(rare.source), rare.labelled.n_rows) == (1000, 1000)
+    assert (len(even.source), even.labelled.n_rows) == (1000, 450)
 
 
 def test_candidates_are_apart_and_cheapest_first():

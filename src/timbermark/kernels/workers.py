@@ -54,6 +54,7 @@ class Workers:
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
+        self._aside = ThreadPoolExecutor(1) if n_threads > 1 else None
 
     def __enter__(self) -> Workers:
         return self
@@ -64,8 +65,17 @@ class Workers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        for pool in (self._pool, self._aside):
+            if pool is not None:
+                pool.shutdown()
+
+    def begin(self, task: Callable[[], Result]) -> Callable[[], Result]:
+        """Start a task on a thread of its own, and return what waits for its result.
+
+        On one thread it runs when its result is wanted. It must not touch warning filters, which
+        all threads share.
+        """
+        return task if self._aside is None else self._aside.submit(task).result
 
     def each(self, task: Callable[[int], None]) -> None:
         """Run ``task(thread number)`` once on every thread, this one included."""

@@ -29,7 +29,7 @@ from timbermark.kernels.workers import Workers
 from timbermark.marking.boundaries import are_inside
 from timbermark.marking.defaults import EXPECTED_LEAD, LONGEST_SHORT_LEAD, SHORT_LEAD
 from timbermark.marking.large_tables import LargeTable, Say
-from timbermark.marking.mixing import SHARES, mix_rows, row_keys
+from timbermark.marking.mixing import mix_rows, row_keys, share_parts
 from timbermark.marking.preparing import Prepared
 from timbermark.marking.strategies import SOURCES, Pool, propose_rows
 from timbermark.marking.tasks import Classification
@@ -378,9 +378,8 @@ class _Asking:
         usable = np.ones(len(rows), np.bool_)
         if self.seconds is not None:
             keys = place_keys(block.start, len(rows), self.seed)
-            shares = (np.asarray(SHARES) * 2.0**64).astype(np.uint64)
             mixed = np.empty(rows.shape)
-            mix_cells(np.ascontiguousarray(rows), keys, self.seconds, shares, mixed, usable)
+            mix_cells(np.ascontiguousarray(rows), keys, self.seconds, share_parts(), mixed, usable)
             rows = mixed
         seen, takes = self.table.schema.try_columns(rows)
         with Workers(1) as workers:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -545,7 +546,6 @@ def _regrown(prepared: Prepared, ensemble: Ensemble, workers: Workers) -> Prepar
         router=router,
         unmarked=prepared.router,
         judging=routed(prepared.judging),
-        reporting=routed(prepared.reporting),
-        labelled=routed(prepared.labelled),
         judging_labels=routed(prepared.judging_labels),
+        reports=cache(lambda: (routed(prepared.reporting), routed(prepared.labelled))),
     )

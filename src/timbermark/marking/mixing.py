@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from timbermark.kernels.hashing import hash_rows
+from timbermark.kernels.hashing import hash_rows, mix_cells
 from timbermark.kernels.workers import Workers
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
-SHARES = (0.1, 0.2, 0.4)
-"""Shares of values that mixtures take from the second row; they alternate."""
+_SHARES = (0.1, 0.2, 0.4)
+"""Shares of values that mixtures take from the second row, one of them each."""
 _BLOCK = 2048
 """Rows that are worked on at a time, so that arrays on the way stay small: writing one as large as
 a whole table takes longer than what is computed."""
@@ -59,6 +59,11 @@ def row_keys(X: np.ndarray, seed: int) -> np.ndarray:
     return keys
 
 
+def share_parts() -> np.ndarray:
+    """Return the shares of values that mixtures take from the second row, as parts of 2^64."""
+    return (np.asarray(_SHARES) * 2.0**64).astype(np.uint64)
+
+
 def mix_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> Mixtures:
     """Return up to ``n`` distinct mixtures of the rows of ``X``, none of them a row of it.
 
@@ -69,20 +74,18 @@ def mix_rows(X: np.ndarray, n: int, rng: np.random.Generator) -> Mixtures:
     """
     if len(X) == 0 or n == 0:
         return Mixtures(X[:0], np.zeros(0, np.int64))
+    X = np.ascontiguousarray(X, np.float64)
     first = rng.permutation(len(X))[np.arange(n) % len(X)]
-    second = rng.integers(len(X), size=n)
-    share = np.asarray(SHARES)[np.arange(n) % len(SHARES)]
-    mixed = np.empty((n, X.shape[1]))
+    drawn = rng.integers(np.iinfo(np.uint64).max, size=n, dtype=np.uint64, endpoint=True)
+    mixed, differs = np.empty((n, X.shape[1])), np.empty(n, np.bool_)
     for start in range(0, n, _BLOCK):
         own = slice(start, start + _BLOCK)
-        swapped = rng.random(mixed[own].shape) < share[own, None]
-        mixed[own] = np.where(swapped, X[second[own]], X[first[own]])
-    known = row_keys(X, 0)
+        mix_cells(X[first[own]], drawn[own], X, share_parts(), mixed[own], differs[own])
     keys = row_keys(mixed, 0)
     _, once = np.unique(keys, return_index=True)
     fresh = np.zeros(n, np.bool_)
     fresh[once] = True
-    fresh &= ~np.isin(keys, known)
+    fresh &= differs & ~np.isin(keys, row_keys(X, 0))
     return Mixtures(mixed[fresh], first[fresh])
 
 
@@ -284,21 +287,24 @@ def find_unseen(
         near = Neighbourhood(train, np.random.default_rng(seed), named)
         return [near.mix(train, _ASKED, place) for place in (1.0, 2.0)]
 
-    # The shadow model works on one thread, so that another one can make what it is asked.
-    with ThreadPoolExecutor(1) as other:
+    # On one thread: sums over several are rounded in other ways. Another thread can meanwhile make
+    # what the shadow model is asked. OpenMP must be loaded before it can be limited.
+    import sklearn.ensemble  # noqa: F401
+
+    with threadpool_limits(1, user_api="openmp"), ThreadPoolExecutor(1) as other:
         making = other.submit(mix)
         shadow = _Shadow(columns(train), label, rounds, seed)
         mixed = making.result()
 
-    def doubt(rows: np.ndarray) -> tuple[float, float]:
-        """Return the shadow model's mean uncertainty about rows, and the variance of the mean."""
-        unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
-        return float(unsure.mean()), float(unsure.var() / len(unsure))
+        def doubt(rows: np.ndarray) -> tuple[float, float]:
+            """Return the shadow model's mean uncertainty about rows, and the mean's variance."""
+            unsure = 1.0 - shadow.ask(columns(rows)).max(axis=1)
+            return float(unsure.mean()), float(unsure.var() / len(unsure))
 
-    unseen, variance = doubt(held[:_ASKED])
-    seen = doubt(train[:_ASKED])[0]
-    usual, far = (doubt(rows)[0] for rows in mixed)
-    slope = _find_slope(shadow, columns, held, labels[1])
+        unseen, variance = doubt(held[:_ASKED])
+        seen = doubt(train[:_ASKED])[0]
+        usual, far = (doubt(rows)[0] for rows in mixed)
+        slope = _find_slope(shadow, columns, held, labels[1])
     # Where the figures hardly differ, the usual distance is as good as any.
     noise = 2.0 * float(np.sqrt(variance))
     if unseen <= usual:
@@ -310,10 +316,7 @@ def find_unseen(
 
 
 class _Shadow:
-    """A model of scikit-learn: timbermark's own would have to be compiled first.
-
-    It works on one thread: sums over several are rounded in other ways.
-    """
+    """A model of scikit-learn: timbermark's own would have to be compiled first."""
 
     def __init__(self, X: np.ndarray, label: np.ndarray, rounds: int, seed: int) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -324,14 +327,12 @@ class _Shadow:
         )  # fmt: skip
         # Columns of missing values alone have no bins.
         known = np.where(np.isnan(X).all(axis=0), 0.0, X)
-        with threadpool_limits(1, user_api="openmp"):
-            self._model = model.fit(known, label)
+        self._model = model.fit(known, label)
         self.classes = self._model.classes_
 
     def ask(self, X: np.ndarray) -> np.ndarray:
         """Return probabilities [n, classes]."""
-        with threadpool_limits(1, user_api="openmp"):
-            return np.asarray(self._model.predict_proba(X))
+        return np.asarray(self._model.predict_proba(X))
 
 
 def _find_slope(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ Mix = Callable[[np.ndarray], np.ndarray]
 """A function that makes surrogates of unseen rows out of training rows."""
 Estimate = Callable[[np.ndarray], np.ndarray | None]
 """A function that estimates the labels of such rows from the model's answers."""
+Reports = Callable[[], "tuple[MeasuredRows, MeasuredRows | None]"]
+"""A function that returns rows to compare models on, and those that true answers are known of."""
 _FEWEST_HOLDING, _MOST_HOLDING = 10_000, 50_000
 _ROUTED_CELLS = 2_000_000
 """The limit on rows that hold the model times trees of one output, above the fewest rows."""
@@ -128,10 +131,10 @@ class Prepared:
     ``source`` float64 [m, d]: rows that candidates are made from; ``source_target``: their true
     answers, None if unknown; ``schema``: what the rows stand for.
     ``weight`` float64 [n, K]: how much it matters that the margins of holding rows stay.
-    ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``labelled``: the rows
-    that true answers are known of beside the reporting ones, ``judging_labels`` beside the judging
-    ones: training rows, where no validation rows were given, because then the rows that judge and
-    report are made to resemble unseen ones. A model moves less on rows that it was trained on.
+    ``mass`` [K] of float64 [leaves]: the sums of these weights in each leaf. ``reports``: returns
+    what `reporting` and `labelled` are, and makes them when they are first wanted.
+    ``judging_labels``: as ``labelled``, beside the judging rows, of numbers alone: for every limit
+    of a classifier estimated labels tell.
     ``few_of_class``: the class of two of which too few rows judge, and how many. ``large``: tables
     that only passes see whole, None where all rows are here. ``unmarked``: the router of the
     unmarked model, where thresholds were moved; ``boundaries``: those of the split seal, which
@@ -151,9 +154,8 @@ class Prepared:
     weight: np.ndarray
     mass: tuple[np.ndarray, ...]
     judging: MeasuredRows
-    reporting: MeasuredRows
-    labelled: MeasuredRows | None
     judging_labels: MeasuredRows | None
+    reports: Reports
     n_rows: int  # that were given to train or to choose from
     seed: int
     large: LargeTables | None = None
@@ -168,11 +170,25 @@ class Prepared:
         assert isinstance(self.task, Classification)
         return self.task
 
+    @property
+    def reporting(self) -> MeasuredRows:
+        """Return the rows that report the cost."""
+        return self.reports()[0]
+
+    @property
+    def labelled(self) -> MeasuredRows | None:
+        """Return the rows that true answers are known of beside the reporting ones.
+
+        They are training rows, where no validation rows were given, because then the rows that
+        judge and report are made to resemble unseen ones. A model moves less on rows that it was
+        trained on.
+        """
+        return self.reports()[1]
+
     def __repr__(self) -> str:
         return (
             f"Prepared({self.foreign.kind} of {self.foreign.library}: {self.n_rows} rows, "
-            f"{self.holding.n_rows} hold, {self.judging.n_rows} judge, "
-            f"{self.reporting.n_rows} report on {self.reporting.code} rows)"
+            f"{self.holding.n_rows} hold, {self.judging.n_rows} judge on {self.judging.code} rows)"
         )
 
 
@@ -247,7 +263,7 @@ def prepare(
         )
     tested = _order_tested(task, *tested, seed, 2 * most_held)
     halves = _halves(given.schema, task, router, *tested, measured_on, unseen, workers)
-    judging, reporting, labelled, judging_labels = halves
+    (judging, judging_labels), reports = halves[0](), halves[1]
     judged = judging if judging_labels is None else judging_labels
     task = task.calibrate(
         judged.margins, judged.target, margins[:n_real] if leaves else judged.margins
@@ -279,9 +295,8 @@ def prepare(
         weight=weight,
         mass=weigh(router, routes, weight, workers),
         judging=judging,
-        reporting=reporting,
-        labelled=labelled,
         judging_labels=judging_labels,
+        reports=reports,
         n_rows=n_rows,
         seed=seed,
         large=_find_large(given, held, measured_on),
@@ -433,11 +448,11 @@ def _halves(
     measured_on: str,
     unseen: tuple[Mix, Estimate] | None,
     workers: Workers,
-) -> tuple[MeasuredRows, MeasuredRows, MeasuredRows | None, MeasuredRows | None]:
-    """Return rows that judge and report, and those that tell true answers beside them.
+) -> tuple[Reports, Reports]:
+    """Return what makes the rows that judge, and those that report, with true answers beside them.
 
     ``unseen``: makes rows that stand for unseen ones, where those given are training rows, and
-    estimates their labels.
+    estimates their labels. Rows that judge are made first.
     """
 
     def measured(
@@ -452,12 +467,15 @@ def _halves(
             known = estimate(answers)
         return MeasuredRows(code, taken[takes], routes, margins, answers, known)
 
-    halves = task.halve(np.arange(len(X)), target)
-    targets = [None if target is None else target[half] for half in halves]
-    pairs = list(zip(halves, targets, strict=True))
-    seen = [measured(measured_on, X[half], own) for half, own in pairs]
-    if unseen is None:
-        return seen[0], seen[1], None, None
-    mix, estimate = unseen
-    made = [measured("unseen", mix(X[half]), None, estimate) for half in halves]
-    return made[0], made[1], seen[1], seen[0]
+    def make(half: np.ndarray, judges: bool) -> tuple[MeasuredRows, MeasuredRows | None]:
+        own = None if target is None else target[half]
+        if unseen is None:
+            return measured(measured_on, X[half], own), None
+        mix, estimate = unseen
+        made = measured("unseen", mix(X[half]), None, estimate)
+        if judges and isinstance(task, Classification):
+            return made, None
+        return made, measured(measured_on, X[half], own)
+
+    first, second = task.halve(np.arange(len(X)), target)
+    return cache(lambda: make(first, True)), cache(lambda: make(second, False))

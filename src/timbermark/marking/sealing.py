@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -326,27 +327,27 @@ def _find_boundaries(
         prepared.router, training.X, training.Z, schema.columns, foreign.answers, workers,
         prepared.seed, limits, gaps, n_rows, ~schema.named, foreign.movable,
     )  # fmt: skip
+    single = foreign.threshold_dtype == "f4"
     rng = np.random.default_rng(prepared.seed + 9)
-    for number in range(_SEARCHES):
-        found = search.find_triggers(search.choose(limits), limits)
-        if foreign.threshold_dtype == "f4":
-            found = replace(found, boundaries=_in_single(found.boundaries))
-        is_wide = found.boundaries.wide
-        if not is_wide.any() or number == _SEARCHES - 1:
+    for left in reversed(range(_SEARCHES)):
+        chosen = search.choose(limits)
+        if left == 0 or not chosen.wide.any():
             break
-        most = 0.0
+        moving, most = _in_single(chosen) if single else chosen, 0.0
         for _ in range(_THROWAWAY):
-            symbols = rng.integers(0, 2, len(found))
-            moved = move_thresholds(prepared, found.boundaries, symbols, workers, only_judging=True)
+            symbols = rng.integers(0, 2, len(moving))
+            moved = move_thresholds(prepared, moving, symbols, workers, only_judging=True)
             use = judge_edit(moved, choices.budget, unedited(moved), workers)
             most = max(most, *use.values(), 0.0)
-        if most <= share:
+            if most > share:
+                break
+        else:
             break
-        spent = float(found.boundaries.price[is_wide].sum())
+        spent = float(chosen.price[chosen.wide].sum())
         less = spent * float(np.clip(share / most, *_LESS))
-        is_last = number == _SEARCHES - 2
-        limits = replace(limits, wide=0) if is_last else replace(limits, wide_price=less)
-    return found
+        limits = replace(limits, wide=0) if left == 1 else replace(limits, wide_price=less)
+    found = search.find_triggers(chosen, limits)
+    return replace(found, boundaries=_in_single(found.boundaries)) if single else found
 
 
 def _in_single(b: Boundaries) -> Boundaries:
@@ -438,8 +439,7 @@ def move_thresholds(
         judged,
         holding=holding,
         margins=router.margins(holding, workers),
-        reporting=measured(prepared.reporting),
-        labelled=measured(prepared.labelled),
+        reports=cache(lambda: (measured(prepared.reporting), measured(prepared.labelled))),
     )
 
 
@@ -480,6 +480,10 @@ def draw_seals(
         mark = make_mark(
             prepared, splits, triggers, alternatives, key, owner, lead, draws, identity
         )
+        # The symbols wait for scrypt, which takes one thread; the rows that report, another.
+        drawing = workers.begin(partial(getattr, mark, "symbols"))
+        prepared.reports()
+        drawing()
         held = prepared if hold is None else hold.prepared
         if splits is not None:
             moving, symbols = splits.boundaries, mark.split_symbols
