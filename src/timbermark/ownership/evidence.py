@@ -645,8 +645,9 @@ def learnt_gains(ratios: Reals, known: Reals, symbols: AnyArray) -> Reals:
     ``ratios`` [n] is by how much a suspect's second label leads the first, ``known`` [n, R + 1] the
     same of the reference and R other models; ``symbols`` [n] are 0 or 1, all in the order of
     asking. The first form uses all models, the others the reference and one model each; without
-    models the only form uses the reference and a constant. w_i depends on answers up to i and on symbols before i: if a suspect does not depend on the symbols, the
-    mean of 2·w_i(s_i) is 1 whatever the earlier symbols are. docs/mark-format.md has the formulae.
+    models the only form uses the reference and a constant. w_i depends on answers up to i and on
+    symbols before i: if a suspect does not depend on the symbols, the mean of 2·w_i(s_i) is 1
+    whatever the earlier symbols are. docs/mark-format.md has the formulae.
 
     >>> symbols = np.arange(40) % 3 == 0
     >>> gains = learnt_gains(np.where(symbols, 0.5, 0.1), np.full((40, 2), 0.3), symbols)
