@@ -241,7 +241,7 @@ def test_what_an_owner_chooses_after_a_suspect_answered_convicts_nobody(
             replace(q, reference=tuple(row)) for q, row in zip(questions, made_up, strict=True)
         ]
 
-    def others(asked):
+    def others(asked, *_):
         where = {row.tobytes(): i for i, row in enumerate(rows)}
         return made_up[[where[row.tobytes()] for row in np.ascontiguousarray(asked)]][np.newaxis]
 

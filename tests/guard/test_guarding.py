@@ -3,8 +3,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -320,3 +322,36 @@ def test_every_attack_of_the_lab_runs_on_a_guard(numbers, world, key):
     with pytest.raises(InputError) as error:
         tm.attack(model, None, X, y)
     assert error.value.code == "attack.mark"
+
+
+def test_a_lead_does_not_fall_where_more_answers_are_drawn():
+    """Exchanged labels cost more than "auto" may spend: a weak lead does not make that cheaper."""
+    X, y = make_classification(1600, 8, n_informative=6, class_sep=1.5, random_state=0)
+    model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(X[:400], y[:400])
+    key = tm.OwnerKey(bytes(range(32)))
+    leads = [
+        tm.Guard(model, X[400:], key=key, owner="Ann", share=share, ledger=None).settings.lead
+        for share in (0.05, 0.1, 0.2)
+    ]
+    assert leads == sorted(leads)
+    assert leads[0] > 0.3
+
+
+def test_what_other_models_answer_does_not_depend_on_the_key(world, tmp_path):
+    """They learn the drawn questions, and must not learn the symbols."""
+    model, X, _ = world
+    said, symbols = [], []
+    for number in (1, 2):
+        made = tm.Guard(
+            model, X[:500], key=tm.OwnerKey(bytes([number] * 32)), owner="Ann", share=0.1,
+            ledger=tmp_path / f"{number}.db", lead=0.3,
+        )  # fmt: skip
+        made.predict(X[:700], client="acme")
+        mark = made.mark("acme")
+        made.close()
+        order = np.lexsort(mark.rows().T)
+        said.append(mark.leaves.alternatives[order])
+        symbols.append(mark.leaf_symbols[order])
+    assert said[0].shape[1:] == (7, 2)
+    np.testing.assert_array_equal(*said)
+    assert (symbols[0] != symbols[1]).any()

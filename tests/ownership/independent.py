@@ -263,7 +263,7 @@ def leaf_scores_gains(leaves, answers, symbols, order):
         best = [c for c in alphabet if p[c] == max(p[b] for b in alphabet)]
         gains += bets(len(alphabet), best[0] == alphabet[symbols[i]], len(best) == 1)
         found.append((i, gains))
-    if leaves.get("drawn") and earlier:  # a guard's
+    if leaves.get("drawn") and found:  # a guard's
         for (_, gains), more in zip(
             found, learnt_gains(leaves, answers, symbols, order), strict=True
         ):
@@ -307,16 +307,19 @@ def learnt_gains(leaves, answers, symbols, order):
     asked = [i for i in order if answers[i] is not None]
     models = len(leaves["alternatives"][asked[0]])
     found = [[] for _ in asked]
-    for columns in [range(models + 1), *([0, j] for j in range(1, models + 1))]:
+    # Without models the second column is a constant, which is expected to be 0.
+    sets = [range(models + 1), *([0, j] for j in range(1, models + 1))] if models else [[0, 1]]
+    for columns in sets:
         # Each answer changes what is believed: the inverse of the precision, the weights, the rest.
         d = len(columns)
         spread = [[float(i == j) for j in range(d + 1)] for i in range(d + 1)]
-        weights, rest = [0.1, *[0.9 / (d - 1)] * (d - 1), 0.2], 0.04
+        share = 0.9 / (d - 1) if models else 0.0
+        weights, rest = [0.1, *[share] * (d - 1), 0.2], 0.04
         for place, i in enumerate(asked):
             alphabet = leaves["alphabets"][i]
             z = ratio([answers[i][c] for c in alphabet])
             known = [[leaves["reference"][i][c] for c in alphabet], *leaves["alternatives"][i]]
-            h = [ratio(known[j]) for j in columns]
+            h = [ratio(known[j]) for j in columns] if models else [ratio(known[0]), 1.0]
             lead = {}
             for s in (-1.0, 1.0):
                 v = [*h, s]

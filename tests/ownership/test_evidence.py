@@ -112,6 +112,7 @@ ENUMERATED = {
     "leaves by scores": (make_mark(3, q=4), "scores"),
     "a guard's by scores": (make_guard_mark(9, n_models=2), "scores"),
     "a guard's by scores, one model": (make_guard_mark(8, n_models=1), "scores"),
+    "a guard's by scores, no model": (make_guard_mark(8, n_models=0), "scores"),
     "a guard's by labels": (make_guard_mark(7), "labels"),
     "leaves by scores with alternatives": (make_known_mark(3, q=4), "scores"),
     "leaves by scores with alternatives, q=2": (make_known_mark(7, q=2), "scores"),
@@ -307,7 +308,10 @@ def test_innocent_suspects_are_accused_no_more_often_than_stated(kind):
 
 @pytest.mark.parametrize(
     "mark",
-    [make_both(24, 24), make_known_mark(24, splits=make_splits(24)), make_guard_mark(24)],
+    [
+        *(make_both(24, 24), make_known_mark(24, splits=make_splits(24)), make_guard_mark(24)),
+        make_guard_mark(24, n_models=0),
+    ],
 )
 def test_what_is_asked_later_changes_nothing_before(mark):
     """No prediction looks ahead, or at its own answer: a prefix alone has the same evidence."""
@@ -325,7 +329,7 @@ def test_what_is_asked_later_changes_nothing_before(mark):
             assert alone.bits == pytest.approx(seal.growth[n], abs=1e-9)
 
 
-@pytest.mark.parametrize("n_models", [1, 4])
+@pytest.mark.parametrize("n_models", [0, 1, 4])
 def test_forms_that_learn_agree_with_a_regression_step_by_step(n_models):
     mark = make_guard_mark(60, n_models)
     answers = random_answers(mark, "scores")

@@ -222,8 +222,9 @@ def choose_width(scores: AnyArray, share: float) -> float:
 
 
 _MOST_ROWS = 20_000
-Others: TypeAlias = Callable[[Reals], Reals]
-"""Rows float64 [n, d] → scores of R models, float64 [R, n, K]."""
+_REDRAWN = 4
+Others: TypeAlias = Callable[[Reals, AnyArray, Reals, float], Reals]
+"""Drawn rows [k, d], their alphabets and reference, the lead → scores of R models, [R, k, K]."""
 
 
 def make_mark(
@@ -236,9 +237,9 @@ def make_mark(
 ) -> Mark:
     """Return the mark of drawn questions, each of which is a trigger with its drawn symbol.
 
-    ``others``, as `learn_answers` gives them, say what a student would say without the guard.
-    Evidence by scores then counts what differs from that, which shows more of a student that learnt
-    little by heart.
+    ``others``, as `learn_answers` gives them, say what students of other draws would say. Evidence
+    by scores then counts what differs from that, which shows more of a student that learnt little
+    by heart.
 
     Raises InputError if there is no question, or the key is not the guard's.
     """
@@ -256,13 +257,19 @@ def make_mark(
     classes, names = statement["classes"], statement["names"]
     columns = _columns(kept)
     alphabets = np.array([q.alphabet for q in kept])
+    reference = np.array([q.reference for q in kept], np.float64)
+    alternatives = NO_ALTERNATIVES
+    # Rows that hold texts train none of the models.
+    if others is not None and classes is not None and all(c.dtype.kind == "f" for c in columns):
+        asked = np.asarray(join_columns(columns), np.float64)
+        said = others(asked, alphabets, reference, statement["settings"]["lead"])
+        found = np.take_along_axis(said, alphabets[np.newaxis], axis=2).transpose(1, 0, 2)
+        alternatives = np.ascontiguousarray(np.clip(found, 0.0, 1.0))
     seal = DrawnSeal(
         columns=columns,
         alphabets=alphabets,
-        reference=np.array([q.reference for q in kept], np.float64),
-        alternatives=NO_ALTERNATIVES
-        if others is None or classes is None
-        else _alternatives(columns, alphabets, others),
+        reference=reference,
+        alternatives=alternatives,
         drawn=np.array([q.symbol for q in kept], np.uint8),
         links=np.array([list(q.link) for q in kept], np.uint8),
     )
@@ -299,63 +306,63 @@ def _columns(questions: Sequence[Question]) -> tuple[Column, ...]:
     return freeze_columns(columns)
 
 
-def _alternatives(columns: tuple[Column, ...], alphabets: AnyArray, others: Others) -> Reals:
-    """Return what other models answer with, float64 [k, R, 2]; nothing where rows hold texts."""
-    try:
-        asked = np.asarray(join_columns(columns), np.float64)
-    except (TypeError, ValueError):
-        return NO_ALTERNATIVES
-    found = [np.take_along_axis(scores, alphabets, axis=1) for scores in others(asked)]
-    return np.asarray(np.clip(np.stack(found, axis=1), 0.0, 1.0), np.float64)
-
-
 def learn_answers(rows: Any, answer: Callable[[Any], AnyArray]) -> Others | None:
-    """Return six models that learnt the model's own answers to rows, as one function.
+    """Return seven models that learn rows and drawn questions as students do, as one function.
 
-    They are of the kinds that students are of: four learnt scores, two learnt labels. A student is
-    best predicted by a model of its kind that learnt the same rows. None where the rows cannot
-    train scikit-learn's models as they are, or the answers are not of two classes at least.
+    They learn the model's own answers to the rows and, for the drawn questions, answers of other
+    draws, the mean over some of which says nothing of the guard's: a student is best predicted by a
+    model of its kind that learnt the same rows. None where the rows cannot train scikit-learn's
+    models as they are, or the answers are not of two classes at least.
     """
-    from sklearn.ensemble import (
-        HistGradientBoostingClassifier,
-        HistGradientBoostingRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
-
     try:
-        X = np.asarray(rows, np.float64)[:_MOST_ROWS]
+        X = np.ascontiguousarray(np.asarray(rows, np.float64)[:_MOST_ROWS])
     except (TypeError, ValueError):
         return None
-    scores = np.asarray(answer(take_rows(rows, np.arange(len(X)))), np.float64)
-    if scores.ndim != 2 or len(np.unique(scores.argmax(axis=1))) < 2:
+    own = np.asarray(answer(take_rows(rows, np.arange(len(X)))), np.float64)
+    if own.ndim != 2 or len(np.unique(own.argmax(axis=1))) < 2:
         return None
-    little: dict[str, Any] = {"max_iter": 60, "max_leaf_nodes": 8, "random_state": 0}
-    # Of two classes the second is one less the first.
-    columns = scores[:, :-1] if scores.shape[1] == 2 else scores
-    of_scores = [
-        *([HistGradientBoostingRegressor(**options).fit(X, one) for one in columns.T]
-          for options in ({"random_state": 0}, little)),
-        *([RandomForestRegressor(min_samples_leaf=leaf, random_state=0).fit(X, scores)]
-          for leaf in (3, 10)),
-    ]  # fmt: skip
-    of_labels = [HistGradientBoostingClassifier(**little),
-                 RandomForestClassifier(min_samples_leaf=3, random_state=0)]  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for model in of_labels:
-            model.fit(X, scores.argmax(axis=1))
 
-    def others(asked: Reals) -> Reals:
-        found = np.zeros((len(of_scores) + len(of_labels), len(asked), scores.shape[1]))
-        for place, models in enumerate(of_scores):
-            said = np.column_stack([model.predict(asked) for model in models])
-            found[place] = said if said.shape[1] > 1 else np.column_stack([said, 1.0 - said])
-        for place, model in enumerate(of_labels, len(of_scores)):
-            found[place][:, model.classes_] = model.predict_proba(asked)
-        return found
+    def others(asked: Reals, alphabets: AnyArray, reference: Reals, lead: float) -> Reals:
+        drawn_rows = {row.tobytes() for row in asked}
+        kept = np.array([row.tobytes() not in drawn_rows for row in X])
+        learnt, scores = np.vstack([X[kept], asked]), np.vstack([own[kept], reference])
+        places = np.arange(len(learnt) - len(asked), len(learnt))
+        spread = np.full(len(asked), (1.0 + STEADY) / 2.0)
+        some = np.random.default_rng(0).integers(2, size=(_REDRAWN // 2, len(asked)))
+        total = np.zeros((7, *reference.shape))
+        for seed, symbols in enumerate([*some, *(1 - some)]):  # each with its opposite
+            drawn = Drawn(places, alphabets, symbols, spread, (), reference)
+            total += _students(learnt, guarded_scores(scores, drawn, lead), asked, seed)
+        return total / _REDRAWN
 
     return others
+
+
+def _students(X: Reals, scores: Reals, asked: Reals, seed: int) -> Reals:
+    """Return what four models that learn scores and three that learn labels answer, [7, k, K]."""
+    from sklearn import ensemble
+    from sklearn.multioutput import MultiOutputRegressor
+
+    little: dict[str, Any] = {"max_iter": 60, "max_leaf_nodes": 8, "random_state": seed}
+    boosted = [ensemble.HistGradientBoostingRegressor(**options)
+               for options in ({"random_state": seed}, little)]  # fmt: skip
+    forests = [ensemble.RandomForestRegressor(min_samples_leaf=leaf, random_state=seed)
+               for leaf in (3, 10)]  # fmt: skip
+    of_labels = [ensemble.HistGradientBoostingClassifier(**little)]
+    of_labels += [ensemble.RandomForestClassifier(min_samples_leaf=leaf, random_state=seed)
+                  for leaf in (3, 10)]  # fmt: skip
+    # Of two classes the second is one less the first.
+    columns = scores[:, :-1] if scores.shape[1] == 2 else scores
+    found = np.zeros((7, len(asked), scores.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for place, model in enumerate([*map(MultiOutputRegressor, boosted), *forests]):
+            said = model.fit(X, columns).predict(asked).reshape(len(asked), -1)
+            found[place] = said if said.shape[1] > 1 else np.column_stack([said, 1.0 - said])
+        for place, model in enumerate(of_labels, 4):
+            model.fit(X, scores.argmax(axis=1))
+            found[place][:, model.classes_] = model.predict_proba(asked)
+    return found
 
 
 def guard_secret(statement: Mapping[str, Any], key: OwnerKey) -> bytes:

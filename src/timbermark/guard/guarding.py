@@ -22,7 +22,6 @@ from timbermark.files.encrypting import save_sealed, seal, unseal, warn_if_reada
 from timbermark.guard.drawing import (
     Drawer,
     Drawn,
-    Others,
     Settings,
     choose_width,
     guarded_numbers,
@@ -44,9 +43,9 @@ from timbermark.reportable import Reportable
 from timbermark.trees.ensemble import digest as digest_trees
 
 MOST_SHARE = 0.25
-LEADS = (0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
+LEADS = tuple(percent / 100 for percent in range(45, 4, -1))
 """The leads that are tried, strongest first."""
-MOST_AUC, MOST_MEAN, USUAL_SHARE, USUAL_ROWS = 0.0004, 0.01, 0.01, 4000
+MOST_AUC, MOST_MEAN, USUAL_SHARE, USUAL_ROWS = 0.00045, 0.01, 0.01, 4000
 """What "auto" may cost at a share of 0.01: AUC, and two standard deviations of a class's mean score
 over so many rows, relative to it. Whoever draws more answers pays in proportion.
 benchmarks/guard.py holds it to 0.0005 and 1 % on unseen rows."""
@@ -175,11 +174,17 @@ def _strongest(scores: Reals, settings: Settings, drawer: Drawer, X: Any) -> Set
     more = settings.share / USUAL_SHARE
     # The mean of few rows swings more, whatever the guard does.
     rows = len(scores) * np.sqrt(max(1.0, USUAL_ROWS / len(scores)) * more)
-    for lead in LEADS:
+
+    def cost(lead: float) -> float:
         # Half the cost of this draw and half that of the opposite one: the key shall not matter.
         after = [mean_auc(guarded_scores(scores, one, lead), known) for one in (drawn, other)]
+        return before - sum(after) / 2.0
+
+    # Where exchanging labels alone costs more than that, a lead that adds little to it is free.
+    most = max(MOST_AUC * more, 1.05 * cost(LEADS[-1]))
+    for lead in LEADS:
         swing = 2.0 * lead * float((np.sqrt(squares) / rows / means).max())
-        if before - sum(after) / 2.0 <= MOST_AUC * more and swing <= MOST_MEAN:
+        if swing <= MOST_MEAN and cost(lead) <= most:
             return replace(found, lead=lead)
     return found
 
@@ -307,8 +312,7 @@ class Guard(BaseEstimator):
     >>> folder.cleanup()
     """
 
-    _rows: Any  # until other models learn from them
-    _others: Others | None
+    _rows: Any  # that other models learn from
     _by_scores: bool
 
     def __init__(
@@ -370,7 +374,7 @@ class Guard(BaseEstimator):
                 code="guard.one-class",
                 parameter="model",
             )
-        self._rows, self._others = None, None
+        self._rows = None
         self._names = self._foreign.feature_names
 
     def _start(
@@ -517,9 +521,7 @@ class Guard(BaseEstimator):
         self._ledger.flush()
         names = list_clients(client)
         found = read_questions(self._ledger.path, self._secret, clients=names, stamped=stamped)
-        if rows is None and self._rows is not None:
-            self._others, self._rows = learn_answers(self._rows, self._answer), None
-        others = self._others if rows is None else learn_answers(rows, self._answer)
+        others = learn_answers(self._rows if rows is None else rows, self._answer)
         return make_mark(found, self._statement, self.key, clients=names, others=others)
 
     def cost(self, X: Any, y: Any = None) -> GuardCost:

@@ -227,9 +227,10 @@ class Ledger:
         entries = commit_questions(columns, drawn.alphabets, drawn.symbols, drawn.reference, links)
         kinds = "".join("n" if isinstance(column, np.ndarray) else "t" for column in columns)
         cipher = make_cipher(self._key)
-        for i, entry in enumerate(entries):
+        values = (c.tolist() if isinstance(c, np.ndarray) else c for c in columns)
+        for i, (entry, row) in enumerate(zip(entries, zip(*values, strict=True), strict=True)):
             plain = {
-                "row": [_value(column[i]) for column in columns],
+                "row": row,
                 "kinds": kinds,
                 "alphabet": drawn.alphabets[i].tolist(),
                 "symbol": int(drawn.symbols[i]),
@@ -318,7 +319,3 @@ def _split(drawn: Drawn, rows: Any) -> list[tuple[Drawn, tuple[Column, ...]]]:
 def _record(given: Mapping[str, Any], now: float) -> tuple[Any, ...]:
     content = json.dumps(given, sort_keys=True).encode()
     return RECORD, "", now, None, hashlib.sha256(content).digest(), content
-
-
-def _value(cell: Any) -> Any:
-    return float(cell) if isinstance(cell, np.floating) else cell

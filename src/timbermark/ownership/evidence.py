@@ -297,7 +297,7 @@ def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
 def _weigh_learnt(mark: "Mark", asked: AnyArray, p: Reals) -> list[Reals]:
     """Return the forms that learn from a guard's earlier symbols, nothing for other marks."""
     leaves = mark.leaves
-    if leaves is None or not mark.is_guard or not leaves.alternatives.shape[1]:
+    if leaves is None or not mark.is_guard or not len(asked):
         return []
     reference = log_scores(leaves.reference[asked], leaves.alphabets[asked])
     others = np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0))
@@ -635,7 +635,7 @@ LEARNT_ERROR = 0.01
 """The least that each symbol is always given is half of this."""
 REFERENCE_WEIGHT, SYMBOL_WEIGHT = 0.1, 0.2
 """What is expected at first: the weight of the reference and how far a symbol moves a log-ratio;
-the alternatives share the rest of the reference's weight."""
+the alternatives share the rest of the reference's weight, a constant is expected to be 0."""
 FIRST_VARIANCE = 0.02
 
 
@@ -643,10 +643,11 @@ def learnt_gains(ratios: Reals, known: Reals, symbols: AnyArray) -> Reals:
     """Return log 2·w_i(s_i) of forms that learn from earlier triggers, float64 [R + 1, n].
 
     ``ratios`` [n] is by how much a suspect's second label leads the first, ``known`` [n, R + 1] the
-    same of the reference and R >= 1 other models; ``symbols`` [n] are 0 or 1, all in the order of
-    asking. The first form uses all models, the others the reference and one model each. w_i depends
-    on answers up to i and on symbols before i: if a suspect does not depend on the symbols, the
-    mean of 2·w_i(s_i) is 1 whatever the earlier symbols are. docs/mark-format.md has the formulae.
+    same of the reference and R other models; ``symbols`` [n] are 0 or 1, all in the order of
+    asking. The first form uses all models, the others the reference and one model each; without
+    models the only form uses the reference and a constant. w_i depends on answers up to i and on
+    symbols before i: if a suspect does not depend on the symbols, the mean of 2·w_i(s_i) is 1
+    whatever the earlier symbols are. docs/mark-format.md has the formulae.
 
     >>> symbols = np.arange(40) % 3 == 0
     >>> gains = learnt_gains(np.where(symbols, 0.5, 0.1), np.full((40, 2), 0.3), symbols)
@@ -654,15 +655,19 @@ def learnt_gains(ratios: Reals, known: Reals, symbols: AnyArray) -> Reals:
     ((2, 40), True)
     """
     n_others = known.shape[1] - 1
+    if not n_others:
+        x = np.column_stack([known, np.ones(len(known))])
+        return _regress(ratios, x, symbols, 0.0)[np.newaxis]
     sets = [[*range(n_others + 1)], *([0, j] for j in range(1, n_others + 1))]
-    return np.array([_regress(ratios, known[:, chosen], symbols) for chosen in sets])
+    rest = 1.0 - REFERENCE_WEIGHT
+    return np.array([_regress(ratios, known[:, chosen], symbols, rest) for chosen in sets])
 
 
-def _regress(z: Reals, x: Reals, symbols: AnyArray) -> Reals:
+def _regress(z: Reals, x: Reals, symbols: AnyArray, rest: float) -> Reals:
     n, d = x.shape
     signs = 2.0 * np.asarray(symbols, np.float64) - 1.0
     u = np.column_stack([x, signs])
-    first = np.append(np.full(d, (1.0 - REFERENCE_WEIGHT) / (d - 1)), SYMBOL_WEIGHT)
+    first = np.append(np.full(d, rest / (d - 1)), SYMBOL_WEIGHT)
     first[0] = REFERENCE_WEIGHT
     precision = np.eye(d + 1) + _before(u[:, :, np.newaxis] * u[:, np.newaxis])
     products = first + _before(u * z[:, np.newaxis])
