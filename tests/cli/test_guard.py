@@ -133,7 +133,7 @@ def test_a_mark_with_rows_knows_what_unguarded_students_say(served, house, run, 
     code, _, err = run(*words, "--out", tmp_path / "known.mark", *more)
     assert code == 0, err
     found = [tm.Mark.load(tmp_path / f"{name}.mark").leaves for name in ("plain", "known")]
-    assert [seal.alternatives.shape[1] for seal in found] == [0, 6]
+    assert [seal.alternatives.shape[1] for seal in found] == [0, 7]
     assert run(*words, "--out", tmp_path / "other.mark", *more[:2])[0] == 2
 
 

@@ -4,13 +4,15 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import timbermark as tm
+from timbermark.guard import drawing
 from timbermark.ownership import symbols
 
 
 @pytest.fixture(scope="package", autouse=True)
-def cheap_scrypt():
+def cheap_marks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symbols, "SCRYPT_N", 2)
+        patch.setattr(drawing, "_REDRAWN", 2)
         yield
 
 

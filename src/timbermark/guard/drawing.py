@@ -260,8 +260,11 @@ def make_mark(
     reference = np.array([q.reference for q in kept], np.float64)
     alternatives = NO_ALTERNATIVES
     # Rows that hold texts train none of the models.
-    texts = any(isinstance(column, tuple) for column in columns)
-    if others is not None and classes is not None and not texts:
+    if (
+        others is not None
+        and classes is not None
+        and all(isinstance(c, np.ndarray) for c in columns)
+    ):
         asked = np.asarray(join_columns(columns), np.float64)
         said = others(asked, alphabets, reference, statement["settings"]["lead"])
         found = np.take_along_axis(said, alphabets[np.newaxis], axis=2).transpose(1, 0, 2)
