@@ -293,8 +293,9 @@ def test_json_has_null_for_what_is_no_number(capsys):
     assert shown == {"used": {"drift": None}, "all": [None, 3, True]}
 
 
-def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
-    words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", "0"]
+@pytest.mark.parametrize("limit", ["0", "1e-9"])
+def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys, limit):
+    words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", limit]
     words += ["--seals", "leaves"]
     assert main([*words, "--json"]) == 2
     assert "--max-drift" in capsys.readouterr().err

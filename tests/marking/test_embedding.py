@@ -312,9 +312,8 @@ def test_a_weak_mark_is_made_only_when_asked_for():
 @pytest.mark.parametrize(
     "budget",
     [
-        tm.Budget(changed=0, drift=0),
-        tm.Budget(changed=None, drift=0),
-        tm.Budget(**dict.fromkeys(LIMITS["classification"], 0.0)),
+        tm.Budget(changed=None, drift=1e-12),
+        tm.Budget(**dict.fromkeys(LIMITS["classification"], 1e-12)),
         tm.Budget(drift=1e-6),
     ],
 )

@@ -93,7 +93,7 @@ def warn(prepared: Prepared, budget: Budget, cost: Cost) -> tuple[Note, ...]:
         label, n = prepared.few_of_class
         notes.append(Note("few_of_class", {"rows": n}, str(label)))
     finest = share_at_most(0, judging.n_rows)
-    if cost.answers == "labels" and budget.changed is not None and 0 < budget.changed < finest:
+    if cost.answers == "labels" and budget.changed is not None and budget.changed < finest:
         numbers = {"limit": budget.changed, "rows": judging.n_rows, "finest": finest}
         notes.append(Note("limit_too_fine", numbers, "changed"))
     return tuple(notes)
