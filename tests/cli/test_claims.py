@@ -333,8 +333,8 @@ def test_marks_are_listed(ann, run, tmp_path):
     code, shown, _ = run("marks", ann.folder)
     assert code == 0
     for part in ("secret.mark", "of Ann Ltd", "128 triggers, at most 256 bits",
-                 "opened for Judge Judy", "80 triggers, at most 149 bits are left", "can convince another judge",
-                 "model.claim", "0 time stamps",
+                 "opened for Judge Judy", "80 triggers, at most 149 bits are left",
+                 "can convince another judge", "model.claim", "0 time stamps",
                  f"on the marked model marked.timber, {ann.claim.marked_digest[:16]}"):  # fmt: skip
         assert part in shown
     code, shown, _ = run("marks", ann.folder, "--json")
