@@ -90,9 +90,10 @@ class Budget:
             number = isinstance(value, Real) and not isinstance(value, bool)
             unbounded = field.name in _UNBOUNDED
             if number and value == 0:
+                little = (getattr(type(self)(), field.name) or 0.01) / 10
                 raise InputError(
                     f"{field.name}={value!r} allows no change at all, which no mark can promise.",
-                    hint=f"allow a little, such as {field.name}={(field.default or 0.01) / 10:g}, "
+                    hint=f"allow a little, such as {field.name}={little:g}, "
                     "or switch the limit off: None, on the command line off.",
                     code="budget.zero",
                     parameter=field.name,
