@@ -74,6 +74,9 @@ def test_labels_in_place_of_rows_are_refused(named, table, y):
     with pytest.raises(InputError) as caught:
         tm.plan(named, pd.Series(y), table)
     assert (caught.value.code, caught.value.parameter) == ("rows.shape", "X")
+    with pytest.raises(InputError) as caught:
+        tm.plan(named, table, y, validation=(table["age"], y))
+    assert (caught.value.code, caught.value.parameter) == ("rows.pair", "validation")
 
 
 def test_names_with_blanks_as_lightgbm_knows_them(table, y):

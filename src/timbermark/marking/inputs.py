@@ -352,7 +352,12 @@ def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:
         return given[0], given[1]
     if isinstance(given, tuple):
-        raise InputError(f"{name} is not a pair of rows and labels.", hint=f"{name}=(X, y).")
+        raise InputError(
+            f"{name} is not a pair of rows and labels.",
+            hint=f"{name}=(X, y), where X is a table of columns.",
+            code="rows.pair",
+            parameter=name,
+        )
     return given, None
 
 

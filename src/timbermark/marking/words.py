@@ -125,8 +125,8 @@ def say(note: Note) -> str:
         "gains": "The mark could be set only by letting some splits gain less than splits of such "
         "a model usually do; whoever has the file may see from this that it was edited.",
         "validation_seen": "{share:.0%} of the validation rows are also training rows, on which a "
-        "model changes less than on others: its cost is higher than stated here, unless you give "
-        "rows that it was not trained on.",
+        "model changes less than on others: the cost is understated, give rows that it was not "
+        "trained on.",
     }
     return note.text if note.code not in sentences else sentences[note.code].format(**n)
 
