@@ -155,7 +155,9 @@ def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
 def test_inspect_names_a_kind_that_it_does_not_know(tmp_path, capsys):
     write_container(tmp_path / "x", "sawdust", 1, {}, {})
     assert main(["inspect", str(tmp_path / "x")]) == 2
-    assert "sawdust" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "sawdust" in said
+    assert "classifier" not in said
 
 
 def test_inspect_shows_a_key_without_its_secret(tmp_path, capsys, monkeypatch):
