@@ -2,7 +2,8 @@
 
 A message is one sentence that names what is wrong and the value; the hint says what to do. All of
 them are `TimbermarkError`, and each is also the built-in exception that a caller would expect.
-Whoever catches `TimbermarkError` catches them all.
+Whoever catches `TimbermarkError` catches them all. A file that is not there or cannot be opened is
+an `OSError`, as elsewhere in Python.
 
 >>> from timbermark import Budget
 >>> try:

@@ -332,9 +332,9 @@ def test_marks_are_listed(ann, run, tmp_path):
     opened(run, ann)
     code, shown, _ = run("marks", ann.folder)
     assert code == 0
-    for part in ("secret.mark", "of Ann Ltd", "128 triggers, 256 bits", "opened for Judge Judy",
-                 "80 triggers, 149 bits are left", "can convince another judge",
-                 "model.claim", "0 time stamps",
+    for part in ("secret.mark", "of Ann Ltd", "128 triggers, at most 256 bits",
+                 "opened for Judge Judy", "80 triggers, at most 149 bits are left",
+                 "can convince another judge", "model.claim", "0 time stamps",
                  f"on the marked model marked.timber, {ann.claim.marked_digest[:16]}"):  # fmt: skip
         assert part in shown
     code, shown, _ = run("marks", ann.folder, "--json")
@@ -366,6 +366,17 @@ def test_inspect_shows_claims_and_openings_without_secrets(ann, run):
     code, shown, _ = run("inspect", pack, "--json")
     holds = json.loads(shown)["holds"]
     assert holds[:4] == ["claim", "opening", "transcript", "verdict"]
+
+
+def test_inspect_shows_a_record_of_openings(ann, run, tmp_path):
+    mark, claim = ann.folder / "secret.mark", ann.folder / "model.claim"
+    out = tmp_path / "e"
+    assert run("open", mark, "--claim", claim, "--for", JUDGE, "--out", out)[0] == 0
+    code, shown, _ = run("inspect", ledger_path(mark), "--json")
+    facts = json.loads(shown)
+    assert (code, facts["kind"]) == (0, "record of openings")
+    assert facts["marks"] == [ann.mark.digest.hex()]
+    assert [opening.startswith(JUDGE) for opening in facts["openings"]] == [True]
 
 
 def test_by_default_as_much_is_opened_as_convinces(ann, run, tmp_path):

@@ -11,6 +11,8 @@ import timbermark as tm
 from tests.ownership.authority import Authority, needs_openssl
 from timbermark import serving
 from timbermark.cli import main
+from timbermark.guard import ledger_file
+from timbermark.guard.drawing import guard_secret
 from timbermark.ownership import symbols
 
 
@@ -82,6 +84,40 @@ def test_from_a_ledger_to_a_verdict(house, served, run, tmp_path):
     assert verdict.level == "conclusive"
     assert run("questions", mark, "--out", tmp_path / "questions.csv")[0] == 0
     assert run("verify", place / "model.timber", mark)[0] == 1
+
+
+def test_inspect_shows_guards_ledgers_and_chains(house, served, run, tmp_path):
+    ledger, _ = served
+    _, X = house
+    chain = tmp_path / "guard.chain"
+    assert run("ledger", ledger, "--chain", chain)[0] == 0
+    secret, found = ledger.with_name("guard.bin"), {}
+    for path in (secret, ledger, chain):
+        code, out, err = run("inspect", path, "--json")
+        assert code == 0, err
+        found[path] = json.loads(out)
+        assert run("inspect", path)[0] == 0
+    kinds = ["secret of a guard", "ledger of a guard", "chain of a guard"]
+    assert [facts["kind"] for facts in found.values()] == kinds
+    for path in (secret, ledger):
+        assert (found[path]["owner"], found[path]["share"]) == ("Ann Ltd", 0.12)
+    assert (found[ledger]["clients"], found[ledger]["questions"]) == (2, len(X) + 50)
+    assert found[chain]["entries"] == found[ledger]["entries"] > 0
+    (tmp_path / "other.db").write_bytes(b"SQLite format 3\0 and something else")
+    assert run("inspect", tmp_path / "other.db")[0] == 2
+
+
+def test_without_a_stamp_no_question_is_before_one(house, served, run, tmp_path):
+    place, _ = house
+    ledger, _ = served
+    key = tm.OwnerKey.load(place / "owner.key")
+    secret = guard_secret(ledger_file.read_statement(ledger), key)
+    with pytest.raises(tm.errors.InputError) as caught:
+        ledger_file.read_questions(ledger, secret, stamped=True)
+    assert (caught.value.code, caught.value.parameter) == ("ledger.not-stamped", "stamped")
+    words = ("--key", place / "owner.key", "--out", tmp_path / "x", "--only-stamped")
+    assert run("ledger", ledger, *words)[0] == 2
+    assert not (tmp_path / "x").exists()
 
 
 @needs_openssl

@@ -51,7 +51,7 @@ def test_its_keys_are_those_of_the_result(house, monkeypatch, capsys):
         return json.loads(capsys.readouterr().out)
 
     key = run("keygen key")
-    assert key.keys() == {"key", "fingerprint"}
+    assert key.keys() == {"key", "fingerprint", "claim_key"}
     made = run(f"{EMBED} --out marked.timber --mark mark")
     assert next(iter(made)) == "cost"
     assert next(iter(made["cost"])) == "measured"  # on which rows, before any figure

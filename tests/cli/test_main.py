@@ -10,6 +10,7 @@ import pytest
 import timbermark
 from timbermark.cli import main
 from timbermark.errors import InputError
+from timbermark.files import write_container
 
 # A process of its own imports the same timbermark as this one.
 HERE = {**os.environ, "PYTHONPATH": str(Path(timbermark.__file__).parents[1])}
@@ -151,14 +152,26 @@ def test_inspect_refuses_what_is_no_model(tmp_path, capsys):
     assert "No such file" in capsys.readouterr().err
 
 
+def test_inspect_names_a_kind_that_it_does_not_know(tmp_path, capsys):
+    write_container(tmp_path / "x", "sawdust", 1, {}, {})
+    assert main(["inspect", str(tmp_path / "x")]) == 2
+    said = capsys.readouterr().err
+    assert "sawdust" in said
+    assert "classifier" not in said
+
+
 def test_inspect_shows_a_key_without_its_secret(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("TIMBERMARK_PASSPHRASE", raising=False)
     path = tmp_path / "owner.key"
     assert main(["keygen", str(path)]) == 0
-    fingerprint = capsys.readouterr().out.split()[-1]
+    made = capsys.readouterr().out
+    key = timbermark.OwnerKey.load(path)
     assert main(["inspect", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert fingerprint in shown
+    # The public key is what a claim and a judge show.
+    for public in (key.fingerprint, key.claim_key.hex()):
+        assert public in made
+        assert public in shown
     assert timbermark.OwnerKey.load(path).secret.hex() not in shown
     assert "encrypted    no" in shown
 
@@ -166,8 +179,8 @@ def test_inspect_shows_a_key_without_its_secret(tmp_path, capsys, monkeypatch):
 def test_inspect_says_that_a_key_is_encrypted(tmp_path, capsys, monkeypatch):
     path = str(tmp_path / "owner.key")
     monkeypatch.setenv("TIMBERMARK_PASSPHRASE", "timber")
-    assert main(["keygen", path, "--passphrase"]) == 0
-    fingerprint = capsys.readouterr().out.split()[-1]
+    assert main(["keygen", path, "--passphrase", "--json"]) == 0
+    fingerprint = json.loads(capsys.readouterr().out)["fingerprint"]
     assert main(["inspect", path, "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
     assert (known["encrypted"], known["fingerprint"]) == (True, fingerprint)

@@ -14,11 +14,13 @@ from sklearn.utils import shuffle
 import timbermark
 from timbermark import Mark, OwnerKey, TimberClassifier
 from timbermark.cli import main
+from timbermark.cli.options import EndpointFlags
 from timbermark.cli.outputs import say_error, show_json, use_flags
 from timbermark.errors import InputError
 from timbermark.marking.budget import Budget
 from timbermark.marking.rehearsing import Attempt, Strength, list_strengths, nothing_fits
 from timbermark.marking.sealing import Choices
+from timbermark.marking.words import Note
 
 NO_LIMITS = [
     word
@@ -146,7 +148,7 @@ def test_defaults_mark_a_model_that_verifies(house, tmp_path, capsys):
     assert main(["verify", *suspect, "--answers", "labels"]) == 0
 
 
-def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
+def test_a_result_goes_to_stdout_with_each_of_its_notes_once(house, tmp_path, capsys):
     assert main([*arguments(house, tmp_path), *NO_LIMITS]) == 0
     shown = capsys.readouterr()
     assert "bits of evidence" in shown.out
@@ -154,7 +156,21 @@ def test_result_goes_to_stdout_and_notes_to_stderr(house, tmp_path, capsys):
     assert re.search(r"strength: splits \d+ bits, leaves \d+ bits, 4 labels each", shown.out)
     assert f"{tmp_path / 'marked'}: the marked model" in shown.out
     assert "give validation rows" in shown.out
-    assert "note:" not in shown.out
+    told = [line for line in shown.out.splitlines() if line.startswith(("Note: ", "Warning: "))]
+    assert len(told) == len({*told}) > 0
+    assert "note:" not in shown.err + shown.out
+    for line in told:
+        assert line.partition(": ")[2] not in shown.err
+
+
+def test_the_suspect_comes_first(marked, capsys):
+    for word in ("verify", "check"):
+        assert main([word, str(marked / "mark"), str(marked / "marked")]) == 2
+        assert str(marked / "mark") in capsys.readouterr().err
+    with pytest.raises(InputError) as caught:
+        EndpointFlags().open(str(marked / "mark"))
+    assert (caught.value.code, caught.value.parameter) == ("suspect.secret", "suspect")
+    assert EndpointFlags().open(str(marked / "marked")) == str(marked / "marked")
 
 
 def test_without_labels_the_scores_of_the_model_stand_for_them(house, capsys):
@@ -187,7 +203,7 @@ def test_indicative_is_3_and_weak_marks_are_made_only_when_asked_for(house, tmp_
     assert main(words) == 2
     assert "--weak" in capsys.readouterr().err
     assert main([*words, "--weak"]) == 0
-    assert "convince you, but nobody else" in capsys.readouterr().err
+    assert str(Note("weak", {"bits": 0.0})).partition(": ")[2] in capsys.readouterr().out
     suspect = [str(tmp_path / "marked"), str(tmp_path / "mark")]
     assert main(["verify", *suspect, "--answers", "labels"]) == 3
     assert "indicative" in capsys.readouterr().out
@@ -293,8 +309,9 @@ def test_json_has_null_for_what_is_no_number(capsys):
     assert shown == {"used": {"drift": None}, "all": [None, 3, True]}
 
 
-def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys):
-    words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", "0"]
+@pytest.mark.parametrize("limit", ["0", "1e-9"])
+def test_a_limit_that_no_mark_keeps_leaves_nothing(house, tmp_path, capsys, limit):
+    words = [*arguments(house, tmp_path), "--max-changed", "off", "--max-drift", limit]
     words += ["--seals", "leaves"]
     assert main([*words, "--json"]) == 2
     assert "--max-drift" in capsys.readouterr().err

@@ -43,6 +43,43 @@ def test_text_in_a_column_that_the_model_uses_is_refused_with_a_hint(write):
     assert "codes" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a;b;y\n1,5;2;0\n", "csv.separator"),
+        ("a\tb\ty\n1\t2\t0\n", "csv.separator"),
+        ("0.5,1.5,0\n2.5,1,1\n", "csv.header"),
+        ("3,1,0\n2,1,1\n", "csv.header"),
+        ("3,3,0\n2,1,1\n", "csv.header"),
+    ],
+)
+def test_the_cause_is_named_where_columns_are_not_found(write, text, code):
+    path = write(text)
+    with pytest.raises(InputError) as caught:
+        read_table(path, ["a", "b"], "y")
+    assert caught.value.code == code
+
+
+def test_models_without_names_take_numbered_columns_and_no_values_as_names(write):
+    assert read_table(write("0,1\n1.5,2\n"), None, None).X.tolist() == [[1.5, 2.0]]
+    for text, code in (("a;b\n1;2\n", "csv.separator"), ("0.5,1\n1.5,2\n", "csv.header")):
+        with pytest.raises(InputError) as caught:
+            read_table(write(text), None, None)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_another_encoding_is_named(tmp_path, name):
+    path = tmp_path / name
+    for encoding, said in (("utf-16", True), ("latin-1", False)):
+        content = "a,b\n1,ü\n".encode(encoding)
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        with pytest.raises(InputError) as caught:
+            read_table(path, ["a"], None)
+        assert caught.value.code == "csv.encoding"
+        assert ("UTF-16" in caught.value.message) == said
+
+
 def test_empty_cells_are_missing_and_booleans_are_numbers(write):
     table = read_table(write("a,b\n,True\nNA,false\n nan ,TRUE\n"), ["a", "b"], None)
     np.testing.assert_array_equal(table.X, [[np.nan, 1.0], [np.nan, 0.0], [np.nan, 1.0]])
@@ -86,7 +123,7 @@ def test_tables_that_cannot_be_used_are_refused(write, text, message):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    (tmp_path / "x").write_bytes(b"\xff\xfe\x00a")
+    (tmp_path / "x").write_bytes(b"\xff\xff\x00a")
     with pytest.raises(InputError, match="not text"):
         read_table(tmp_path / "x", ["a"], None)
 

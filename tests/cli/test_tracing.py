@@ -21,7 +21,6 @@ def folder(tmp_path_factory):
         writer.writerow([*(f"x{i}" for i in range(6)), "y"])
         writer.writerows([*map(float, row), label] for row, label in zip(X, y, strict=True))
     (place / "names.txt").write_text("\n".join(NAMES), encoding="utf-8")
-    (place / "out").mkdir()
     code = main([
         "copies", str(place / "model.timber"), "--train", str(place / "rows.csv"), "--label", "y",
         "--customers", str(place / "names.txt"), "--key", str(place / "owner.key"), "--owner",
@@ -53,6 +52,62 @@ def test_copies_are_written_verified_and_traced(folder, capsys, tmp_path):
     assert ask(capsys, "trace", folder / "model.timber", folder / "secret.roll")[0] == 1
 
 
+def test_inspect_shows_rolls_and_what_is_made_of_them(folder, capsys, tmp_path):
+    roll, claim, part = folder / "secret.roll", tmp_path / "claim", tmp_path / "part"
+    key = ("--key", folder / "owner.key")
+    assert ask(capsys, "roll", "claim", roll, *key, "--out", claim)[0] == 0
+    words = ("--claim", claim, "--customer", "Eve Inc", "--for", "Judge Judy", "--out", part)
+    assert ask(capsys, "roll", "open", roll, *words)[0] == 0
+    kinds = []
+    for path in (roll, claim, part):
+        code, said = ask(capsys, "inspect", path, "--json")
+        assert code == 0
+        facts = json.loads(said.out)
+        kinds.append(facts["kind"])
+        assert (facts["owner"], facts.get("customers", 3)) == ("Ann Ltd", 3)
+        assert facts["boundaries"] == Roll.load(roll).n_boundaries
+        assert Roll.load(roll).token("Eve Inc").hex() not in said.out
+        assert "Eve" not in said.out
+        code, said = ask(capsys, "inspect", path)
+        assert "Ann Ltd" in said.out
+    assert kinds == ["roll", "claim of a roll", "opening of a roll"]
+
+
+def test_inspect_says_that_a_roll_is_encrypted(folder, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("TIMBERMARK_PASSPHRASE", raising=False)
+    Roll.load(folder / "secret.roll").save(tmp_path / "secret.roll", "open sesame")
+    code, said = ask(capsys, "inspect", tmp_path / "secret.roll", "--json")
+    assert code == 0
+    facts = json.loads(said.out)
+    assert (facts["kind"], facts["encrypted"], "owner" in facts) == ("roll", True, False)
+
+
+def test_a_folder_is_made_for_copies_only_when_they_are(folder, capsys, tmp_path):
+    out, roll = tmp_path / "copies", tmp_path / "secret.roll"
+    words = [
+        "copies", folder / "model.timber", "--train", folder / "rows.csv", "--label", "y",
+        "--key", folder / "owner.key", "--owner", "Ann Ltd", "--roll", roll, "--mark",
+        tmp_path / "secret.mark",
+    ]  # fmt: skip
+    (tmp_path / "one.txt").write_text("Bob Ltd\n")
+    before = sorted(tmp_path.iterdir())
+    given = (*words, "--customers", tmp_path / "one.txt")
+    assert ask(capsys, *given, "--out", tmp_path / "no" / "copies")[0] == 2
+    assert ask(capsys, *given, "--out", tmp_path / "one.txt")[0] == 2
+    assert ask(capsys, *given, "--out", out, "--max-changed", "0")[0] == 2
+    assert ask(capsys, *given, "--out", out, "--colluders", "8")[0] == 2
+    assert sorted(tmp_path.iterdir()) == before
+    code, said = ask(capsys, *given, "--out", out)
+    assert code == 0
+    assert [path.name for path in out.iterdir()] == ["Bob-Ltd.timber"]
+    assert said.out.startswith("1 copy,")
+    assert f"{tmp_path / 'secret.mark'}: " in said.out
+    # Each note and warning once.
+    told = [line for line in said.out.splitlines() if line.startswith(("Note: ", "Warning: "))]
+    assert len(told) == len({*told}) > 0
+    assert not any(line.partition(": ")[2] in said.err for line in told)
+
+
 def test_limits_on_the_cost_are_those_of_embed(folder, capsys, tmp_path):
     words = [
         "copies", folder / "model.timber", "--train", folder / "rows.csv", "--label", "y",
@@ -69,7 +124,10 @@ def test_limits_on_the_cost_are_those_of_embed(folder, capsys, tmp_path):
     # Of the rows that judge, none changes; a row that reports may, and then a note says so.
     change = drift[0]["change"]
     assert change < 1e-4
-    assert ("(drift)" in said.err) == (change > 1e-12)
+    notes = json.loads(said.out)["mark"]["notes"]
+    warned = ("beyond_limit", "drift") in [(note["code"], note["name"]) for note in notes]
+    assert warned == (change > 1e-12)
+    assert "note:" not in said.err
 
 
 def test_a_customer_is_added_and_nobody_twice(folder, capsys, tmp_path):

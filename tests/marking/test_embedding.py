@@ -10,9 +10,14 @@ from sklearn.metrics import recall_score, roc_auc_score
 
 import timbermark as tm
 from tests.marking.models import KEY, data, fitted, marked, new_model
+from timbermark.editing.leaves import Edit
 from timbermark.errors import InputError
+from timbermark.kernels.workers import Workers
+from timbermark.marking import embedding
 from timbermark.marking.budget import LIMITS
+from timbermark.marking.measuring import report_cost, warn
 from timbermark.marking.models import open_model
+from timbermark.marking.preparing import prepare
 from timbermark.trees.ensemble import digest
 
 # Every library with two classes and with more, every data set with several libraries. On five
@@ -252,10 +257,46 @@ def test_validation_rows_judge_and_report():
     assert without.cost.rows.estimated
 
 
+def test_without_any_rows_nothing_is_marked():
+    model = fitted("xgboost", "rare")
+    for call in (
+        lambda: tm.embed(model, key=KEY, owner="Ann Ltd"),
+        lambda: embedding.plan(model),
+        lambda: tm.copies(model, customers=["Bob Ltd"], key=KEY, owner="Ann Ltd"),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert (caught.value.code, caught.value.parameter) == ("rows.none", "X")
+
+
+def test_training_rows_as_validation_rows_are_warned_of():
+    X, y, test, truth = data("rare")
+    model = fitted("lightgbm", "rare")
+    mixed = np.concatenate([X[:1900], test[:100]]), np.concatenate([y[:1900], truth[:100]])
+    for rows, seen in (((X, y), 1.0), (mixed, 0.95), ((test[:2000], truth[:2000]), None)):
+        found = tm.plan(model, X, y, validation=rows, seals="splits")
+        shares = [note.numbers["share"] for note in found.notes if note.code == "validation_seen"]
+        assert shares == ([] if seen is None else [pytest.approx(seen, abs=0.01)])
+        assert str(found).startswith("Warning: ") or seen is None
+
+
+def test_rows_of_a_table_of_few_distinct_rows_may_come_again():
+    rng = np.random.default_rng(0)
+    X, test = (rng.integers(0, 3, size=(2000, 4)).astype(float) for _ in range(2))
+    y, truth = ((Z.sum(axis=1) > 4).astype(int) for Z in (X, test))
+    model = tm.TimberClassifier(max_iter=40, random_state=0).fit(X, y)
+    with Workers(1) as workers:
+        prepared = prepare(model, X, y, None, (test, truth), 0, workers)
+        none = np.zeros((0, 1))
+        cost = report_cost(prepared, Edit(prepared.router.ensemble, none, none, 0), workers)
+        codes = [note.code for note in warn(prepared, tm.Budget(), cost)]
+    assert "validation_seen" not in codes
+
+
 def test_without_training_rows_candidates_are_enough():
     _, _, test, truth = data("rare")
     model = fitted("xgboost", "rare")
-    result = embed(model, None, candidates=(test[:2500], truth[:2500]))
+    result = tm.embed(model, candidates=(test[:2500], truth[:2500]), key=KEY, owner="Ann Ltd")
     assert result.cost.measured_on == "candidates"
     assert tm.verify(result.model, result.mark, answers="labels").level != "none"
     check_fidelity(model, result.model, test[2500:], truth[2500:])
@@ -312,9 +353,8 @@ def test_a_weak_mark_is_made_only_when_asked_for():
 @pytest.mark.parametrize(
     "budget",
     [
-        tm.Budget(changed=0, drift=0),
-        tm.Budget(changed=None, drift=0),
-        tm.Budget(**dict.fromkeys(LIMITS["classification"], 0.0)),
+        tm.Budget(changed=None, drift=1e-12),
+        tm.Budget(**dict.fromkeys(LIMITS["classification"], 1e-12)),
         tm.Budget(drift=1e-6),
     ],
 )

@@ -56,6 +56,29 @@ def test_columns_in_any_order_and_more_of_them(named, table):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("read", [take_rows, read_columns])
+@pytest.mark.parametrize(
+    "one", [lambda t: t["age"], lambda t: t["age"].to_numpy(), lambda t: [1.0]]
+)
+@pytest.mark.parametrize(
+    ("what", "parameter"),
+    [("training rows", "X"), ("candidates", "candidates"), ("validation rows", "validation")],
+)
+def test_a_single_column_is_no_table(named, table, read, one, what, parameter):
+    with pytest.raises(InputError) as caught:
+        read(named, one(table), what)
+    assert (caught.value.code, caught.value.parameter) == ("rows.shape", parameter)
+
+
+def test_labels_in_place_of_rows_are_refused(named, table, y):
+    with pytest.raises(InputError) as caught:
+        tm.plan(named, pd.Series(y), table)
+    assert (caught.value.code, caught.value.parameter) == ("rows.shape", "X")
+    with pytest.raises(InputError) as caught:
+        tm.plan(named, table, y, validation=(table["age"], y))
+    assert (caught.value.code, caught.value.parameter) == ("rows.pair", "validation")
+
+
 def test_names_with_blanks_as_lightgbm_knows_them(table, y):
     model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(table, y)
     found = take_rows(open_model(model), table[["net income", "debt", "age"]])

@@ -9,7 +9,14 @@ import pytest
 from timbermark.marking.budget import LIMITS
 from timbermark.marking.cost import Cost, RowSet, label_figures
 from timbermark.marking.tallies import Counting
-from timbermark.marking.words import LIMIT_WORDS, Note, library_notes, rows_sentence, show_result
+from timbermark.marking.words import (
+    LIMIT_WORDS,
+    Note,
+    figure_name,
+    library_notes,
+    rows_sentence,
+    show_result,
+)
 
 CODES = (
     "validation", "unseen", "training", "candidates", "all validation", "all training",
@@ -72,6 +79,7 @@ def test_tables_of_many_classes_show_some_of_them():
         ),
         (Note("weak", {"bits": 40.0}), "40 bits"),
         (Note("gains"), "edited"),
+        (Note("validation_seen", {"share": 0.95}), "95%"),
         *((note, "A note.") for note in library_notes(["A note."])),
     ],
 )
@@ -88,4 +96,17 @@ def test_warnings_head_a_result():
     assert lines[0] == f"Warning: {warning}"
     assert lines[1].startswith("Cost measured on")
     assert lines[2] == "64 bits"
-    assert not any("edited" in line for line in lines)
+    assert lines[-1] == f"Note: {Note('gains')}"
+    assert sum(str(Note("gains")) in line for line in lines) == 1
+
+
+def test_the_largest_change_is_said_to_be_that_of_the_measured_rows():
+    for code, answers in (("largest_drift", "labels"), ("largest", "numbers")):
+        assert "unseen" in figure_name(code, None, answers)
+
+
+def test_names_of_figures_leave_the_columns_of_the_table_in_line():
+    lines = str(make_cost()).splitlines()
+    header = next(line for line in lines if "before" in line)
+    after = next(line for line in lines if line.startswith("largest"))
+    assert len(after) == header.index("change") + len("change")

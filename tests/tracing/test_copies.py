@@ -26,6 +26,13 @@ def test_copies_answer_alike_but_in_their_boundaries(made):
     assert (thresholds[0] != thresholds[1]).any()
 
 
+def test_notes_are_those_of_the_owners_mark_and_of_the_copies(made):
+    assert made.found.notes == made.found.outcome.notes
+    assert all(str(note) in str(made.found) for note in made.found.notes)
+    more = tm.copies(made.copies["Bob Ltd"], customers=["New Plc"], roll=made.roll)
+    assert (more.notes, str(more).split(",")[0]) == ((), "1 copy")
+
+
 def test_the_same_name_always_gives_the_same_copy(made):
     again = open_model(made.found.copies["Eve Inc"]).ensemble
     assert np.array_equal(again.threshold, open_model(made.copies["Eve Inc"]).ensemble.threshold)

@@ -119,6 +119,27 @@ def test_a_raising_suspect_is_one_clear_error_and_interrupts_pass():
         tm.verify(interrupted, MARK)
 
 
+class Named:
+    """A model that takes tables with named columns, as pipelines do."""
+
+    feature_names_in_ = np.array(["x"])
+
+    def predict(self, X):
+        return X["x"]
+
+
+def test_a_method_that_fails_is_answered_with_its_model():
+    owner = Named()
+    with pytest.raises(InputError) as caught:
+        tm.verify(owner.predict, MARK)
+    assert caught.value.code == "suspect.failed"
+    assert "Named" in caught.value.hint
+    for function in (lambda X: owner.predict(X), np.linalg.inv):
+        with pytest.raises(InputError) as caught:
+            tm.verify(function, MARK)
+        assert "mark.feature_names" in caught.value.hint
+
+
 class Strange:
     """Properties that raise, and lists of classes for several outputs."""
 

@@ -45,8 +45,10 @@ def keygen(
 
     key = OwnerKey.generate()
     key.save(path, new_passphrase(passphrase), force=force)
-    facts = {"key": str(path), "fingerprint": key.fingerprint}
-    show_either(as_json, facts, f"{path}: owner key {key.fingerprint}")
+    public = key.claim_key.hex()
+    facts = {"key": str(path), "fingerprint": key.fingerprint, "claim_key": public}
+    told = f"{path}: owner key {key.fingerprint}", f"its claims are signed with the key {public}"
+    show_either(as_json, facts, *told)
 
 
 @command(app)
@@ -207,7 +209,7 @@ def open_command(
 
 def say_left(left: Remainder) -> str:
     """Return what is left of a mark after its openings, in one line."""
-    told = f"{left.left} triggers nobody has seen, worth {left.bits:.0f} bits"
+    told = f"{left.left} triggers nobody has seen, worth {left.bits:.0f} bits at most"
     if left.next_share is None:
         return f"{told}: too few to convince another judge by themselves"
     return f"{told}: an opening with --share {left.next_share:g} can convince another judge"

@@ -224,7 +224,7 @@ def _facts(found: Summary) -> dict[str, Any]:
 
 def _show(found: Summary) -> None:
     show(f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds")
-    show(f"{'client':24} {'questions':>10} {'drawn':>8} {'bits a copy would show':>24}")
+    show(f"{'client':24} {'questions':>10} {'drawn':>8} {'bits of a copy, at most':>24}")
     for c in found.clients:
         show(f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}")
     notes = []

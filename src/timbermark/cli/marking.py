@@ -42,6 +42,7 @@ from timbermark.cli.outputs import (
     show,
     show_json,
     tell,
+    use_flags,
     write_both,
 )
 from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
@@ -193,7 +194,6 @@ def plan(
         if wanted is not None:
             check_forecast(opened, given, chosen["label_map"])
         found = embedding.plan(opened, **given, **asked, progress=True)
-        tell(map(str, found.notes))
         survived = None if wanted is None else forecast(opened, given, asked, wanted)
     _show_found(found, chosen["budget"], {}, [], survived, as_json)
 
@@ -346,7 +346,6 @@ def _show_made(
     survived: AttackResult | None,
 ) -> None:
     """Show what was made and where it is; ``kept``: the name of a mark that was there before."""
-    tell(map(str, result.notes))
     if kept is not None:
         tell([f"The mark that was there is kept as {kept}."])
     facts = {"out": str(target.out), "mark": str(target.mark)}
@@ -385,7 +384,7 @@ def _show_found(
     parts = [f"{name} {bits:.0f} bits" for name, bits in made.seals.items()]
     if made.strength is not None:
         parts.append(f"{made.strength.q} labels each in leaves, lead {made.strength.lead:.2g}")
-    shown = [str(made), f"strength: {', '.join(parts)}"]
+    shown = [use_flags(str(made)), f"strength: {', '.join(parts)}"]
     if used:
         shares = sorted(used.items(), key=lambda item: -item[1])
         shown.append(f"used of the limits: {', '.join(f'{n} {share:.0%}' for n, share in shares)}")

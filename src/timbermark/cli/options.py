@@ -20,6 +20,7 @@ import typer
 
 from timbermark.cli.tables import LOCAL, is_pattern, on_scheduler, read_table
 from timbermark.errors import InputError
+from timbermark.files import container_kind
 from timbermark.marking.budget import Budget
 
 if TYPE_CHECKING:
@@ -187,6 +188,19 @@ def _asking(about: str) -> Any:
     return option(about, panel=_ASKING)
 
 
+def _refuse_secret(suspect: Path) -> None:
+    """Raise InputError if the suspect's place is taken by a mark or a roll."""
+    if suspect.stat() and suspect.is_dir():
+        return
+    if (kind := container_kind(suspect)) in ("mark", "roll"):
+        raise InputError(
+            f"{suspect} is a {kind}, not a suspect.",
+            hint=f"the suspect comes first, then the {kind}.",
+            code="suspect.secret",
+            parameter="suspect",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class EndpointFlags:
     """What was said on the command line about a server and about asking it."""
@@ -256,7 +270,7 @@ class EndpointFlags:
             raise InputError(
                 f"{_flag_of(next(iter(server)))} is for endpoints.", hint="leave it out for a file."
             )
-        Path(suspect).stat()  # before a passphrase is asked for
+        _refuse_secret(Path(suspect))  # before a passphrase is asked for
         return suspect
 
     def asking(self, feature_names: Sequence[str] | None, columns: Any) -> dict[str, Any]:

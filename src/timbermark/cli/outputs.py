@@ -111,9 +111,10 @@ def show_json(facts: Mapping[str, Any]) -> None:
     show(json.dumps(_plain(facts), allow_nan=False))
 
 
-def show_facts(facts: Mapping[str, Any]) -> None:
-    """Print one line for each fact that there is."""
-    width = max(map(len, facts)) + 2
+def show_facts(facts: Mapping[str, Any], shown_as: Mapping[str, str] | None = None) -> None:
+    """Print one line for each fact that there is; ``shown_as``: other names for people."""
+    names = {name: (shown_as or {}).get(name, name.replace("_", " ")) for name in facts}
+    width = max(map(len, names.values())) + 2
     for name, value in facts.items():
         if value is None or value == []:
             continue
@@ -121,7 +122,7 @@ def show_facts(facts: Mapping[str, Any]) -> None:
             value = "yes" if value else "no"
         if isinstance(value, list):
             value = ", ".join(map(str, value))
-        show(f"{name.replace('_', ' '):{width}}{value}")
+        show(f"{names[name]:{width}}{value}")
 
 
 def tell(notes: Iterable[str]) -> None:

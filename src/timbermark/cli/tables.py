@@ -21,6 +21,7 @@ from timbermark.errors import InputError
 from timbermark.files.tables import (
     WORDS,
     check_names,
+    check_separator,
     is_parquet,
     open_csv,
     open_parquet,
@@ -182,6 +183,9 @@ def _choose(
     path: Path, names: list[str], features: Sequence[str] | None, label: str | None
 ) -> tuple[list[int], int | None]:
     """Return the places of the features and of the label column among the names of a file."""
+    if features is None or not {*features} <= {*names}:
+        check_separator(path, names)
+        _check_header(path, names, features)
     place = check_names(path, names)
     target = None if label is None else place.get(label)
     if features is None:
@@ -200,6 +204,31 @@ def _choose(
     if not chosen:
         raise InputError(f"{path} has no feature columns.", hint="check the file and --label.")
     return chosen, target
+
+
+def _check_header(path: Path, names: list[str], features: Sequence[str] | None) -> None:
+    """Raise InputError if the first line of a table holds values in place of names.
+
+    Whole numbers may be names, as pandas gives them to columns without.
+    """
+    values = [name for name in names if _is_number(name)]
+    if len(values) < len(names):
+        return
+    if features is None and len({*names}) == len(names) and all(map(str.isdigit, names)):
+        return
+    raise InputError(
+        f"The first line of {path} holds numbers ({', '.join(names[:3])}), not names of columns.",
+        hint="write a first line that names the columns.",
+        code="csv.header",
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse_csv(lines: Iterator[list[str]], columns: _Columns) -> Table:

@@ -53,7 +53,7 @@ from timbermark.cli.outputs import (
     check_report,
     finish,
     show_either,
-    tell,
+    use_flags,
 )
 from timbermark.errors import InputError
 from timbermark.files import will_write
@@ -119,8 +119,7 @@ def copies(
             code="customers.none",
         )
     names = list(add or ()) if customers is None else _read_names(customers)
-    if not out.is_dir():
-        raise InputError(f"The folder {out} of --out does not exist.", hint="make it first.")
+    _check_folder(out)
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
@@ -144,24 +143,28 @@ def copies(
             model, names, table, key, owner, passphrase, colluders=colluders, seals=seals.value,
             weak=weak, random_state=seed, budget=limits.budget(),
         )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=out) as folder:
+    beside = out if out.is_dir() else out.parent  # on the same disk as the copies will be
+    with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=beside) as folder:
         written = _write(made, Path(folder), model)
         # A copy must never leave without the roll that knows it.
         made.roll.save(roll, protection, force=force or adding)
         if mark is not None:
             made.mark.save(mark, protection, force=force)
+        out.mkdir(exist_ok=True)
         for name, path in _targets(out, model, list(made.copies)).items():
             will_write(path)
             os.replace(written[name]["file"], path)
             written[name]["file"] = str(path)
-    if made.outcome is not None:
-        tell(map(str, made.outcome.notes))
+    n = len(made.roll.customers)
+    own = [] if mark is None else [f"{mark}: the secret mark {made.mark.mark_id.hex()}, keep it"]
+    places = {"roll": str(roll), "mark_file": None if mark is None else str(mark)}
     show_either(
         as_json,
-        {**made.to_dict(), "roll": str(roll), "files": written},
-        str(made),
+        {**made.to_dict(), **places, "files": written},
+        use_flags(str(made)),
         *(f"{file['file']}: {name}, SHA-256 {file['sha256']}" for name, file in written.items()),
-        f"{roll}: the secret roll of {len(made.roll.customers)} customers, keep it",
+        f"{roll}: the secret roll of {n} customer{'' if n == 1 else 's'}, keep it",
+        *own,
     )
 
 
@@ -211,6 +214,23 @@ def _targets(out: Path, model: Path, names: list[str]) -> dict[str, Path]:
         taken.add(word.lower())
         found[name] = out / f"{word}{model.suffix}"
     return found
+
+
+def _check_folder(out: Path) -> None:
+    """Raise InputError unless ``out`` is a folder or one can be made."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file.", hint="give a folder.", code="folder.file")
+    if not out.parent.is_dir():
+        raise InputError(
+            f"The folder {out.parent} of --out does not exist.", hint="make it first.",
+            code="folder.none",
+        )  # fmt: skip
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(
+            f"The folder {out} of --out cannot be written to.",
+            hint="choose another, or change its permissions.",
+            code="folder.closed",
+        )
 
 
 def _check_targets(out: Path, model: Path, names: list[str], force: bool) -> None:

@@ -6,6 +6,7 @@ kilobytes of either can hold billions of cells.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -64,8 +65,13 @@ def open_csv(
                 yield (line for line in csv.reader(lines) if line)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{path} is not a sound gzip file.", hint="write it again.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text.", hint="use a CSV or Parquet file.") from None
+    except UnicodeDecodeError as error:
+        wide = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        raise InputError(
+            f"{path} is text in UTF-16, not in UTF-8." if wide else f"{path} is not text in UTF-8.",
+            hint="write it as CSV in UTF-8, or as Parquet.",
+            code="csv.encoding",
+        ) from None
     except csv.Error as error:
         raise InputError(
             f"{path} is not a sound CSV file ({error}).", hint="write it again."
@@ -144,6 +150,23 @@ def check_names(path: str | os.PathLike[str], names: list[str]) -> dict[str, int
     return place
 
 
+def check_separator(path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Raise InputError if the only name of a header is several that no comma separates.
+
+    >>> check_separator("a.csv", ["age;income"])
+    Traceback (most recent call last):
+    timbermark.errors.InputError: a.csv separates its cells by semicolons, not by commas. Hint: \
+write it again with commas, and with points in its numbers.
+    """
+    for separator, called in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and separator in names[0]:
+            raise InputError(
+                f"{path} separates its cells by {called}, not by commas.",
+                hint="write it again with commas, and with points in its numbers.",
+                code="csv.separator",
+            )
+
+
 def read_labels(cells: Sequence[Any], classes: np.ndarray) -> np.ndarray:
     """Return label cells [n] in the type of a model's classes: texts, or numbers and booleans.
 
@@ -195,6 +218,7 @@ def read_columns(
 def _read_csv(path: str | os.PathLike[str], limits: TableLimits) -> dict[str, Sequence[Any]]:
     with open_csv(path, max_bytes=limits.bytes) as lines:
         header = [cell.strip() for cell in next(lines, [])]
+        check_separator(path, header)
         check_names(path, header)
         columns: list[list[str]] = [[] for _ in header]
         for number, row in enumerate(lines, start=2):

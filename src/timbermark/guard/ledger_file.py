@@ -222,6 +222,14 @@ def read_questions(
             "ORDER BY time, chain, seq",
             tuple(clients or ()),
         ).fetchall()
+    if stamped and not found and read_questions(path, secret, clients=clients):
+        raise InputError(
+            "No drawn question is before a time stamp of its ledger.",
+            hint="have the ledger stamped (timbermark ledger --stamp), or take all questions: a "
+            "judge counts those without a verified stamp as indicative at most.",
+            code="ledger.not-stamped",
+            parameter="stamped",
+        )
     seen: set[bytes] = set()
     questions = []
     for name, at, cell, entry, content in found:

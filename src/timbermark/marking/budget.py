@@ -56,8 +56,8 @@ class Budget:
     All are judged by upper confidence bounds, on rows that take no part in the edit and do not
     report its cost.
 
-    Raises InputError unless each is None or a number from 0 to 1; ``largest`` and ``churn`` may be
-    above.
+    Raises InputError unless each is None or a number above 0 and at most 1; ``largest`` and
+    ``churn`` may be above. No mark can promise a limit of 0.
 
     >>> Budget(changed=0.02).drift
     0.01
@@ -89,8 +89,17 @@ class Budget:
                 continue
             number = isinstance(value, Real) and not isinstance(value, bool)
             unbounded = field.name in _UNBOUNDED
-            if not number or not 0.0 <= float(value) <= (float("inf") if unbounded else 1.0):
-                wanted = "above 0" if unbounded else "from 0 to 1"
+            if number and value == 0:
+                little = (getattr(type(self)(), field.name) or 0.01) / 10
+                raise InputError(
+                    f"{field.name}={value!r} allows no change at all, which no mark can promise.",
+                    hint=f"allow a little, such as {field.name}={little:g}, "
+                    "or switch the limit off: None, on the command line off.",
+                    code="budget.zero",
+                    parameter=field.name,
+                )
+            if not number or not 0.0 < float(value) <= (float("inf") if unbounded else 1.0):
+                wanted = "above 0" if unbounded else "above 0 and at most 1"
                 raise InputError(
                     f"{field.name}={value!r} must be off or a number {wanted}.",
                     hint="it is a share: 0.01 is one percent.",
@@ -131,17 +140,6 @@ model is one of regression. Hint: its limits are move, largest, mean, tail, rmse
         )
 
 
-def use_share(value: float, limit: float) -> float:
-    """Return the share of a limit that a value uses; a limit of 0 admits only 0.
-
-    >>> use_share(0.01, 0.02), use_share(0.0, 0.0), use_share(0.1, 0.0)
-    (0.5, 0.0, inf)
-    """
-    if limit > 0.0:
-        return value / limit
-    return 0.0 if value == 0.0 else float("inf")
-
-
 def judge_figures(
     task: str, budget: Budget, figures: Iterable[Figure], confidence: float = CONFIDENCE
 ) -> dict[str, float]:
@@ -165,7 +163,7 @@ def judge_figures(
             if name == "accuracy":
                 bound = min(bound, changed)  # it cannot fall by more than labels change
             allowed = _own_errors(name, limit, errors)
-            used[name] = max(used.get(name, 0.0), use_share(bound, allowed))
+            used[name] = max(used.get(name, 0.0), bound / allowed)
     return used
 
 

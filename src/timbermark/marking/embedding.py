@@ -95,7 +95,7 @@ class Plan(Outcome, Reportable):
 
 def embed(
     model: Any,
-    X: Any,
+    X: Any = None,
     y: Any = None,
     *,
     key: OwnerKey,
@@ -126,7 +126,7 @@ def embed(
     leaves in place. ``y``: their labels or numbers, which only the cost is measured with; for
     rankers ``groups`` [n] says which rows are ranked together (qid). ``label_map``: from the labels
     of rows to the model's own, as in ``{"no": 0, "yes": 1}``, where they differ. Without
-    training rows give ``X=None`` and ``candidates``.
+    training rows give ``candidates`` alone.
     ``seals``: where the mark goes: "splits" moves thresholds between training values, which changes
     next to nothing and outlives refitted leaves; "leaves" changes leaf values; "both" is hardest to
     remove. Numbers are carried by splits alone.
@@ -236,7 +236,7 @@ def _read_method(
 
 def plan(
     model: Any,
-    X: Any,
+    X: Any = None,
     y: Any = None,
     *,
     seals: str = "both",

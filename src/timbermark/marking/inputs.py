@@ -72,6 +72,7 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
             "of this one is verified, not attacked.",
         )
     _refuse_pool(X, what)
+    _refuse_flat(X, what)
     if hasattr(X, "columns") and foreign.feature_names is not None:
         X = _in_order(X, foreign.feature_names, what)
     places = _category_places(X, foreign.text_columns or frozenset())
@@ -84,7 +85,7 @@ def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
             "categories of texts.",
         ) from None
     if rows.ndim != 2:
-        raise InputError(f"The {what} have the shape {rows.shape}.", hint="give a matrix.")
+        raise _no_table(rows.shape, what)
     if len(rows) == 0:
         raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
     _check_range(rows, what)
@@ -109,6 +110,7 @@ def read_columns(
     the table. Raises InputError for what is no table, and for a column that is neither.
     """
     _refuse_pool(X, what)
+    _refuse_flat(X, what)
     if hasattr(X, "columns") and foreign.feature_names is not None:
         X = _in_order(X, foreign.feature_names, what)
     if hasattr(X, "toarray"):
@@ -119,7 +121,7 @@ def read_columns(
         except ValueError:
             X = np.empty(0)
     if len(X.shape) != 2 or X.shape[1] == 0:
-        raise InputError(f"The {what} have the shape {X.shape}.", hint="give a matrix.")
+        raise _no_table(X.shape, what)
     if len(X) == 0:
         raise InputError(f"There are no {what}.", hint="give some, or leave them out altogether.")
     names = tuple(str(name) for name in X.columns) if hasattr(X, "iloc") else None
@@ -350,7 +352,12 @@ def take_pair(given: Any, name: str) -> tuple[Any, Any]:
     if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:
         return given[0], given[1]
     if isinstance(given, tuple):
-        raise InputError(f"{name} is not a pair of rows and labels.", hint=f"{name}=(X, y).")
+        raise InputError(
+            f"{name} is not a pair of rows and labels.",
+            hint=f"{name}=(X, y), where X is a table of columns.",
+            code="rows.pair",
+            parameter=name,
+        )
     return given, None
 
 
@@ -377,6 +384,22 @@ def _in_order(X: Any, names: tuple[str, ...], what: str) -> Any:
             hint="give all columns the model was trained on.",
         )
     return X[[column[name] for name in names]]
+
+
+def _refuse_flat(X: Any, what: str) -> None:
+    """Raise InputError for a single column, such as labels in place of rows."""
+    if getattr(X, "ndim", 2) == 1:
+        raise _no_table(X.shape, what)
+
+
+def _no_table(shape: tuple[int, ...], what: str) -> InputError:
+    word = what.partition(" ")[0]
+    return InputError(
+        f"The {what} have the shape {shape}, and a table of columns is needed.",
+        hint="give rows first, then labels: a table or a matrix with a column for each feature.",
+        code="rows.shape",
+        parameter=word if word in ("candidates", "validation") else "X",
+    )
 
 
 def _refuse_pool(X: Any, what: str) -> None:

@@ -275,6 +275,8 @@ def take_input_tables(
         raise InputError(
             "There is nothing to choose triggers from.",
             hint="pass the training rows X, or rows of their kind as candidates.",
+            code="rows.none",
+            parameter="X",
         )
     tables: dict[str, Any] = {}
     targets: dict[str, tuple[Any, Any]] = {}

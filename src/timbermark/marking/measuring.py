@@ -25,6 +25,7 @@ from timbermark.marking.cost import (
     share_at_most,
 )
 from timbermark.marking.large_tables import LargeTable, Say
+from timbermark.marking.mixing import row_keys
 from timbermark.marking.preparing import MeasuredRows, Prepared
 from timbermark.marking.tallies import (
     Counting,
@@ -40,6 +41,11 @@ from timbermark.marking.tallies import (
 from timbermark.marking.words import Note
 from timbermark.partitions import Block, run_pass
 from timbermark.trees.ensemble import Ensemble
+
+_MOST_SEEN = 0.9
+"""The share of validation rows that may be training rows before a warning says so."""
+_OCCUR_ONCE = 0.5
+"""The share of training rows that must occur once for such a warning."""
 
 
 def judge_edit(
@@ -89,14 +95,34 @@ def warn(prepared: Prepared, budget: Budget, cost: Cost) -> tuple[Note, ...]:
         for name, (figure, limit) in beyond_limits(cost, budget).items()
     ]
     judging = prepared.judging
+    if (seen := _seen_share(prepared)) is not None:
+        notes.append(Note("validation_seen", {"share": seen}))
     if prepared.few_of_class is not None:
         label, n = prepared.few_of_class
         notes.append(Note("few_of_class", {"rows": n}, str(label)))
     finest = share_at_most(0, judging.n_rows)
-    if cost.answers == "labels" and budget.changed is not None and 0 < budget.changed < finest:
+    if cost.answers == "labels" and budget.changed is not None and budget.changed < finest:
         numbers = {"limit": budget.changed, "rows": judging.n_rows, "finest": finest}
         notes.append(Note("limit_too_fine", numbers, "changed"))
     return tuple(notes)
+
+
+def _seen_share(prepared: Prepared) -> float | None:
+    """Return the share of validation rows that are training rows; None where it is no mistake.
+
+    A table of few distinct rows has fresh rows that it had before: of those so many as the share of
+    its rows that occur more than once (Good and Turing).
+    """
+    training, measured = prepared.training, (prepared.judging, prepared.reporting)
+    if not training.known or any(rows.code != "validation" for rows in measured):
+        return None
+    keys, counts = np.unique(row_keys(training.Z, 0), return_counts=True)
+    tested = np.concatenate([row_keys(rows.columns, 0) for rows in measured])
+    once = float((counts == 1).sum()) / len(training.Z)
+    # Of a large table a sample is here, which holds so many of its rows.
+    here = min(len(training.Z) / prepared.n_rows, 1.0)
+    share = min(float(np.isin(tested, keys).mean()) / here, 1.0)
+    return share if share >= _MOST_SEEN and once >= _OCCUR_ONCE else None
 
 
 def tally_table(prepared: Prepared, edit: Edit, say: Say) -> Tally:

@@ -43,8 +43,13 @@ _ROWS = {
     "all training": "all training rows",
     "all candidates": "all candidates",
 }
+BOUND_SENTENCE = (
+    "at most: a bound for other rows like these, wrong in 1 of 1,000 cases. Limits are judged by a "
+    'lower bound, wrong in 1 of 4 cases, so that "at most" may lie above a limit.'
+)
+"""What the bound of a figure says, and why it may lie beyond a limit."""
 _ADVICE = "; give validation rows to know it more exactly"
-_WARNINGS = ("beyond_limit", "few_of_class", "limit_too_fine")
+_WARNINGS = ("beyond_limit", "few_of_class", "limit_too_fine", "validation_seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +122,11 @@ def say(note: Note) -> str:
         "not_restored": "Without its old mark the model is not bit for bit what was marked then: "
         "it has learnt or forgotten other rows since, or had learnt some lazily before.",
         "not_taken": "{triggers:.0f} of {of:.0f} triggers did not take their bit.",
-        "gains": "The model is so small that some of its splits now gain much less than before; "
-        "whoever has the file and many like it may see that it was edited.",
+        "gains": "The mark could be set only by letting some splits gain less than splits of such "
+        "a model usually do; whoever has the file may see from this that it was edited.",
+        "validation_seen": "{share:.0%} of the validation rows are also training rows, on which a "
+        "model changes less than on others: the cost is understated, give rows that it was not "
+        "trained on.",
     }
     return note.text if note.code not in sentences else sentences[note.code].format(**n)
 
@@ -129,10 +137,12 @@ def library_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
 
 
 def show_result(headline: str, cost: Cost, notes: Iterable[Note]) -> str:
-    """Return a result as a text: warnings, on which rows, what the mark is worth, the table."""
-    warnings = [f"Warning: {note}" for note in notes if note.is_warning]
+    """Return a result as a text: warnings, on which rows, its worth, the table, other notes."""
+    told = tuple(notes)
+    warnings = [f"Warning: {note}" for note in told if note.is_warning]
+    others = [f"Note: {note}" for note in told if not note.is_warning]
     first, *table = show_cost(cost).splitlines()
-    return "\n".join([*warnings, first, headline, *table])
+    return "\n".join([*warnings, first, headline, *table, *others])
 
 
 def rows_sentence(cost: Cost) -> str:
@@ -163,12 +173,12 @@ def show_cost(cost: Cost) -> str:
         rows = others[0].rows
         lines.append(f"on {rows.n:,} {_ROWS[rows.code]}, which the model was trained on:")
         lines += [_table_line(_cells(figure, cost)) for figure in others]
-    lines.append("at most: on other rows like these, with 99.9 % confidence; limits are at 75 %.")
+    lines.append(BOUND_SENTENCE)
     return "\n".join(lines)
 
 
 def _table_line(cells: tuple[str, ...]) -> str:
-    return (f"{cells[0]:<38}" + "".join(f"{cell:>11}" for cell in cells[1:])).rstrip()
+    return (f"{cells[0]:<46}" + "".join(f"{cell:>11}" for cell in cells[1:])).rstrip()
 
 
 def _cells(figure: Figure, cost: Cost) -> tuple[str, ...]:
@@ -197,6 +207,10 @@ def cost_figures(cost: Cost) -> list[Figure]:
     return [figure for figure in cost.figures if figure.label is None or figure.label in shown]
 
 
+_HERE = " here (unseen rows: maybe more)"
+"""What stands with the largest change of the measured rows, which bounds no other row's."""
+
+
 def _figure_name(figure: Figure, cost: Cost) -> str:
     return figure_name(figure.code, figure.label, cost.answers, cost.known_error)
 
@@ -213,15 +227,15 @@ def figure_name(code: str, label: Any, answers: str, known_error: bool = True) -
             "rmse": "RMSE", "mae": "MAE", "r2": "R²", "ndcg": "NDCG", "mean": "mean answer",
             "tail": "largest 2 % of answers, change", "order": "rank correlation",
             "top": "gone from the top of the lists", "move": f"mean change / {unit}",
-            "largest": f"largest change / {unit}",
+            "largest": f"largest change / {unit}{_HERE}",
         }  # fmt: skip
         return names[code]
     names = {
         "accuracy": "accuracy", "log_loss": "log-loss", "auc": "AUC",
         "precision": "average precision", "top": "gone from the top 2 % of scores",
         "recall": f"recall of {label}", "score": f"mean score of {label}",
-        "churn": f"labels changed / rows of {label}", "changed": "labels changed",
-        "drift": "mean change of a probability", "largest_drift": "largest change of a probability",
+        "churn": f"labels changed from or to {label} / its rows", "changed": "labels changed",
+        "drift": "mean change of a probability", "largest_drift": f"largest change{_HERE}",
     }  # fmt: skip
     return names[code]
 

@@ -410,8 +410,27 @@ def is_enough(bits: float) -> bool:
 def worth(head: Head, places: Sequence[int]) -> float:
     """Return the bits that some triggers of a mark are worth at most, after prices."""
     n_leaves = sum(place < head.n_leaves for place in places)
-    prices = _prices(head, len(places))
-    return max(0.0, full_bits(n_leaves, head.q, len(places) - n_leaves, prices))
+    return _worth(head, n_leaves, len(places) - n_leaves)
+
+
+def smallest_share(head: Head, places: Sequence[int]) -> float | None:
+    """Return the smallest share of a mark to open so that these triggers alone are enough.
+
+    An opening draws from all triggers, and shows about a like share of these. None if there is no
+    such share.
+    """
+    n_leaves = sum(place < head.n_leaves for place in places)
+    n_splits = len(places) - n_leaves
+    for part in range(1, EIGHTHS + 1):
+        shown = (n * part // EIGHTHS for n in (n_leaves, n_splits))
+        if is_enough(_worth(head, *shown)):
+            return part / EIGHTHS
+    return None
+
+
+def _worth(head: Head, n_leaves: int, n_splits: int) -> float:
+    prices = _prices(head, n_leaves + n_splits)
+    return max(0.0, full_bits(n_leaves, head.q, n_splits, prices))
 
 
 def _prices(head: Head, n_opened: int) -> tuple[Price, ...]:

@@ -13,7 +13,7 @@ from timbermark.marking.tallies import (
     NumberDistributions,
     ScoreDistributions,
 )
-from timbermark.marking.words import LIMIT_WORDS, cost_lines, rows_sentence
+from timbermark.marking.words import BOUND_SENTENCE, LIMIT_WORDS, cost_lines, rows_sentence
 from timbermark.ownership.evidence import level
 from timbermark.report.pages import (
     Commands,
@@ -136,8 +136,7 @@ def _changed_figure(cost: Cost) -> tuple[str, str]:
 
 def _cost_table(cost: Cost) -> Table:
     return Table(
-        "Each figure before and after, on the same rows; no larger than the bound with 99.9 % "
-        "confidence",
+        f"Each figure before and after, on the same rows; {BOUND_SENTENCE}",
         ("", "before", "after", "change", "at most", "rows"),
         tuple(cost.lines()),
     )
@@ -266,7 +265,7 @@ def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
             ("made", mark.created),
             ("SHA-256 of the mark without its secret", mark.digest.hex()),
         ]
-    shown = facts(*rows, ("SHA-256 of the unmarked model", mark.model_digest))
+    shown = facts(*rows, ("digest of the unmarked model's trees", mark.model_digest))
     return section(
         "What the mark is worth",
         f"An untouched copy gives {result.bits:.0f} bits of evidence, which convinces {convinces}.",

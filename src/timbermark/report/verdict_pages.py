@@ -263,7 +263,7 @@ def _claim_section(judgment: Judgment) -> Section:
         ("made, by its own word", claim.claimed),
         ("SHA-256", claim.digest.hex()),
         ("signed with the key", claim.key.hex()),
-        ("SHA-256 of the marked model", claim.marked_digest),
+        ("digest of the marked model's trees", claim.marked_digest),
         ("opened", f"{opening.n_opened} of {claim.n_triggers} triggers, for {opening.judge}"),
         ("SHA-256 of the opening", opening.digest.hex()),
     )
@@ -370,8 +370,8 @@ def _party_section(party: PartyFinding) -> Section:
         ("opened triggers are worth", f"{party.full_bits:.0f} bits at most"),
         ("claim, SHA-256", None if claim is None else claim.digest.hex()),
         ("made, by its own word", None if claim is None else claim.claimed),
-        ("unmarked model, SHA-256", None if claim is None else claim.model_digest),
-        ("marked model, SHA-256", None if claim is None else claim.marked_digest),
+        ("unmarked model, digest of the trees", None if claim is None else claim.model_digest),
+        ("marked model, digest of the trees", None if claim is None else claim.marked_digest),
     )
     stamps = _stamps_table(party.stamps) if party.stamps else None
     return section(f"The {party.side} side", shown, stamps)
@@ -421,7 +421,7 @@ def _mark_facts(verdict: Verdict) -> Facts:
         ("mark", verdict.mark_id),
         ("made, by its own word", verdict.created),
         ("SHA-256 of the mark without its secret", verdict.mark_digest),
-        ("SHA-256 of the unmarked model", verdict.model_digest),
+        ("digest of the unmarked model's trees", verdict.model_digest),
         ("timbermark", verdict.version),
     )
 
@@ -437,7 +437,7 @@ def _roll_facts(trace: Trace) -> Facts:
         ("roll", asked.mark_id),
         ("made, by its own word", asked.created),
         ("SHA-256 of its boundaries", asked.mark_digest),
-        ("SHA-256 of the unmarked model", asked.model_digest),
+        ("digest of the unmarked model's trees", asked.model_digest),
     )
 
 

@@ -57,6 +57,15 @@ ENOUGH_TRIGGERS = 80
 """Triggers in splits with which the owner's mark needs none in leaves."""
 
 
+def count_copies(n: int) -> str:
+    """Return a number of copies in words.
+
+    >>> count_copies(1), count_copies(2)
+    ('1 copy', '2 copies')
+    """
+    return f"{n} copy" if n == 1 else f"{n} copies"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CopiesOf(Mapping[str, Any]):
     """The copy of each customer by name, made when it is asked for.
@@ -81,7 +90,7 @@ class CopiesOf(Mapping[str, Any]):
         return len(self.names)
 
     def __repr__(self) -> str:
-        return f"{len(self)} copies of a {self.base.kind}"
+        return f"{count_copies(len(self))} of a {self.base.kind}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +114,11 @@ class Copies:
         """Return the owner's mark, which every copy carries."""
         return self.roll.mark
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Return what to tell the user about the owner's mark and the copies, warnings first."""
+        return () if self.outcome is None else self.outcome.notes
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; nothing in it is secret but the customers' names."""
         return {
@@ -118,8 +132,8 @@ class Copies:
 
     def __str__(self) -> str:
         told = (
-            f"{len(self.copies)} copies, told apart by {self.roll.n_boundaries} boundaries: about "
-            f"{self.bits:.0f} bits against a single leaker, "
+            f"{count_copies(len(self.copies))}, told apart by {self.roll.n_boundaries} boundaries: "
+            f"about {self.bits:.0f} bits against a single leaker, "
         )
         told += (
             "too few to be conclusive"

@@ -23,7 +23,7 @@ from timbermark.files import atomic_write
 from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
-from timbermark.ownership.opening import EIGHTHS, Opening, is_enough, worth
+from timbermark.ownership.opening import Opening, smallest_share, worth
 from timbermark.verification.refusals import refusal
 from timbermark.verification.transcript import Fits, has_fields, is_text, list_of
 
@@ -90,8 +90,11 @@ def read_ledger(mark_path: str | os.PathLike[str]) -> tuple[LedgerEntry, ...]:
     Raises FileFormatError if the ledger is damaged, OSError if it cannot be opened.
     """
     path = ledger_path(mark_path)
-    if not path.exists():
-        return ()
+    return read_openings(path) if path.exists() else ()
+
+
+def read_openings(path: Path) -> tuple[LedgerEntry, ...]:
+    """Return all openings in a ledger, first to last. Raises as `read_ledger` does."""
     if path.stat().st_size > _MAX_BYTES:
         raise _damaged(path, "it is too large")
     try:
@@ -138,10 +141,7 @@ def what_is_left(mark: Mark, entries: Sequence[LedgerEntry]) -> Remainder:
     seen = {place for entry in mine for place in entry.places if 0 <= place < mark.n_triggers}
     left = [place for place in range(mark.n_triggers) if place not in seen]
     bits = worth(mark.head, left) if left else 0.0
-    shares = (part / EIGHTHS for part in range(1, EIGHTHS + 1))
-    # An opening draws from all triggers, so that it shows a like share of the unseen ones.
-    enough = next((share for share in shares if is_enough(share * bits)), None)
-    return Remainder(mine, mark.n_triggers, len(seen), bits, enough)
+    return Remainder(mine, mark.n_triggers, len(seen), bits, smallest_share(mark.head, left))
 
 
 def _key(entry: LedgerEntry) -> tuple[Any, ...]:

@@ -533,6 +533,15 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "The suspect ({suspect}) could not answer: {said}",
         "call it with a few rows of your own; it is given a matrix of the triggers' values.",
     ),
+    "suspect.failed:method": (
+        "The suspect ({suspect}) could not answer: {said}",
+        "give the {owner} itself, not its method: it is then asked with the names of its columns.",
+    ),
+    "suspect.failed:function": (
+        "The suspect ({suspect}) could not answer: {said}",
+        "a function is given a matrix of the triggers' values; if it wants a table, wrap it: "
+        "lambda rows: function(pandas.DataFrame(rows, columns=mark.feature_names)).",
+    ),
     "suspect.other-features": (
         "{library} does not take the triggers ({why}).",
         "the model wants other features than the mark has.",

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,8 +59,17 @@ class Model:
             said = ": ".join(
                 filter(None, (type(error).__name__, " ".join(str(error).split())[:300]))
             )
-            raise refusal("suspect.failed", suspect=self.facts.description, said=said) from error
+            raise self._failed(function, said) from error
         yield dict(zip(order, list_answers(response, len(order)), strict=True))
+
+    def _failed(self, function: Any, said: str) -> InputError:
+        name, owner = self.facts.description, getattr(function, "__self__", None)
+        if self.facts.through != "function":
+            return refusal("suspect.failed", suspect=name, said=said)
+        if _can_be_asked(owner):
+            kind = type(owner).__name__
+            return refusal("suspect.failed:method", suspect=name, said=said, owner=kind)
+        return refusal("suspect.failed:function", suspect=name, said=said)
 
 
 def open_suspect(suspect: Any) -> Asked:
@@ -127,6 +137,16 @@ def _open_object(suspect: Any) -> Model:
             facts = Facts(description=f"function {name}", through="function")
             return Model(facts=facts, functions={"either": suspect})
     raise refusal("suspect.unknown", suspect=suspect)
+
+
+def _can_be_asked(suspect: Any) -> bool:
+    """Return whether an object can be a suspect itself, as the owner of a bound method may."""
+    from timbermark import libraries
+
+    if suspect is None or isinstance(suspect, type | ModuleType):
+        return False
+    named = any(callable(_attribute(suspect, name)) for name in ("predict_proba", "predict"))
+    return named or libraries.way_of_asking(suspect) == "trees"
 
 
 def _open_estimator(model: Any) -> Model:

@@ -306,7 +306,7 @@ def show_verdict(verdict: Verdict) -> str:
     lines += [
         f"  mark:     {verdict.mark_id} of {verdict.owner}, made {verdict.created}",
         f"            SHA-256 {verdict.mark_digest}",
-        f"  unmarked: SHA-256 {verdict.model_digest}",
+        f"  unmarked: digest of the trees {verdict.model_digest}",
         f"  suspect:  {context.suspect}, asked through {say_through(verdict)}, columns {how}",
     ]
     if context.suspect_digest is not None:
