@@ -38,7 +38,7 @@ from timbermark.ownership.evidence import (
     total_bits,
 )
 from timbermark.ownership.symbols import derive_symbols, hash_leaf, merkle_root, query_numbers
-from timbermark.verification.chain import Chain, commit_questions, load_chains
+from timbermark.verification.chain import TAG_BYTES, Chain, commit_questions, load_chains
 from timbermark.verification.journal import read_journal
 from timbermark.verification.judge import find_parts, judge
 from timbermark.verification.packs import read_pack
@@ -135,12 +135,13 @@ def _chain(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     for chain in chains:
         if chain.commitment.hex() == case["guard"]:
             stamped |= chain.stamped_entries(roots)
-    times = [stamped[entry] for entry in commit(case["questions"]) if entry in stamped]
+    known = {entry[TAG_BYTES:]: time for entry, time in stamped.items()}
+    times = [known[one] for one in commit(case["questions"]) if one in known]
     return {**_heads(chains), "covered": len(times), "latest": max(times, default=None)}
 
 
 def commit(questions: Sequence[Mapping[str, Any]]) -> list[bytes]:
-    """Return the entries of a guard's questions, as a case has them."""
+    """Return the commitments of a guard's questions, as a case has them."""
     entries: list[bytes] = []
     for one in questions:
         numbers = freeze_columns([[x] for x in one["numbers"]])

@@ -7,7 +7,6 @@ must say so before anything is written. Run it when a format changes before its 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import shutil
 import sqlite3
@@ -655,7 +654,13 @@ def guard_chain() -> chains.Chain:
     """Return a guard's chain of six questions, without stamps."""
     guard, chain_id = chains.commit_guard({"owner": "Ann Owner"}), bytes(range(16))
     first = chains.first_head(guard, chain_id)
-    return chains.Chain(guard, chain_id, 0, first, tuple(commit(QUESTIONS)))
+    return chains.Chain(
+        guard,
+        chain_id,
+        0,
+        first,
+        tuple(bytes([i % 2 + 1]) * 8 + one for i, one in enumerate(commit(QUESTIONS))),
+    )
 
 
 def add_chains(kit: Kit) -> None:
@@ -754,7 +759,7 @@ def _ledger(change: str) -> bytes:
     rows, head, heads = [], plain.start, []
     contents = [(1, begin), *((0, b"sealed") for _ in QUESTIONS), (1, end)]
     for seq, (kind, content) in enumerate(contents, start=1):
-        entry = hashlib.sha256(content).digest() if kind else plain.entries[seq - 2]
+        entry = chains.commit_record(content) if kind else plain.entries[seq - 2]
         head = chains.next_head(head, entry)
         heads.append(head)
         rows.append((plain.chain_id.hex(), seq, kind, "", float(seq), b"", entry, head, content))

@@ -215,6 +215,44 @@ def test_a_ledger_with_values_of_other_types_is_refused(guard, world, change):
 
 
 @needs_openssl
+def test_leaving_out_stamped_questions_must_be_paid_for(guard, world, key, tmp_path):
+    """Whoever opens only those on which an innocent model agrees with the key proves nothing."""
+    _, X, y = world
+    innocent = RandomForestClassifier(min_samples_leaf=3, random_state=1).fit(X, y)
+    for client in ("acme", "other"):
+        guard.predict(X, client=client)
+    guard.flush()
+    authority = Authority(tmp_path / "tsa")
+    (head,) = request_stamps(guard._ledger.path)
+    add_stamp(guard._ledger.path, authority.stamp(make_query(head)))
+    chain = tmp_path / "a.chain"
+    save_chains(chain, read_chains(guard._ledger.path))
+    questions = read_questions(guard._ledger.path, guard._secret, clients=["acme"])
+    said = innocent.predict(np.array([q.row for q in questions], np.float64))
+    classes = guard.classes_
+    fits = [q for q, label in zip(questions, said, strict=True)
+            if classes[q.alphabet[q.symbol]] == label]  # fmt: skip
+    assert 0 < len(fits) < len(questions)
+    picked = make_mark(fits, guard._statement, key)
+    claim = claim_guard(picked, key)
+    opening = tm.open_mark(picked, claim, judge="Judy", share=1.0, force=True)
+    asked = {"suspect": lambda rows: innocent.predict(rows), "chain": chain}
+    found = tm.judge(Pack("evidence", claim, opening), **asked, roots=[authority.root])
+    (note,) = (note for note in found.notes if note.code == "guard-chosen")
+    drawn = read_summary(guard._ledger.path).clients[0].drawn
+    assert (note.facts["left_out"], note.facts["of"]) == (drawn - len(fits), drawn)
+    assert (note.facts["chosen"], note.facts["clients"]) == (1, 2)
+    assert found.bits - note.facts["bits"] < 20
+    assert found.level != "conclusive"
+    # With one question for each cell, repeated ones and the choice of the client cost little.
+    whole = make_mark(questions, guard._statement, key)
+    judged = tm.judge(open_all(whole, key), **asked, roots=[authority.root])
+    (note,) = (note for note in judged.notes if note.code == "guard-chosen")
+    assert note.facts["left_out"] == drawn - len(questions) <= 1
+    assert note.facts["bits"] <= 1.0 + np.log2(drawn)
+
+
+@needs_openssl
 @pytest.mark.parametrize("chosen", ["alternatives", "reference"])
 def test_what_an_owner_chooses_after_a_suspect_answered_convicts_nobody(
     guard, world, key, tmp_path, chosen

@@ -88,7 +88,13 @@ class GuardCost(Reportable):
 
 
 def plan(
-    model: Any, X: Any, y: Any = None, *, guard: bool = False, share: float = 0.01, **choices: Any
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    guard: bool = False,
+    share: float = 0.01,
+    **choices: Any,
 ) -> Plan | GuardCost:
     """Return what a mark would be and cost, by marking trees that are then thrown away.
 

@@ -9,7 +9,6 @@ chain. `timbermark.guard.ledger_file` has the file itself, and reads it.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import logging
 import os
@@ -41,8 +40,10 @@ from timbermark.ownership.columns import Column, split_columns
 from timbermark.verification.chain import (
     commit_guard,
     commit_questions,
+    commit_record,
     first_head,
     next_head,
+    tag_client,
 )
 
 _LOG = logging.getLogger("timbermark.guard")
@@ -224,7 +225,9 @@ class Ledger:
         self, client: str, at: float, drawn: Drawn, columns: tuple[Column, ...]
     ) -> Iterator[tuple[Any, ...]]:
         links = [secrets.token_bytes(32) for _ in drawn.cells]
-        entries = commit_questions(columns, drawn.alphabets, drawn.symbols, drawn.reference, links)
+        tag = tag_client(self._key, client)
+        told = drawn.alphabets, drawn.symbols, drawn.reference
+        entries = [tag + one for one in commit_questions(columns, *told, links)]
         kinds = "".join("n" if isinstance(column, np.ndarray) else "t" for column in columns)
         cipher = make_cipher(self._key)
         values = (c.tolist() if isinstance(c, np.ndarray) else c for c in columns)
@@ -318,4 +321,4 @@ def _split(drawn: Drawn, rows: Any) -> list[tuple[Drawn, tuple[Column, ...]]]:
 
 def _record(given: Mapping[str, Any], now: float) -> tuple[Any, ...]:
     content = json.dumps(given, sort_keys=True).encode()
-    return RECORD, "", now, None, hashlib.sha256(content).digest(), content
+    return RECORD, "", now, None, commit_record(content), content

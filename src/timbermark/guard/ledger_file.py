@@ -24,6 +24,7 @@ from timbermark.verification.chain import (
     Chain,
     Head,
     commit_guard,
+    commit_record,
     first_head,
     next_head,
 )
@@ -278,7 +279,7 @@ def read_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
                 head = next_head(head, entry)
                 if isinstance(content, str):  # which only another program writes
                     content = content.encode()
-                whole = kind == QUESTION or hashlib.sha256(content).digest() == entry
+                whole = kind == QUESTION or commit_record(content) == entry
                 if seq != first + len(entries) + 1 or head != kept or not whole:
                     raise EvidenceError(
                         f"Entry {seq} of {os.fspath(path)} does not follow from the one before.",

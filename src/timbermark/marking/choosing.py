@@ -256,15 +256,16 @@ def first_of_equals(margins: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def too_few(found: int, k: int, kind: str, what: str = "") -> InputError:
+def too_few(found: int, k: int, kind: str) -> InputError:
     """Return the error for rows from which too few candidates can be made."""
     found_by = {"mixed": "mixtures of the rows", "rows": "rows"}
-    what = what or found_by.get(kind, f"rows of the {kind} strategy")
+    what = found_by.get(kind, f"rows of the {kind} strategy")
     return InputError(
         f"{k} triggers are wanted, but only {found} {what} can carry a symbol.",
         hint=f"ask for at most {found}, or give more rows that differ from each other."
         if found
-        else "give more rows that differ from each other, or use triggers='mixed'.",
+        else "give more rows that differ from each other"
+        + ("." if kind == "mixed" else ", or leave triggers at its default, 'mixed'."),
         code="triggers.too-few",
         parameter="triggers",
     )

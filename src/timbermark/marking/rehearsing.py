@@ -418,13 +418,6 @@ def over_budget(use: Mapping[str, float], budget: Budget) -> InputError:
     """Return the error for a mark that uses more than the budget."""
     name = max(use, key=lambda limit: use[limit])
     most, limit = use[name], getattr(budget, name)
-    if limit == 0.0:
-        return InputError(
-            f"No mark fits {name}=0.",
-            hint=f"allow more; the default is {getattr(Budget(), name):g}.",
-            code="budget.zero",
-            parameter=name,
-        )
     return InputError(
         f"The weakest mark would use {most:.1f} times {name}={limit:g}.",
         hint=f"allow {name}={limit * most * 1.1:.2g}, ask for fewer triggers with n_triggers=…, or "

@@ -1,12 +1,18 @@
 """The public side of a guard's ledger: a hash chain over its entries, and stamps of its heads.
 
-An entry of the chain is 32 bytes that commit to a drawn question and its symbol and reveal nothing
-about either. The first head commits to the guard itself, so that stamping an empty ledger before
-serving fixes the key. A stamp of a later head proves that all entries before it existed at that
-time. docs/guard.md says what that proves.
+An entry of the chain is 32 bytes: a tag of the client, which is no name, and a hash that commits to
+a drawn question and its symbol and reveals nothing about either. The tag lets a judge count how
+many questions of a client were left out of a mark: whoever may choose among them afterwards finds
+some on which an innocent model agrees with the key. Records of the ledger itself have no client.
+
+The first head commits to the guard itself, so that stamping an empty ledger before serving fixes
+the key. A stamp of a later head proves that all entries before it existed at that time.
+docs/guard.md says what that proves.
 """
 
 import hashlib
+import hmac
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +41,11 @@ _COMMITMENT_DOMAIN = b"timbermark/guard/1"
 _QUESTION_DOMAIN = b"timbermark/guard-question/1"
 _LINK_DOMAIN = b"timbermark/guard-link/1"
 _HEAD_DOMAIN = b"timbermark/guard-head/1"
+_CLIENT_DOMAIN = b"timbermark/guard-client/1"
+TAG_BYTES, COMMITMENT_BYTES = 8, 24
+NO_CLIENT = bytes(TAG_BYTES)
+"""The two parts of an entry. Clients that share a tag by accident count as one, which costs their
+owner evidence and nobody else."""
 
 
 def commit_guard(statement: Mapping[str, Any]) -> bytes:
@@ -56,6 +67,25 @@ def next_head(head: bytes, entry: bytes) -> bytes:
     return hashlib.sha256(_LINK_DOMAIN + head + entry).digest()
 
 
+def tag_client(secret: bytes, client: str) -> bytes:
+    """Return the tag of a client's entries, 8 bytes, which only the owner can connect with a name.
+
+    >>> len(tag_client(bytes(32), "acme")), tag_client(bytes(32), "acme") == tag_client(b"", "acme")
+    (8, False)
+    """
+    said = hmac.digest(secret, _CLIENT_DOMAIN + encode(client), "sha256")
+    return said[:TAG_BYTES]
+
+
+def commit_record(content: bytes) -> bytes:
+    """Return the entry of a record, which is of no client.
+
+    >>> commit_record(b"begun")[:8] == NO_CLIENT
+    True
+    """
+    return NO_CLIENT + hashlib.sha256(content).digest()[:COMMITMENT_BYTES]
+
+
 def commit_questions(
     columns: Sequence[Column],
     alphabets: AnyArray,
@@ -63,16 +93,16 @@ def commit_questions(
     reference: AnyArray,
     links: Sequence[bytes],
 ) -> list[bytes]:
-    """Return the entry of each of n questions: a hash of all that a judge weighs, and of its link.
+    """Return the commitment of each of n questions: a hash of what a judge weighs, and of its link.
 
     ``reference`` [n, K] is what the model answers without the guard. Without it an owner could
     choose it later, so that an innocent suspect's answers look drawn. The link is secret.
 
     >>> row = (np.array([0.5]), ("red",))
     >>> drawn = np.array([[0, 1]]), np.array([1]), np.array([[0.5, 0.5]])
-    >>> (entry,) = commit_questions(row, *drawn, [bytes(32)])
-    >>> len(entry)
-    32
+    >>> (commitment,) = commit_questions(row, *drawn, [bytes(32)])
+    >>> len(commitment)
+    24
     """
     numbers, answers = (np.asarray(x, "<f8") for x in (numeric_matrix(columns), reference))
     texts = [column for column in columns if not isinstance(column, np.ndarray)]
@@ -86,7 +116,8 @@ def commit_questions(
             "symbol": int(symbols[i]),
             "reference": answers[i].tobytes(),
         }
-        found.append(hashlib.sha256(_QUESTION_DOMAIN + encode(record)).digest())
+        digest = hashlib.sha256(_QUESTION_DOMAIN + encode(record)).digest()
+        found.append(digest[:COMMITMENT_BYTES])
     return found
 
 
@@ -175,7 +206,7 @@ class Chain:
 
 
 def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
-    """Write chains to a file that can be published: it reveals how many questions were drawn."""
+    """Write chains to a file that can be published: it tells numbers of questions, not of whom."""
     meta = {
         "chains": [
             {
@@ -253,19 +284,69 @@ def _read_chain(given: Any, entries: Any) -> Chain:
     )
 
 
-def find_unstamped(
-    seal: DrawnSeal, guard: str, chains: Sequence[Chain], roots: Sequence[bytes]
-) -> tuple[int, str | None]:
-    """Return how many questions of a guard's mark no verified stamp covers, and the latest time.
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What chains say about the questions of a guard's mark.
 
-    ``guard`` is the commitment that the claim names, in hexadecimal digits: chains of other guards
-    count for nothing.
+    ``unstamped``: how many of those that are opened no verified stamp covers; ``latest``: the last
+    time of the others; ``stamped``: all stamped entries of the same clients; ``left_out``: how many
+    of them are not in the mark; ``clients``: of how many clients the questions are, and of how many
+    there are stamped entries.
+    """
+
+    unstamped: int
+    latest: str | None
+    stamped: int
+    left_out: int
+    clients: tuple[int, int]
+
+    @property
+    def price(self) -> float:
+        """Return the bits that choosing these questions among all stamped ones costs.
+
+        It is log₂ of the ways to choose as many clients, and as many of their questions.
+
+        >>> Coverage(0, "2026-01-01T00:00:00Z", 80, 0, (1, 1)).price
+        0.0
+        >>> round(Coverage(0, "2026-01-01T00:00:00Z", 299, 154, (1, 1)).price)
+        294
+        """
+        chosen, known = self.clients
+        return log2_choices(self.stamped, self.left_out) + log2_choices(known, chosen)
+
+
+def log2_choices(n: int, k: int) -> float:
+    """Return log₂ of the number of ways to choose k of n.
+
+    >>> log2_choices(4, 1)
+    2.0
+    """
+    logarithms = (math.lgamma(n + 1), -math.lgamma(k + 1), -math.lgamma(n - k + 1))
+    return max(math.fsum(logarithms) / math.log(2.0), 0.0)
+
+
+def find_coverage(
+    seal: DrawnSeal, n_marked: int, guard: str, chains: Sequence[Chain], roots: Sequence[bytes]
+) -> Coverage:
+    """Return what verified stamps of a guard's chains cover of the questions of its mark.
+
+    ``seal`` holds the questions that are opened, of ``n_marked`` in the mark. ``guard`` is the
+    commitment that the claim names, in hexadecimal digits: chains of other guards do not count.
     """
     stamped: dict[bytes, str] = {}
     for chain in chains:
         if chain.commitment.hex() == guard:
             stamped |= chain.stamped_entries(roots)
     links = [link.tobytes() for link in seal.links]
-    entries = commit_questions(seal.columns, seal.alphabets, seal.drawn, seal.reference, links)
-    times = [stamped[entry] for entry in entries if entry in stamped]
-    return len(entries) - len(times), max(times, default=None)
+    known = {entry[TAG_BYTES:]: entry for entry in stamped}
+    committed = commit_questions(seal.columns, seal.alphabets, seal.drawn, seal.reference, links)
+    found = [known[one] for one in committed if one in known]
+    mine = {entry[:TAG_BYTES] for entry in found}
+    of_mine = sum(entry[:TAG_BYTES] in mine for entry in stamped)
+    return Coverage(
+        unstamped=len(committed) - len(found),
+        latest=max((stamped[entry] for entry in found), default=None),
+        stamped=of_mine,
+        left_out=max(of_mine - n_marked, 0) if found else 0,
+        clients=(len(mine), len(mine | {entry[:TAG_BYTES] for entry in stamped} - {NO_CLIENT})),
+    )

@@ -37,7 +37,7 @@ from timbermark.reportable import Reportable, make_page
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.chain import find_unstamped, load_chains
+from timbermark.verification.chain import find_coverage, load_chains
 from timbermark.verification.packs import (
     CLAIM,
     OPENING,
@@ -94,10 +94,16 @@ class Judgment(Reportable):
 
     @property
     def level(self) -> Level:
-        """Return the level of the verdict; indicative at most for a guard without its stamps."""
+        """Return the level of the verdict, indicative at most where a guard's owner could choose.
+
+        That is so for questions that no verified stamp covers, and where the bits of the verdict do
+        not pay for leaving out some of those that it covers.
+        """
         found = self.verdict.level
         unstamped = any(note.code == "guard-unstamped" for note in self.notes)
-        return "indicative" if unstamped and found == "conclusive" else found
+        price = sum(n.facts["bits"] for n in self.notes if n.code == "guard-chosen")
+        convinces = not unstamped and self.bits - price >= CONCLUSIVE_BITS
+        return "indicative" if found == "conclusive" and not convinces else found
 
     @property
     def bits(self) -> float:
@@ -356,11 +362,24 @@ def _check_guard(
             raise refusal("chain.no-guard")
         return ()
     chains = () if chain is None else load_chains(chain)
-    without, last = find_unstamped(opened.leaves, claim.marked_digest, chains, roots)
-    fixed = first_time(stamps) if without else last
-    if fixed is None:
-        return (Note("guard-unstamped", {"count": without, "of": opened.n_leaves}),)
-    return (Note("guard-fixed", {"time": fixed}),)
+    n_marked = opened.opened_head.n_leaves
+    found = find_coverage(opened.leaves, n_marked, claim.marked_digest, chains, roots)
+    if found.unstamped:
+        # A stamp of the claim fixes which questions there are, too, though later.
+        fixed = first_time(stamps)
+        if fixed is None:
+            unstamped = {"count": found.unstamped, "of": opened.n_leaves}
+            return (Note("guard-unstamped", unstamped),)
+        return (Note("guard-fixed", {"time": fixed}),)
+    notes = (Note("guard-fixed", {"time": found.latest}),)
+    if found.price <= 0.0:
+        return notes
+    chosen, clients = found.clients
+    facts: dict[str, Any] = {
+        "left_out": found.left_out, "of": found.stamped, "chosen": chosen, "clients": clients,
+        "bits": round_bits(found.price),
+    }  # fmt: skip
+    return (*notes, Note("guard-chosen", facts))
 
 
 def _list_circumstances(pack: Pack, verdict: Verdict) -> tuple[Note, ...]:
@@ -466,7 +485,7 @@ def _compare_codes(
     _require(then["checks"] in allowed)
     free = (
         *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
-        *("guard-unstamped", "guard-fixed"),
+        *("guard-unstamped", "guard-fixed", "guard-chosen"),
     )
     notes = [note for note in then["notes"] if note["code"] not in free]
     allowed = [

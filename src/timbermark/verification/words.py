@@ -139,6 +139,11 @@ NOTES = {
         "A guard's key drew the symbols, and no verified stamp covers {count} of {of} questions: "
         "its owner could have picked them, so that this counts as indicative at most."
     ),
+    "guard-chosen": (
+        "The mark leaves out {left_out} of {of} stamped questions and is about {chosen} of "
+        "{clients} clients: choosing so is worth {bits:.0f} bits, which the evidence must pay for "
+        "to be conclusive."
+    ),
     "guard-fixed": (
         "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
         "nothing about a suspect that was there before, and if models that the judge trains show "
