@@ -20,7 +20,7 @@ from timbermark.guard.ledger_file import (
     request_stamps,
 )
 from timbermark.verification import chain as chains
-from timbermark.verification.chain import Chain, load_chains, next_head, save_chains
+from timbermark.verification.chain import Chain, find_coverage, load_chains, next_head, save_chains
 from timbermark.verification.packs import Pack
 from timbermark.verification.stamps import make_query
 
@@ -239,17 +239,35 @@ def test_leaving_out_stamped_questions_must_be_paid_for(guard, world, key, tmp_p
     asked = {"suspect": lambda rows: innocent.predict(rows), "chain": chain}
     found = tm.judge(Pack("evidence", claim, opening), **asked, roots=[authority.root])
     (note,) = (note for note in found.notes if note.code == "guard-chosen")
-    drawn = read_summary(guard._ledger.path).clients[0].drawn
-    assert (note.facts["left_out"], note.facts["of"]) == (drawn - len(fits), drawn)
+    assert note.facts["left_out"] == len(questions) - len(fits)
+    assert note.facts["of"] == len(questions)
     assert (note.facts["chosen"], note.facts["clients"]) == (1, 2)
     assert found.bits - note.facts["bits"] < 20
     assert found.level != "conclusive"
-    # With one question for each cell, repeated ones and the choice of the client cost little.
+    # All cells of a client cost no more than the choice of the client.
     whole = make_mark(questions, guard._statement, key)
     judged = tm.judge(open_all(whole, key), **asked, roots=[authority.root])
     (note,) = (note for note in judged.notes if note.code == "guard-chosen")
-    assert note.facts["left_out"] == drawn - len(questions) <= 1
-    assert note.facts["bits"] <= 1.0 + np.log2(drawn)
+    assert (note.facts["left_out"], note.facts["bits"]) == (0, 1.0)
+
+
+def test_of_two_questions_of_a_cell_the_first_one_counts(guard, world, key, monkeypatch):
+    _, X, _ = world
+    guard.predict(X, client="acme")
+    guard.predict(X, client="acme")
+    guard.flush()
+    (chain,) = read_chains(guard._ledger.path)
+    monkeypatch.setattr(
+        Chain, "stamped_entries", lambda self, roots: dict.fromkeys(self.entries, "t")
+    )
+    commitment = chain.commitment.hex()
+    mark = guard.mark("acme")
+    found = find_coverage(mark.leaves, mark.n_leaves, commitment, [chain], [])
+    assert (found.unstamped, found.cells, found.left_out, found.price) == (0, mark.n_leaves, 0, 0.0)
+    # The same questions in another order: those of the mark come second.
+    half = len(chain.entries) // 2
+    turned = replace(chain, entries=chain.entries[half:] + chain.entries[:half])
+    assert find_coverage(mark.leaves, mark.n_leaves, commitment, [turned], []).unstamped > 0
 
 
 @needs_openssl

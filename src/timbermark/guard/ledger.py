@@ -43,7 +43,7 @@ from timbermark.verification.chain import (
     commit_record,
     first_head,
     next_head,
-    tag_client,
+    tag_question,
 )
 
 _LOG = logging.getLogger("timbermark.guard")
@@ -225,9 +225,10 @@ class Ledger:
         self, client: str, at: float, drawn: Drawn, columns: tuple[Column, ...]
     ) -> Iterator[tuple[Any, ...]]:
         links = [secrets.token_bytes(32) for _ in drawn.cells]
-        tag = tag_client(self._key, client)
         told = drawn.alphabets, drawn.symbols, drawn.reference
-        entries = [tag + one for one in commit_questions(columns, *told, links)]
+        committed = commit_questions(columns, *told, links)
+        tags = (tag_question(self._key, client, cell) for cell in drawn.cells)
+        entries = [tag + one for tag, one in zip(tags, committed, strict=True)]
         kinds = "".join("n" if isinstance(column, np.ndarray) else "t" for column in columns)
         cipher = make_cipher(self._key)
         values = (c.tolist() if isinstance(c, np.ndarray) else c for c in columns)

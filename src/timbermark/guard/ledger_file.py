@@ -21,6 +21,8 @@ from typing import Any
 from timbermark.errors import EvidenceError, FileFormatError, InputError, TimbermarkError
 from timbermark.ownership.encoding import encode, is_unicode
 from timbermark.verification.chain import (
+    CLIENT_BYTES,
+    TAG_BYTES,
     Chain,
     Head,
     commit_guard,
@@ -201,9 +203,10 @@ def read_questions(
     clients: Sequence[str] | None = None,
     stamped: bool = False,
 ) -> list[Question]:
-    """Return the drawn questions of some clients, or of all, one for each cell, oldest first.
+    """Return the drawn questions of some clients, or of all: the first of each cell.
 
-    ``stamped`` leaves out questions after the last stamp of their chain.
+    ``stamped`` leaves out questions after the last stamp of their chain. Chains follow their ids,
+    because a judge counts the first question of a cell in that order.
 
     Raises InputError with the code ``ledger.key`` if the secret is another guard's, EvidenceError
     if a question was changed.
@@ -220,7 +223,7 @@ def read_questions(
     with _reading(path) as file:
         found = file.execute(
             f"SELECT client, time, cell, entry, content FROM entries WHERE {where} "
-            "ORDER BY time, chain, seq",
+            "ORDER BY chain, seq",
             tuple(clients or ()),
         ).fetchall()
     if stamped and not found and read_questions(path, secret, clients=clients):
@@ -234,9 +237,10 @@ def read_questions(
     seen: set[bytes] = set()
     questions = []
     for name, at, cell, entry, content in found:
-        if cell in seen:
+        tag = entry[CLIENT_BYTES:TAG_BYTES]
+        if tag in seen:
             continue
-        seen.add(cell)
+        seen.add(tag)
         try:
             plain = cipher.decrypt(content[:12], content[12:], bind_entry(name, at, entry))
         except Exception as error:  # cryptography's own: a tag that does not fit

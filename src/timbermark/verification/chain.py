@@ -1,9 +1,10 @@
 """The public side of a guard's ledger: a hash chain over its entries, and stamps of its heads.
 
-An entry of the chain is 32 bytes: a tag of the client, which is no name, and a hash that commits to
-a drawn question and its symbol and reveals nothing about either. The tag lets a judge count how
-many questions of a client were left out of a mark: whoever may choose among them afterwards finds
-some on which an innocent model agrees with the key. Records of the ledger itself have no client.
+An entry of the chain is 32 bytes: tags of the client and of the cell, which are no names, and a
+hash that commits to a drawn question and its symbol and reveals nothing about either. By the tags a
+judge counts how many cells of a client were left out of a mark: whoever may choose among them
+afterwards finds some on which an innocent model agrees with the key. Of several questions of a cell
+the first one counts. Records of the ledger itself have no client.
 
 The first head commits to the guard itself, so that stamping an empty ledger before serving fixes
 the key. A stamp of a later head proves that all entries before it existed at that time.
@@ -42,10 +43,11 @@ _QUESTION_DOMAIN = b"timbermark/guard-question/1"
 _LINK_DOMAIN = b"timbermark/guard-link/1"
 _HEAD_DOMAIN = b"timbermark/guard-head/1"
 _CLIENT_DOMAIN = b"timbermark/guard-client/1"
-TAG_BYTES, COMMITMENT_BYTES = 8, 24
-NO_CLIENT = bytes(TAG_BYTES)
-"""The two parts of an entry. Clients that share a tag by accident count as one, which costs their
-owner evidence and nobody else."""
+_CELL_DOMAIN = b"timbermark/guard-cell/1"
+CLIENT_BYTES, TAG_BYTES, COMMITMENT_BYTES = 3, 8, 24
+"""The tag of a client, both tags together, and the commitment behind them. Clients that share a tag
+by accident count as one, which costs their owner evidence and nobody else."""
+NO_CLIENT = bytes(CLIENT_BYTES)
 
 
 def commit_guard(statement: Mapping[str, Any]) -> bytes:
@@ -67,23 +69,25 @@ def next_head(head: bytes, entry: bytes) -> bytes:
     return hashlib.sha256(_LINK_DOMAIN + head + entry).digest()
 
 
-def tag_client(secret: bytes, client: str) -> bytes:
-    """Return the tag of a client's entries, 8 bytes, which only the owner can connect with a name.
+def tag_question(secret: bytes, client: str, cell: bytes) -> bytes:
+    """Return the tags of a question, 8 bytes, which only the owner can connect with anything.
 
-    >>> len(tag_client(bytes(32), "acme")), tag_client(bytes(32), "acme") == tag_client(b"", "acme")
-    (8, False)
+    >>> one, two = (tag_question(bytes(32), "acme", cell) for cell in (b"a", b"b"))
+    >>> len(one), one[:3] == two[:3], one == two
+    (8, True, False)
     """
-    said = hmac.digest(secret, _CLIENT_DOMAIN + encode(client), "sha256")
-    return said[:TAG_BYTES]
+    of_client = hmac.digest(secret, _CLIENT_DOMAIN + encode(client), "sha256")
+    of_cell = hmac.digest(secret, _CELL_DOMAIN + cell, "sha256")
+    return of_client[:CLIENT_BYTES] + of_cell[: TAG_BYTES - CLIENT_BYTES]
 
 
 def commit_record(content: bytes) -> bytes:
     """Return the entry of a record, which is of no client.
 
-    >>> commit_record(b"begun")[:8] == NO_CLIENT
+    >>> commit_record(b"begun")[:8] == bytes(8)
     True
     """
-    return NO_CLIENT + hashlib.sha256(content).digest()[:COMMITMENT_BYTES]
+    return bytes(TAG_BYTES) + hashlib.sha256(content).digest()[:COMMITMENT_BYTES]
 
 
 def commit_questions(
@@ -288,15 +292,15 @@ def _read_chain(given: Any, entries: Any) -> Chain:
 class Coverage:
     """What chains say about the questions of a guard's mark.
 
-    ``unstamped``: how many of those that are opened no verified stamp covers; ``latest``: the last
-    time of the others; ``stamped``: all stamped entries of the same clients; ``left_out``: how many
-    of them are not in the mark; ``clients``: of how many clients the questions are, and of how many
-    there are stamped entries.
+    ``unstamped``: how many of those that are opened no verified stamp covers, or are not the first
+    of their cell; ``latest``: the last time of the others; ``cells``: those of the same clients
+    with a stamped question; ``left_out``: how many of them are not in the mark; ``clients``: of how
+    many clients the questions are, and of how many there are stamped entries.
     """
 
     unstamped: int
     latest: str | None
-    stamped: int
+    cells: int
     left_out: int
     clients: tuple[int, int]
 
@@ -304,7 +308,7 @@ class Coverage:
     def price(self) -> float:
         """Return the bits that choosing these questions among all stamped ones costs.
 
-        It is log₂ of the ways to choose as many clients, and as many of their questions.
+        It is log₂ of the ways to choose as many clients, and as many of their cells.
 
         >>> Coverage(0, "2026-01-01T00:00:00Z", 80, 0, (1, 1)).price
         0.0
@@ -312,7 +316,7 @@ class Coverage:
         294
         """
         chosen, known = self.clients
-        return log2_choices(self.stamped, self.left_out) + log2_choices(known, chosen)
+        return log2_choices(self.cells, self.left_out) + log2_choices(known, chosen)
 
 
 def log2_choices(n: int, k: int) -> float:
@@ -334,19 +338,26 @@ def find_coverage(
     commitment that the claim names, in hexadecimal digits: chains of other guards do not count.
     """
     stamped: dict[bytes, str] = {}
-    for chain in chains:
+    ordered: list[bytes] = []
+    for chain in sorted(chains, key=lambda one: one.chain_id):
         if chain.commitment.hex() == guard:
-            stamped |= chain.stamped_entries(roots)
+            times = chain.stamped_entries(roots)
+            stamped |= times
+            ordered += [entry for entry in chain.entries if entry in times]
     links = [link.tobytes() for link in seal.links]
-    known = {entry[TAG_BYTES:]: entry for entry in stamped}
     committed = commit_questions(seal.columns, seal.alphabets, seal.drawn, seal.reference, links)
-    found = [known[one] for one in committed if one in known]
-    mine = {entry[:TAG_BYTES] for entry in found}
-    of_mine = sum(entry[:TAG_BYTES] in mine for entry in stamped)
+    known = {entry[TAG_BYTES:]: entry for entry in ordered}
+    mine = {known[one][:CLIENT_BYTES] for one in committed if one in known}
+    firsts: dict[bytes, bytes] = {}
+    for entry in ordered:
+        if entry[:CLIENT_BYTES] in mine:
+            firsts.setdefault(entry[CLIENT_BYTES:TAG_BYTES], entry)
+    counted = set(committed) & {entry[TAG_BYTES:] for entry in firsts.values()}
+    everybody = {entry[:CLIENT_BYTES] for entry in ordered} - {NO_CLIENT}
     return Coverage(
-        unstamped=len(committed) - len(found),
-        latest=max((stamped[entry] for entry in found), default=None),
-        stamped=of_mine,
-        left_out=max(of_mine - n_marked, 0) if found else 0,
-        clients=(len(mine), len(mine | {entry[:TAG_BYTES] for entry in stamped} - {NO_CLIENT})),
+        unstamped=len(committed) - len(counted),
+        latest=max((stamped[known[one]] for one in counted), default=None),
+        cells=len(firsts),
+        left_out=max(len(firsts) - n_marked, 0),
+        clients=(len(mine), len(mine | everybody)),
     )

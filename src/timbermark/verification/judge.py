@@ -376,7 +376,7 @@ def _check_guard(
         return notes
     chosen, clients = found.clients
     facts: dict[str, Any] = {
-        "left_out": found.left_out, "of": found.stamped, "chosen": chosen, "clients": clients,
+        "left_out": found.left_out, "of": found.cells, "chosen": chosen, "clients": clients,
         "bits": round_bits(found.price),
     }  # fmt: skip
     return (*notes, Note("guard-chosen", facts))

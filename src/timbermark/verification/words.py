@@ -140,9 +140,9 @@ NOTES = {
         "its owner could have picked them, so that this counts as indicative at most."
     ),
     "guard-chosen": (
-        "The mark leaves out {left_out} of {of} stamped questions and is about {chosen} of "
-        "{clients} clients: choosing so is worth {bits:.0f} bits, which the evidence must pay for "
-        "to be conclusive."
+        "The mark leaves out {left_out} of {of} cells with stamped questions and is about {chosen} "
+        "of {clients} clients: choosing so is worth {bits:.0f} bits, which the evidence must pay "
+        "for to be conclusive."
     ),
     "guard-fixed": (
         "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
