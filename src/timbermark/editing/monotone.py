@@ -103,7 +103,7 @@ def find_monotone(e: Ensemble, trees: np.ndarray, value: np.ndarray) -> np.ndarr
 def _compare_leaves(
     e: Ensemble, t: int, value: np.ndarray, wanted: np.ndarray, least: float, ways: np.ndarray
 ) -> None:
-    """Note in ``ways`` how leaves of a tree are ordered that differ in a wanted feature only."""
+    """Add to ``ways`` how leaves of a tree are ordered that differ in a wanted feature only."""
     start, stop = e.tree_start[t], e.tree_start[t + 1]
     axes = np.unique(e.feature[start:stop][e.left[start:stop] >= 0])
     if not wanted[axes].any():

@@ -45,7 +45,7 @@ _ROWS = {
 }
 BOUND_SENTENCE = (
     "at most: a bound for other rows like these, wrong in 1 of 1,000 cases. Limits are judged by a "
-    'lower bound, wrong in 1 of 4 cases, so that "at most" may lie above a limit.'
+    'less cautious bound, wrong in 1 of 4 cases, so that "at most" may lie above a limit.'
 )
 """What the bound of a figure says, and why it may lie beyond a limit."""
 _ADVICE = "; give validation rows to know it more exactly"
