@@ -16,7 +16,7 @@ from timbermark import TimberClassifier
 from timbermark.editing.routing import Router
 from timbermark.kernels.workers import Workers
 from timbermark.marking.models import open_model
-from timbermark.marking.splits import SplitLimits, find_splits, set_thresholds, split_strata
+from timbermark.marking.splits import SplitLimits, SplitSearch, set_thresholds, split_strata
 from timbermark.ownership.evidence import mean_bits, split_gains
 from timbermark.trees import reference
 
@@ -50,13 +50,20 @@ MODELS = {
 }
 
 
+def find_splits(*given, limits=None, **options):
+    """Return the triggers of a `SplitSearch` with one choice of boundaries."""
+    limits = limits or SplitLimits()
+    search = SplitSearch(*given, 0, limits, **options)
+    return search.find_triggers(search.choose(limits), limits)
+
+
 def find(model, X, limits=None, **options):
     """Return an opened model and its triggers."""
     foreign = open_model(model)
     with Workers(1) as workers:
         found = find_splits(
             Router(foreign.ensemble), X, foreign.rows(X), foreign.rows, foreign.answers, workers,
-            limits=limits or SplitLimits(), **options,
+            limits=limits, **options,
         )  # fmt: skip
     return foreign, found
 

@@ -150,31 +150,6 @@ def set_thresholds(e: Ensemble, boundaries: Boundaries, symbols: AnyArray) -> En
     return replace(e, threshold=threshold)
 
 
-def find_splits(
-    router: Router,
-    X: np.ndarray,
-    Z: np.ndarray,
-    to_columns: Answers,
-    answers: Answers,
-    workers: Workers,
-    seed: int = 0,
-    limits: SplitLimits | None = None,
-    gaps: Gaps | None = None,
-    n_rows: int | None = None,
-    usable: np.ndarray | None = None,
-    movable: np.ndarray | None = None,
-) -> SplitTriggers:
-    """Return the triggers of the split seal, the cheapest boundaries with visible jumps.
-
-    The arguments are those of `SplitSearch`. There may be any number of triggers, none included.
-    """
-    limits = SplitLimits() if limits is None else limits
-    search = SplitSearch(
-        router, X, Z, to_columns, answers, workers, seed, limits, gaps, n_rows, usable, movable
-    )
-    return search.find_triggers(search.choose(limits), limits)
-
-
 class SplitSearch:
     """All boundaries of a model, found and measured once, to choose from within several limits.
 
