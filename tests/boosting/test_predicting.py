@@ -91,12 +91,12 @@ OPTIONS = {
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("n_leaves", [1, 2, 30, 31, 32, 200])
+@pytest.mark.parametrize("n_leaves", [1, 2, 31, 32, 33, 200, 1025])
 def test_trees_of_all_sizes(n_leaves, options, missing):
     ensemble = random_ensemble(n_leaves, 5, n_leaves, **OPTIONS[options])
     # More rows than a block holds, and not a multiple of it.
     assert_same(ensemble, random_rows(ensemble, 300, missing=missing))
-    assert (make_predictor(ensemble).masks is None) == (n_leaves > 31)
+    assert (make_predictor(ensemble).masks is None) == (n_leaves > 1024)
 
 
 def test_trees_of_mixed_sizes():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.trees.oracle import naive_leaves, naive_margins
 from tests.trees.strategies import ensembles, ensembles_and_rows, rows_for
-from timbermark.editing.routing import Router, _PlainNodes
+from timbermark.editing.routing import Router
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers
 from timbermark.trees import reference
@@ -26,19 +26,21 @@ def margins(router, routes, n_threads=1):
         return router.margins(routes, workers)
 
 
-def chain(n_leaves):
+def chain(n_leaves, leaning="right"):
     """One tree of splits on one feature at 0.5, 1.5, … with a leaf for every range."""
     n_nodes = 2 * n_leaves - 1
     inner = np.arange(n_nodes) % 2 == 0
     inner[-1] = False
     number = np.arange(n_nodes)
+    at = number if leaning == "right" else n_nodes - 3 - number
+    leaf, rest = np.where(inner, number + 1, -1), np.where(inner, number + 2, -1)
     return make_ensemble(
         n_features=1,
         tree_start=[0, n_nodes],
         feature=np.where(inner, 0, -1),
-        threshold=np.where(inner, number / 2 + 0.5, 0.0),
-        left=np.where(inner, number + 1, -1),
-        right=np.where(inner, number + 2, -1),
+        threshold=np.where(inner, at / 2 + 0.5, 0.0),
+        left=leaf if leaning == "right" else rest,
+        right=rest if leaning == "right" else leaf,
         value=number.astype(float),
     )
 
@@ -198,36 +200,25 @@ def test_rows_of_any_layout_and_type_are_taken():
 
 
 @given(ensembles_and_rows(), st.booleans())
-def test_masks_and_plain_nodes_send_rows_the_same_way_faster(case, missing):
+def test_masks_send_rows_the_same_way_as_walks(case, missing):
     e, X = case
     X = X if missing else np.where(np.isnan(X), 0.25, X)
-    masked, plain, slow = Router(e), Router(e), Router(e)
-    if masked._masks is not None:
-        owner = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))
-        plain._plain = _PlainNodes.of(e, plain._records, owner)
-    plain._masks = slow._masks = slow._plain = None
-    expected = route(slow, X)
-    assert route(plain, X).same(expected).all()
-    assert route(masked, X).same(expected).all()
+    masked, walked = Router(e), Router(e)
+    walked._masks = None
+    assert route(masked, X).same(route(walked, X)).all()
 
 
-@pytest.mark.parametrize(("n_leaves", "masked"), [(31, True), (32, False)])
-def test_trees_of_up_to_31_leaves_have_masks(n_leaves, masked):
-    e = chain(n_leaves)
+@pytest.mark.parametrize("leaning", ["left", "right"])
+@pytest.mark.parametrize(
+    ("n_leaves", "masked"),
+    [(1, True), (8, True), (9, True), (32, True), (33, True), (300, True), (1025, False)],
+)
+def test_trees_of_all_sizes(n_leaves, masked, leaning):
+    e = chain(n_leaves, leaning)
     router = Router(e)
     assert (router._masks is not None) == masked
-    X = np.linspace(-1.0, 40.0, 997)[:, None]
+    X = np.linspace(-1.0, n_leaves + 9.0, 1997)[:, None]
+    leaf = np.clip(np.ceil(X[:, 0] - 0.5), 0, n_leaves - 1)
     np.testing.assert_array_equal(
-        route(router, X).leaf[0][0], np.clip(np.ceil(X[:, 0] - 0.5), 0, n_leaves - 1)
+        route(router, X).leaf[0][0], leaf if leaning == "right" else n_leaves - 1 - leaf
     )
-
-
-def test_deep_trees_and_those_of_one_leaf_are_plain():
-    X = np.linspace(-1.0, 400.0, 997)[:, None]
-    deep = Router(chain(300))
-    assert deep._plain is not None
-    np.testing.assert_array_equal(
-        route(deep, X).leaf[0][0], np.clip(np.ceil(X[:, 0] - 0.5), 0, 299)
-    )
-    alone = Router(constant_ensemble(n_features=1, value=2.0))
-    assert (route(alone, X).leaf[0] == 0).all()

@@ -20,10 +20,10 @@ from timbermark.trees.reference import margins
 
 
 def test_lowest_bit():
-    for bit in range(31):
-        assert lowest_bit(np.int32(1 << bit)) == bit
-        above = np.int32((0x7FFFFFFF >> bit) << bit)
-        assert lowest_bit(above) == bit
+    for bit in range(32):
+        alone, above = np.uint32(1 << bit), np.uint32(0xFFFFFFFF >> bit << bit)
+        assert lowest_bit(alone.view(np.int32)) == bit
+        assert lowest_bit(above.view(np.int32)) == bit
 
 
 # The tree of the module's picture: split 1 parts a from b and c, split 2 parts b from c.
@@ -34,9 +34,9 @@ EXPECTED = [10.0, 20.0, 30.0, 10.0]
 def test_leaves_that_remain():
     out = np.array([[0.5] * 4, [0.25] * 4])
     add_margins(
-        CODES, 0, 4, np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.int32),
-        np.array([0b110, 0b101], np.int32), np.array([0, 3]), np.array([10.0, 20.0, 30.0]),
-        np.array([1]), out,
+        CODES, 0, 4, np.array([0, 1]), np.array([0, 2, 2, 2, 2]), np.array([0, 1], np.int32),
+        np.zeros(2, np.int32), np.array([0b11111110, 0b11111101], np.uint8), np.array([0, 3]),
+        np.array([10.0, 20.0, 30.0]), np.array([1]), out,
     )  # fmt: skip
     assert out.tolist() == [[0.5] * 4, [x + 0.25 for x in EXPECTED]]
 
@@ -77,7 +77,7 @@ def test_missing_values_on_paths(missing, thresholds, expected):
     assert walk([[np.nan, np.nan]], 0, 1, missing, thresholds) == [expected]
 
 
-@pytest.mark.parametrize("n_leaves", [1, 2, 5, 31, 33])
+@pytest.mark.parametrize("n_leaves", [1, 2, 5, 31, 33, 70])
 @pytest.mark.parametrize("n_rows", [1, 3, 130, 300])
 def test_margins_are_those_of_the_reference(n_leaves, n_rows):
     ensemble = random_ensemble(n_leaves, 2, n_leaves)

@@ -7,8 +7,8 @@ from timbermark.kernels import compile, editing, growing, routing, updating
 def test_every_kernel_of_training_and_marking_is_compiled_afterwards():
     tm.warmup()
     for kernel in (
-        routing.route_plain_rows, routing.add_leaf_values, editing.weigh_leaves, editing.edit_round,
-        routing.measure_jumps, growing.train_trees, updating.renew_trees,
+        routing.route_masked_rows, routing.add_leaf_values, routing.measure_jumps,
+        editing.weigh_leaves, editing.edit_round, growing.train_trees, updating.renew_trees,
     ):  # fmt: skip
         assert getattr(kernel, "signatures", [True]), kernel
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from timbermark.errors import InputError
 from timbermark.kernels.routing import (
+    BYTES,
     LEFT,
     MOST_LEAVES,
     RIGHT,
@@ -28,10 +29,10 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_NAN, MISSING_NONE, Ensemble
 
 _MOST_CODES = 65_534
-_FEW, _FEW_BY_SIZE = 2, 64
-"""Rows up to which walking takes less time than codes do; the more features there are for each
-tree, the later codes pay (`./dev bench predict`)."""
-_LANES = 8
+_FEW, _FEW_BY_FEATURES, _FEW_BY_COMPARISONS = 2, 64, 1 / 16
+"""Rows up to which walking takes less time than codes do: so many, and more for each feature and
+each comparison that there are for a tree (`./dev bench predict`)."""
+_LANES = 32
 """Rows that the comparisons of masks take at a time; a few more cost less than one by one."""
 
 
@@ -57,8 +58,7 @@ class Predictor:
         if e.input_dtype == "f4":
             with np.errstate(over="ignore"):
                 X = X.astype(np.float32).astype(np.float64)
-        few = _FEW + _FEW_BY_SIZE * e.n_features // max(e.n_trees, 1)
-        by_walking = self.masks is None or len(X) <= few
+        by_walking = self.masks is None or len(X) <= self.masks.few(e)
         out = np.empty((e.n_outputs, len(X) if by_walking else -(-len(X) // _LANES) * _LANES))
         out[:] = 0.0 if e.init_last else e.init[:, None]
         if self.masks is None or by_walking:
@@ -85,8 +85,8 @@ class Predictor:
 
         def block(thread: int, first: int, last: int) -> None:
             add_margins(
-                codes, first, last, m.split_start, column, m.code, m.mask, m.leaf_start, m.value,
-                self.output, out,
+                codes, first, last, m.words, m.cut, column, m.code, m.rest, m.leaf_start,
+                m.value, self.output, out,
             )  # fmt: skip
 
         workers.split(block, out.shape[1])
@@ -94,17 +94,23 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Trees of at most 31 leaves as :func:`add_margins` takes them."""
+    """Trees of at most `MOST_LEAVES` leaves as :func:`add_margins` takes them."""
 
     values: np.ndarray  # float64: thresholds, one feature after the other
     starts: np.ndarray  # int64[d + 1]
-    split_start: np.ndarray  # int64[T + 1]
-    feature: np.ndarray  # int32[s], of a split
-    column: np.ndarray  # int32[s], where codes of missing values are of three kinds
-    code: np.ndarray  # int32[s]: the threshold's number within its feature
-    mask: np.ndarray  # int32[s]
+    words: np.ndarray  # int64[T + 1]
+    cut: np.ndarray  # int64[BYTES * words + 1]
+    feature: np.ndarray  # int32[c], of a comparison
+    column: np.ndarray  # int32[c], where codes of missing values are of three kinds
+    code: np.ndarray  # int32[c]: the threshold's number within its feature
+    rest: np.ndarray  # uint8[c]
     leaf_start: np.ndarray  # int64[T + 1]
     value: np.ndarray  # of the leaves, from left to right; to predict, float64 and weighted
+
+    def few(self, e: Ensemble) -> int:
+        """Return the number of rows up to which walking takes less time."""
+        sizes = _FEW_BY_FEATURES * e.n_features + _FEW_BY_COMPARISONS * len(self.code)
+        return _FEW + int(sizes / max(e.n_trees, 1))
 
     def encode(self, X: np.ndarray, room: int, missing: bool, workers: Workers) -> np.ndarray:
         """Return the codes of all rows by column, ``room`` in each, and zeros where rows end.
@@ -158,7 +164,7 @@ def make_predictor(ensemble: Ensemble) -> Predictor | None:
     steps["feature"] = np.where(inner, e.feature, 0)
     steps["left"] = np.where(inner, e.left + np.repeat(e.tree_start[:-1], sizes), -1)
     masks = None
-    if (sizes <= 2 * MOST_LEAVES - 1).all():
+    if (sizes < 2 * MOST_LEAVES).all():
         masks = make_masks(e, threshold, value, missing)
     output = e.tree_output.astype(np.int64)
     return Predictor(e, e.tree_start[:-1].astype(np.int64), steps, missing, output, masks)
@@ -188,19 +194,30 @@ def make_masks(
     code = np.zeros(len(split), np.int32)
     code[order] = np.cumsum(fresh) - 1 - starts[sorted_feature]
     n_left, lowest = _number_leaves(e)
-    # Those on the left are taken away from a row that goes right.
-    taken = ((1 << n_left[split]) - 1) << lowest[split]
     tree = np.repeat(np.arange(e.n_trees), np.diff(e.tree_start))
     in_order = leaf[np.lexsort((lowest[leaf], tree[leaf]))]
+    leaf_start = np.searchsorted(leaf, e.tree_start).astype(np.int64)
+    words = np.append(0, np.cumsum(-(-np.diff(leaf_start) // (8 * BYTES))))
+    # Those on the left, n_left from the lowest on, are taken away from a row that goes right: in
+    # every byte from the first one that has some of them to the last.
+    first, last = lowest[split] // 8, (lowest[split] + n_left[split] - 1) // 8
+    one = np.repeat(np.arange(len(split)), last - first + 1)  # the split of each comparison
+    byte = np.arange(len(one)) - np.repeat(np.cumsum(last - first + 1) - last - 1, last - first + 1)
+    begin = np.clip(lowest[split][one] - 8 * byte, 0, 8)
+    end = np.clip((lowest + n_left)[split][one] - 8 * byte, 0, 8)
+    place = BYTES * words[tree[split][one]] + byte
+    order = np.argsort(place, kind="stable")
+    one = one[order]
     return Masks(
         values=sorted_threshold[fresh],
         starts=starts,
-        split_start=np.searchsorted(split, e.tree_start).astype(np.int64),
-        feature=feature.astype(np.int32),
-        column=(feature + missing[split].astype(np.int64) * e.n_features).astype(np.int32),
-        code=code,
-        mask=(np.int64(2**MOST_LEAVES - 1) & ~taken).astype(np.int32),
-        leaf_start=np.searchsorted(leaf, e.tree_start).astype(np.int64),
+        words=words,
+        cut=np.searchsorted(place[order], np.arange(BYTES * words[-1] + 1)),
+        feature=feature[one].astype(np.int32),
+        column=(feature + missing[split].astype(np.int64) * e.n_features)[one].astype(np.int32),
+        code=code[one],
+        rest=(0xFF & ~((1 << end) - (1 << begin)))[order].astype(np.uint8),
+        leaf_start=leaf_start,
         value=value[in_order],
     )
 

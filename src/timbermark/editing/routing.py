@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,12 +23,10 @@ from timbermark.kernels.routing import (
     ZERO,
     add_leaf_values,
     route_masked_rows,
-    route_plain_rows,
     route_rows,
 )
 from timbermark.kernels.workers import Workers
 from timbermark.trees.ensemble import MISSING_NONE, MISSING_ZERO, ZERO_RANGE, Ensemble
-from timbermark.trees.statistics import inner_levels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,19 +95,17 @@ class Router:
         self._records["leaf"] = before[:-1] - before[e.tree_start[:-1]][owner]
         self._records["missing"] = MISSING_LEFT * e.missing_left + 2 * e.missing_kind
         inner = ~is_leaf
-        self._plain: _PlainNodes | None = None
         self._masks: Masks | None = None
         if (
             e.n_features
             and not ((e.category_set[inner] >= 0) | (e.missing_kind[inner] == MISSING_ZERO)).any()
+            and (sizes < 2 * MOST_LEAVES).all()
+            and not np.isnan(threshold[inner]).any()
         ):
-            if (sizes < 2 * MOST_LEAVES).all() and not np.isnan(threshold[inner]).any():
-                missing = np.where(e.missing_left, LEFT, RIGHT).astype(np.int8)
-                missing[e.missing_kind == MISSING_NONE] = ZERO
-                # -0.0 and 0.0 are equal and must stay one threshold.
-                self._masks = make_masks(e, threshold + 0.0, self._records["leaf"], missing)
-            if self._masks is None:
-                self._plain = _PlainNodes.of(e, self._records, owner)
+            missing = np.where(e.missing_left, LEFT, RIGHT).astype(np.int8)
+            missing[e.missing_kind == MISSING_NONE] = ZERO
+            # -0.0 and 0.0 are equal and must stay one threshold.
+            self._masks = make_masks(e, threshold + 0.0, self._records["leaf"], missing)
         self._category_values = e.category_values.astype(np.float64)
         n_leaves = before[e.tree_start[1:]] - before[e.tree_start[:-1]]
         most = int(n_leaves.max(initial=1))
@@ -162,20 +157,12 @@ class Router:
             c, (start, stop) = parts[item]
             if m is not None:
                 route_masked_rows(
-                    codes, start, stop, self.trees[c], m.split_start, column, m.code, m.mask,
+                    codes, start, stop, self.trees[c], m.words, m.cut, column, m.code, m.rest,
                     m.leaf_start, m.value, leaf[c],
                 )  # fmt: skip
                 return
-            roots = e.tree_start[:-1][self.trees[c]]
-            if self._plain is not None and not np.isnan(rows[start:stop]).any():
-                nodes = self._plain
-                route_plain_rows(
-                    rows, start, stop, roots, nodes.depth[self.trees[c]], nodes.feature,
-                    nodes.threshold, nodes.child, nodes.leaf, leaf[c],
-                )  # fmt: skip
-                return
             route_rows(
-                rows, start, stop, roots, self._records,
+                rows, start, stop, e.tree_start[:-1][self.trees[c]], self._records,
                 e.category_offsets, self._category_values, e.categories_go == "left", ZERO_RANGE,
                 leaf[c],
             )  # fmt: skip
@@ -216,31 +203,6 @@ class Router:
 
         workers.drain(add_part, len(parts))
         return np.ascontiguousarray(out.T)
-
-
-class _PlainNodes(NamedTuple):
-    """Nodes as `timbermark.kernels.routing.route_plain_rows` takes them."""
-
-    depth: np.ndarray  # int64 [trees]
-    feature: np.ndarray
-    threshold: np.ndarray
-    child: np.ndarray
-    leaf: np.ndarray
-
-    @classmethod
-    def of(cls, e: Ensemble, records: np.ndarray, owner: np.ndarray) -> _PlainNodes:
-        """Return splits by thresholds alone; ``owner`` [N]: the tree of each node."""
-        is_leaf = e.left < 0
-        depth = np.zeros(e.n_trees, np.int64)
-        for number, level in enumerate(inner_levels(e), start=1):
-            depth[owner[level]] = number
-        own = np.arange(len(records), dtype=np.int32)
-        child = np.column_stack(
-            [np.where(is_leaf, own, records[side]) for side in ("right", "left")]
-        ).astype(np.int32)
-        threshold = np.where(is_leaf, np.inf, records["threshold"])
-        feature = np.where(is_leaf, 0, records["feature"]).astype(np.int32)
-        return cls(depth, feature, threshold, child, np.ascontiguousarray(records["leaf"]))
 
 
 def _parts(n: int) -> list[tuple[int, int]]:
