@@ -321,8 +321,11 @@ def test_reported_figures_beyond_a_limit_are_found():
     before, after, label = rare(moved=0.5, shift=0.2)
     cost = measure(before, after, label, ["no", "yes"])
     found = beyond_limits(cost, Budget())
-    assert found["score"] == (cost["score", "yes"].change, 0.02)
+    assert found["score"] == (cost["score", "yes"], 0.02)
     assert "changed" not in found
+    # What is in the table is not silent, whatever rows it is of.
+    seen = measure(before, after, label, ["no", "yes"], code="training")
+    assert found.keys() == beyond_limits(seen, Budget()).keys()
     assert beyond_limits(cost, NO_LIMITS) == {}
     assert beyond_limits(measure(before, before, label), Budget()) == {}
 

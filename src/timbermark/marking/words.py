@@ -56,8 +56,8 @@ _WARNINGS = ("beyond_limit", "few_of_class", "limit_too_fine", "validation_seen"
 class Note:
     """Something to tell the user about a result: a code and its numbers.
 
-    ``name``: the limit or class that it is about; ``text``: the sentence of a note that a library's
-    adapter wrote. ``str(note)`` is a sentence.
+    ``name``: the limit or class that it is about; ``text``: the code of the rows that it is about,
+    or the sentence of a note that a library's adapter wrote. ``str(note)`` is a sentence.
 
     >>> print(Note("weak", {"bits": 40.0}))
     This mark is worth 40 bits: it can convince you, but nobody else.
@@ -90,9 +90,10 @@ def say(note: Note) -> str:
     """Return the sentence of a note."""
     n = note.numbers
     if note.code == "beyond_limit":
+        rows = _ROWS.get(note.text, "the rows that report the cost")
         return (
-            f"{_capital(LIMIT_WORDS[note.name])} is {n['figure']:.2%} on the rows that report the "
-            f"cost, beyond the limit of {n['limit']:.2%} ({note.name})."
+            f"{_capital(LIMIT_WORDS[note.name])} is {n['figure']:.2%} on {rows}, beyond the limit "
+            f"of {n['limit']:.2%} ({note.name})."
         )
     if note.code == "few_of_class":
         return (
