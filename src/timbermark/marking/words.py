@@ -243,12 +243,10 @@ def figure_name(code: str, label: Any, answers: str, known_error: bool = True) -
 
 def _changes(figure: Figure, cost: Cost) -> tuple[str, str]:
     """Return a change and its bound; relative ones and shares in percent."""
-    if figure.code == "changed":
-        return str(cost.changed), f"{figure.bound:.2%}"
-    if figure.code in ("score", "precision", "top", "churn", "mean", "tail", "rmse", "mae"):
-        return f"{figure.change:.2%}", f"{figure.bound:.2%}"
-    bound = "" if figure.code in ("largest", "largest_drift", "log_loss") else _five(figure.bound)
-    return _five(figure.change), bound
+    shares = ("score", "precision", "top", "churn", "mean", "tail", "rmse", "mae", "changed")
+    show = "{:.2%}".format if figure.code in shares else _five
+    bound = "" if figure.bound is None else show(figure.bound)
+    return str(cost.changed) if figure.code == "changed" else show(figure.change), bound
 
 
 def _show(value: float | None, cost: Cost) -> str:
