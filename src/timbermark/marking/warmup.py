@@ -17,12 +17,14 @@ from timbermark.boosting.predicting import make_predictor
 from timbermark.boosting.state import fit_ensemble, rebuild_state
 from timbermark.boosting.state_file import load_state, save_state
 from timbermark.boosting.updating import renew
+from timbermark.editing.routing import Router
 from timbermark.estimator import TimberClassifier
 from timbermark.kernels.compile import is_cold
 from timbermark.kernels.growing import train_trees
 from timbermark.kernels.workers import Workers
 from timbermark.marking.budget import Budget
 from timbermark.marking.embedding import plan
+from timbermark.marking.models import open_model
 
 _PARAMS = TrainParams(max_iter=2, max_leaf_nodes=4, min_samples_leaf=2)
 
@@ -36,7 +38,7 @@ def warm_up() -> None:
 
     Another process compiles the update meanwhile: compilation uses one core only.
     """
-    code = "from timbermark.boosting import warmup; warmup.warm_update()"
+    code = f"from {__name__} import warm_update; warm_update()"
     if is_cold(train_trees):
         with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL):
             warm_training()
@@ -100,3 +102,9 @@ def warmup() -> None:
     # A model so small that its mark is weak, and a budget that lets any pass.
     wide = Budget.only(changed=1.0, drift=1.0, accuracy=1.0, auc=1.0, score=1.0)
     plan(model, X, y, budget=wide, n_triggers=8, weak=True, random_state=0)
+    # Trees of more leaves than a mask has bits take kernels of their own, with missing values too.
+    deep = TimberClassifier(max_iter=1, max_leaf_nodes=_N, min_samples_leaf=1, random_state=0)
+    router = Router(open_model(deep.fit(X, rng.random(_N) < 0.5)).ensemble)
+    with Workers(1) as workers:
+        for rows in (X, np.where(X > 1.0, np.nan, X)):
+            router.route(rows, workers)
