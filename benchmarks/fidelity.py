@@ -438,13 +438,9 @@ def run_stated(name, library, seed, held):
     record["figures"] = [
         [f.code, str(f.label), f.change, one.change, one.bound]
         for f in found
-        if (one := told.get((f.code, str(f.label)))) is not None and f.code not in UNSTATED
+        if (one := told.get((f.code, str(f.label)))) is not None and one.bound is not None
     ]
     return record | {"bits": result.bits, **mark_fields(result), "rows": cost.n_rows}
-
-
-UNSTATED = ("largest", "largest_drift", "log_loss", "order")
-"""Figures that have no bound: the largest change of some rows, and estimates for information."""
 
 
 def summarize_stated(records):

@@ -14,6 +14,7 @@ from timbermark.errors import InputError, PassphraseNeededError
         ('name it, as in protocol="mlflow".', "name it, as in --protocol mlflow."),
         ("open share=0.75, or force=True.", "open --share 0.75, or --force."),
         ("or force=True to replace it.", "or --force to replace it."),
+        ("turn it: label_map={'no': 0, 'yes': 1}.", "turn it: --label-map no=0,yes=1."),
         ("give label_map={theirs: yours} and so on.", "give --label-map theirs=yours and so on."),
         ('as in body={"rows": "$rows"}.', 'as in --body \'{"rows": "$rows"}\'.'),
         ("give token=… or headers=….", "give --token-env or --token-file … or --headers-file …."),

@@ -321,8 +321,11 @@ def test_reported_figures_beyond_a_limit_are_found():
     before, after, label = rare(moved=0.5, shift=0.2)
     cost = measure(before, after, label, ["no", "yes"])
     found = beyond_limits(cost, Budget())
-    assert found["score"] == (cost["score", "yes"].change, 0.02)
+    assert found["score"] == (cost["score", "yes"], 0.02)
     assert "changed" not in found
+    # What is in the table is not silent, whatever rows it is of.
+    seen = measure(before, after, label, ["no", "yes"], code="training")
+    assert found.keys() == beyond_limits(seen, Budget()).keys()
     assert beyond_limits(cost, NO_LIMITS) == {}
     assert beyond_limits(measure(before, before, label), Budget()) == {}
 
@@ -446,5 +449,42 @@ def test_a_sample_that_nothing_changes_in_does_not_promise_that_nothing_will():
     judged = {figure.code: figure.at_most(0.75) for figure in found}
     assert judged["drift"] == judged["auc"] == 0.0
     answers = numbers(BEFORE, BEFORE, TARGET)
-    for code in ("mean", "tail", "move"):
+    for code in ("mean", "tail", "move", "rmse", "mae", "r2", "order"):
         assert 0.0 < answers[code].bound < 0.1
+    # What has no bound says so.
+    assert {figure.code for figure in found if figure.bound is None} == {
+        "log_loss", "largest_drift",
+    }  # fmt: skip
+    assert answers["largest"].bound is None
+
+
+@pytest.mark.parametrize("n", [500, 2500])
+def test_stated_bounds_of_numbers_with_heavy_tails_hold_in_most_samples(n):
+    """One row in 50 moves, some of them far: a sample may hold none that does."""
+    rng = np.random.default_rng(1)
+    before = rng.lognormal(0.0, 1.0, 250_000)
+    target = before * rng.lognormal(0.0, 0.6, len(before))
+    shift = np.where(rng.random(len(before)) < 0.02, rng.normal(0.0, 0.15, len(before)), 0.0)
+    after = before * np.exp(shift)
+    counting = Counting("numbers", float(np.sqrt(((before - target) ** 2).mean())), True, 1.6)
+    truth = numbers(before, after, target, counting)
+    wanted = ("rmse", "mae", "r2", "mean", "tail", "order", "move")
+    kept = 0
+    for first in range(0, 100 * n, n):
+        rows = slice(first, first + n)
+        cost = numbers(before[rows], after[rows], target[rows], counting)
+        kept += all(cost[code].bound >= truth[code].change for code in wanted)
+    assert kept >= 95
+
+
+def test_the_error_of_a_rank_correlation_is_that_of_resampling():
+    rng = np.random.default_rng(2)
+    before = rng.normal(size=2000)
+    after = before + np.where(rng.random(2000) < 0.2, rng.normal(size=2000), 0.0)
+    cost = numbers(before, after, None)
+    again = []
+    for _ in range(100):
+        rows = rng.integers(0, 2000, 2000)
+        again.append(numbers(before[rows], after[rows], None)["order"].change)
+    assert cost["order"].change == pytest.approx(1.0 - spearmanr(before, after)[0], rel=0.02)
+    assert cost["order"].error == pytest.approx(np.std(again), rel=0.25)

@@ -17,6 +17,10 @@ def test_whoever_waits_for_the_compiler_is_told(monkeypatch, capsys):
     monkeypatch.setattr(compile, "is_cold", lambda kernel: True)
     compile.notice_if_cold(routing.measure_jumps)
     assert capsys.readouterr().err == ""  # not in a file or a log
+    monkeypatch.setitem(sys.modules, "ipykernel", compile)
+    compile.notice_if_cold(routing.measure_jumps)
+    assert "timbermark warmup" in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "ipykernel")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     compile.notice_if_cold(routing.measure_jumps)
     assert "timbermark warmup" in capsys.readouterr().err

@@ -72,6 +72,7 @@ def test_tables_of_many_classes_show_some_of_them():
     ("note", "said"),
     [
         (Note("beyond_limit", {"figure": 0.03, "limit": 0.02}, "score"), "3.00%"),
+        (Note("beyond_limit", {"figure": 0.03, "limit": 0.02}, "auc", "training"), "on training"),
         (Note("few_of_class", {"rows": 6.0}, "yes"), "Only 6 rows"),
         (
             Note("limit_too_fine", {"limit": 1e-4, "rows": 2e3, "finest": 7e-4}, "changed"),

@@ -56,6 +56,8 @@ def use_flags(text: str) -> str:
 
     >>> use_flags("share=0.5 is too little; give label_map={theirs: yours}, or force=True.")
     '--share 0.5 is too little; give --label-map theirs=yours, or --force.'
+    >>> use_flags("turn it round: label_map={'no': 'a', 'yes': 'b c'}.")
+    'turn it round: --label-map "no=a,yes=b c".'
     """
     from timbermark.cli import app  # noqa: F401 - commands say what their flags are
 
@@ -91,7 +93,8 @@ def _flag(name: str, value: str) -> str:
     if value == "True":
         return FLAGS[name]
     if name == "label_map":
-        value = value.strip("{}").replace(": ", "=")
+        bare = value.strip("{}").replace("'", "").replace(": ", "=").replace(", ", ",")
+        return f'{FLAGS[name]} "{bare}"' if " " in bare else f"{FLAGS[name]} {bare}"
     bare = value[1:-1] if value[:1] in ("'", '"') and value[-1:] == value[:1] else value
     shown = f"'{bare}'" if name == "body" else bare
     return f"{FLAGS[name]} {shown}"

@@ -87,8 +87,9 @@ def is_cold(compiled: Any) -> bool:
 
 
 def notice_if_cold(compiled: Any) -> None:
-    """Tell a person at a terminal why the first call takes longer."""
-    if sys.stderr.isatty() and is_cold(compiled):
+    """Tell a person at a terminal or in a notebook why the first call takes longer."""
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if watched and is_cold(compiled):
         print(
             "timbermark: compiling its kernels, once; `timbermark warmup` does it ahead.",
             file=sys.stderr,

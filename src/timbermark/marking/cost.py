@@ -23,9 +23,12 @@ from timbermark.marking.defaults import (
     STATED_CONFIDENCE,
     UNSEEN_ANSWER,
     UNSEEN_MOVE,
+    UNSEEN_NUMBER,
+    UNSEEN_ORDER,
     UNSEEN_PRECISION,
     UNSEEN_RANKS,
     UNSEEN_SLACK,
+    UNSEEN_SQUARE,
 )
 from timbermark.marking.tallies import (
     TOP_SHARE,
@@ -38,10 +41,14 @@ from timbermark.marking.tallies import (
 )
 from timbermark.reportable import Reportable
 
+_ONE_ROW = 1.0 / 3.0
+"""What Bernstein's inequality adds, per unit of a bound's logarithm, where each row counts as 1."""
 _NEAR_EDGE = 0.5
 """The distance from the edge of the top, in log-odds, within which rows tell how many cross it."""
 QUALITY = ("accuracy", "log_loss", "auc", "precision", "recall")
 """The figures of classifiers that need labels."""
+_WITHOUT_BOUND = ("log_loss", "largest", "largest_drift")
+"""The figures that say nothing of unseen rows: their chance is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +103,15 @@ class Figure:
         return max(bound, 0.0)
 
     @property
-    def bound(self) -> float:
+    def bound(self) -> float | None:
         """Return the bound that is stated with the figure, wider where rows are made up.
 
-        Where rows are counted it is that of the count, which assumes nothing. Otherwise so many
-        rows may change as none does here as a count of none allows.
+        The log-loss and the largest change have none. Where rows are counted the bound is that of
+        the count, which assumes nothing. Otherwise so many rows may change as none does here as a
+        count of none allows.
         """
+        if self.code in _WITHOUT_BOUND:
+            return None
         made_up = self.rows is not None and self.rows.code == "unseen"
         bound = self.at_most(STATED_CONFIDENCE) - math.log(1.0 - STATED_CONFIDENCE) * self.one_more
         if self.hits is not None:
@@ -266,7 +276,10 @@ def label_figures(tally: Tally, classes: Sequence[Any], rows: RowSet) -> list[Fi
     changes = max(tally.total("lost²"), tally.total("expected") + swing * n)
     chance = _root(changes) / n
     found = [
-        _shown("accuracy", tally.mean("lost"), chance, right, rows, hidden),
+        replace(
+            _shown("accuracy", tally.mean("lost"), chance, right, rows, hidden),
+            one_more=_ONE_ROW / n,
+        ),
         _shown("log_loss", loss[1] - loss[0], 0.0, loss, rows, hidden),
     ]
     if tally.joint is not None:
@@ -447,24 +460,32 @@ def number_figures(tally: Tally, error: float, ranks: bool, rows: RowSet) -> lis
         found += _list_figures(tally, rows)
     elif tally.has_target:
         found += _error_figures(tally, error, rows)
+    most = max(tally.most["moved"], UNSEEN_NUMBER) / tally.n
     move, shift = tally.mean("moved"), tally.mean("shift")
     spread = _root(tally.mean("moved²") - move**2) / root_n
     was, now = (tally.mean(side) * error for side in ("before", "after"))
     size = max(tally.mean("size"), 1e-300)
-    most = max(tally.most["moved"], UNSEEN_MOVE) / tally.n
     shift_error = _root(tally.mean("moved²") - shift**2) / root_n
     tail, variance, n_tail = largest_answers(tally)
     assert tally.joint is not None
     if ranks and "tops" not in tally.sums:
         found.append(_top(tally.joint, tally.joint.sides(), rows))
-    order = _rank_correlation(tally.joint)
+    order, order_error = _rank_correlation(tally.joint)
     return [
         *found,
         Figure(
             "mean", abs(shift) / size, shift_error / size, was, now, one_more=most / size, rows=rows
         ),
         Figure("tail", tail, _root(variance / n_tail), one_more=UNSEEN_ANSWER / n_tail, rows=rows),
-        Figure("order", 1.0 - order, 0.0, None, order, rows=rows),
+        Figure(
+            "order",
+            1.0 - order,
+            order_error,
+            None,
+            order,
+            one_more=UNSEEN_ORDER / tally.n,
+            rows=rows,
+        ),
         Figure("move", move, spread, one_more=most, rows=rows),
         Figure("largest", tally.most["moved"], rows=rows),
     ]
@@ -474,10 +495,11 @@ def _error_figures(tally: Tally, error: float, rows: RowSet) -> list[Figure]:
     was, now, was2, now2 = (
         tally.mean(f"missed{power} {side}") for power in ("", "²") for side in ("before", "after")
     )
-    n = float(np.sqrt(tally.n))
+    root_n = float(np.sqrt(tally.n))
     grown, worse = now2 - was2, now - was
-    chance = _root(tally.mean("squares grown²") - grown**2) / n
-    slack = _root(tally.mean("grown²") - worse**2) / n
+    chance = _root(tally.mean("squares grown²") - grown**2) / root_n
+    slack = _root(tally.mean("grown²") - worse**2) / root_n
+    one_more, most = UNSEEN_SQUARE / tally.n, max(tally.most["moved"], UNSEEN_NUMBER) / tally.n
     spread = max(tally.mean("target²") - tally.mean("target") ** 2, 0.0)
     found = []
     if was2 > 0.0:
@@ -487,17 +509,27 @@ def _error_figures(tally: Tally, error: float, rows: RowSet) -> list[Figure]:
         found.append(
             Figure(
                 "rmse", growth, chance / was2 / 2, root * error, float(np.sqrt(now2)) * error,
+                one_more=one_more / 2, rows=rows,
+            )
+        )  # fmt: skip
+        found.append(
+            Figure(
+                "mae", worse / was, slack / was, was * error, now * error, one_more=most / was,
                 rows=rows,
             )
         )  # fmt: skip
-        found.append(Figure("mae", worse / was, slack / was, was * error, now * error, rows=rows))
     else:
         lost = float(now2 > 0.0)
         found.append(Figure("rmse", lost, 0.0, 0.0, float(np.sqrt(now2)) * error, rows=rows))
         found.append(Figure("mae", lost, 0.0, 0.0, now * error, rows=rows))
     if spread > 0.0:
-        values = (1.0 - was2 / spread, 1.0 - now2 / spread)
-        found.append(Figure("r2", grown / spread, chance / spread, *values, rows=rows))
+        share = was2 / spread
+        values = (1.0 - share, 1.0 - now2 / spread)
+        found.append(
+            Figure(
+                "r2", grown / spread, chance / spread, *values, one_more=one_more * share, rows=rows
+            )
+        )
     return found
 
 
@@ -523,18 +555,24 @@ def _list_figures(tally: Tally, rows: RowSet) -> list[Figure]:
     return found
 
 
-def _rank_correlation(joint: Joint) -> float:
-    """Return Spearman's correlation of answers before and after, 1 where one is constant."""
-    ranks = []
+def _rank_correlation(joint: Joint) -> tuple[float, float]:
+    """Return Spearman's correlation of answers before and after, 1 where one is constant.
+
+    And its standard error: but for ties it is 1 less the mean of six squared shifts of a rank.
+    """
+    n, ranks = float(joint.count.sum()), []
     for place in joint.sides():
         count = np.bincount(place, weights=joint.count, minlength=joint.bins)
-        rank = (np.cumsum(count) - 0.5 * count)[place]
-        ranks.append(rank - float((joint.count * rank).sum()) / float(joint.count.sum()))
+        rank = (np.cumsum(count) - 0.5 * count)[place] / n
+        ranks.append(rank - float((joint.count * rank).sum()) / n)
     first, second = ranks
     norms = float((joint.count * first**2).sum()) * float((joint.count * second**2).sum())
     if norms == 0.0:
-        return 1.0
-    return float(min((joint.count * first * second).sum() / np.sqrt(norms), 1.0))
+        return 1.0, 0.0
+    lost = 6.0 * (first - second) ** 2
+    mean, square = (float((joint.count * power).sum()) / n for power in (lost, lost**2))
+    correlation = float((joint.count * first * second).sum()) / float(np.sqrt(norms))
+    return min(correlation, 1.0), _root((square - mean**2) / n)
 
 
 def _root(value: float) -> float:

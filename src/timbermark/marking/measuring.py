@@ -91,7 +91,12 @@ def report_cost(
 def warn(prepared: Prepared, budget: Budget, cost: Cost) -> tuple[Note, ...]:
     """Return warnings about a cost: figures beyond a limit, and limits that rows cannot show."""
     notes = [
-        Note("beyond_limit", {"figure": figure, "limit": limit}, name)
+        Note(
+            "beyond_limit",
+            {"figure": figure.change, "limit": limit},
+            name,
+            "" if figure.rows is None else figure.rows.code,
+        )
         for name, (figure, limit) in beyond_limits(cost, budget).items()
     ]
     judging = prepared.judging

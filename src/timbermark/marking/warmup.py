@@ -36,7 +36,7 @@ def warm_up() -> None:
 
     Another process compiles the update meanwhile: compilation uses one core only.
     """
-    code = "from timbermark.boosting import warmup; warmup.warm_update()"
+    code = f"from {__name__} import warm_update; warm_update()"
     if is_cold(train_trees):
         with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL):
             warm_training()

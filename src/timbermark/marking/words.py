@@ -56,8 +56,8 @@ _WARNINGS = ("beyond_limit", "few_of_class", "limit_too_fine", "validation_seen"
 class Note:
     """Something to tell the user about a result: a code and its numbers.
 
-    ``name``: the limit or class that it is about; ``text``: the sentence of a note that a library's
-    adapter wrote. ``str(note)`` is a sentence.
+    ``name``: the limit or class that it is about; ``text``: the code of the rows that it is about,
+    or the sentence of a note that a library's adapter wrote. ``str(note)`` is a sentence.
 
     >>> print(Note("weak", {"bits": 40.0}))
     This mark is worth 40 bits: it can convince you, but nobody else.
@@ -90,9 +90,10 @@ def say(note: Note) -> str:
     """Return the sentence of a note."""
     n = note.numbers
     if note.code == "beyond_limit":
+        rows = _ROWS.get(note.text, "the rows that report the cost")
         return (
-            f"{_capital(LIMIT_WORDS[note.name])} is {n['figure']:.2%} on the rows that report the "
-            f"cost, beyond the limit of {n['limit']:.2%} ({note.name})."
+            f"{_capital(LIMIT_WORDS[note.name])} is {n['figure']:.2%} on {rows}, beyond the limit "
+            f"of {n['limit']:.2%} ({note.name})."
         )
     if note.code == "few_of_class":
         return (
@@ -242,12 +243,10 @@ def figure_name(code: str, label: Any, answers: str, known_error: bool = True) -
 
 def _changes(figure: Figure, cost: Cost) -> tuple[str, str]:
     """Return a change and its bound; relative ones and shares in percent."""
-    if figure.code == "changed":
-        return str(cost.changed), f"{figure.bound:.2%}"
-    if figure.code in ("score", "precision", "top", "churn", "mean", "tail", "rmse", "mae"):
-        return f"{figure.change:.2%}", f"{figure.bound:.2%}"
-    bound = "" if figure.code in ("largest", "largest_drift", "log_loss") else _five(figure.bound)
-    return _five(figure.change), bound
+    shares = ("score", "precision", "top", "churn", "mean", "tail", "rmse", "mae", "changed")
+    show = "{:.2%}".format if figure.code in shares else _five
+    bound = "" if figure.bound is None else show(figure.bound)
+    return str(cost.changed) if figure.code == "changed" else show(figure.change), bound
 
 
 def _show(value: float | None, cost: Cost) -> str:
