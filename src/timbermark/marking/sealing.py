@@ -533,14 +533,25 @@ def draw_seals(
         else:
             break
     if max(use.values(), default=0.0) <= 1.0:
-        raise InputError(
-            f"The symbols that could be set are worth {bits:.0f} bits.",
-            hint="ask for more triggers with n_triggers=…, give more rows, or allow a weak mark "
-            "with weak=True.",
-            code="mark.weak",
-            parameter="weak",
-        )
+        raise _too_weak(draft, bits)
     raise over_budget(use, choices.budget)
+
+
+def _too_weak(draft: Draft, bits: float) -> InputError:
+    """Return the error of a mark that fits and is not worth enough, with what would help."""
+    said = f"The symbols that could be set are worth {bits:.0f} bits, of {ENOUGH_BITS:.0f} wanted."
+    said += "".join(f" {note}" for note in draft.notes if note.code in ("no_leaves", "no_splits"))
+    more = "give more rows, "
+    if draft.rehearsal is not None:
+        more = "ask for more triggers with n_triggers=…, give more rows, "
+    elif draft.choices.seals == "splits" and draft.prepared.foreign.task == "classification":
+        more = "use seals='both', give more rows, "
+    return InputError(
+        said,
+        hint=more + "or allow a weak mark with weak=True.",
+        code="mark.weak",
+        parameter="weak",
+    )
 
 
 def _cheaper(splits: SplitTriggers) -> SplitTriggers:
