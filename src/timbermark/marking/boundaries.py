@@ -199,11 +199,20 @@ def find_sources(
     plain = Z[chosen]
     changed = ~((seen == plain) | (np.isnan(seen) & np.isnan(plain))).all(axis=1)
     source = np.full(n_columns, -1)
-    for j in np.flatnonzero(changed.sum(axis=1) == 1).tolist():
+    numbers = np.ones(n_raw, np.bool_) if usable is None else usable
+    for j in np.flatnonzero((changed.sum(axis=1) == 1) & numbers).tolist():
         f = int(changed[j].argmax())
-        if changed[:, f].sum() == 1 and (usable is None or usable[j]):
+        if changed[:, f].sum() == 1:
             source[f] = j
-    return Sources(source, False)
+    several = np.flatnonzero((changed.sum(axis=1) > 1) & numbers).tolist()
+    said = "The trees have several columns made of each of the columns"
+    return Sources(source, False, _leave_out(said, several))
+
+
+def _leave_out(said: str, columns: list[int]) -> tuple[str, ...]:
+    """Return a note on the columns of the deployed model that are left out, if there are some."""
+    shown = ", ".join(str(j) for j in columns[:5]) + (", …" if len(columns) > 5 else "")
+    return (f"{said} {shown}: no boundary is there.",) if columns else ()
 
 
 def read_columns(
@@ -229,10 +238,7 @@ def read_columns(
             wrong.append(int(sources.source[f]))
         elif len(column.z) > 1:
             found[f] = column
-    notes: tuple[str, ...] = ()
-    if wrong:
-        said = ", ".join(str(j) for j in wrong[:5]) + (", …" if len(wrong) > 5 else "")
-        notes = (f"The transformers are not monotone in the columns {said}: no boundary is there.",)
+    notes = _leave_out("The transformers are not monotone in the columns", wrong)
     return found, (*sources.notes, *notes)
 
 

@@ -279,7 +279,7 @@ def draft_mark(
         notes += library_notes(splits.notes)
         if len(splits) < _FEWEST_BOUNDARIES:
             if choices.seals == "splits":
-                raise _too_few_boundaries(foreign, len(splits))
+                raise _too_few_boundaries(foreign, splits)
             notes.append(Note("no_splits", {"boundaries": len(splits)}))
             splits = None
         else:
@@ -375,7 +375,7 @@ class _Scanning:
         return merge(results)
 
 
-def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
+def _too_few_boundaries(foreign: ForeignModel, splits: SplitTriggers) -> InputError:
     if not foreign.movable.any():
         return InputError(
             f"The {foreign.kind} splits no column of numbers, so that no threshold can move.",
@@ -386,7 +386,8 @@ def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
             parameter="seals",
         )
     return InputError(
-        f"Only {n} boundaries between training values can carry a symbol.",
+        f"Only {len(splits)} boundaries between training values can carry a symbol."
+        + "".join(f" {note}" for note in splits.notes),
         hint="give all training rows, and values that are not all alike"
         + ("; or use seals='both'." if foreign.task == "classification" else "."),
         code="splits.too-few",
