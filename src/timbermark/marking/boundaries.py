@@ -276,20 +276,27 @@ def _read_column(
     starts = np.flatnonzero(new)
     below = np.append(starts[1:], len(z))
     distinct = raw[starts]
-    looked = distinct[np.isfinite(distinct)]
-    looked = looked[
-        np.linspace(0, len(looked) - 1, min(len(looked), _MOST_LOOKED_AT)).astype(np.int64)
-    ]
-    return Column(
-        j, falls, z[starts], distinct, below, _count_decimals(looked), _are_single(looked), filled
-    )
+    known = distinct[np.isfinite(distinct)]
+    single = _are_single(_look_at(known))
+    return Column(j, falls, z[starts], distinct, below, count_decimals(known), single, filled)
+
+
+def _look_at(values: np.ndarray) -> np.ndarray:
+    places = np.linspace(0, len(values) - 1, min(len(values), _MOST_LOOKED_AT))
+    return np.asarray(values[places.astype(np.int64)])
 
 
 def _are_single(values: np.ndarray) -> bool:
     return bool((values.astype(np.float32).astype(np.float64) == values).all())
 
 
-def _count_decimals(values: np.ndarray) -> int:
+def count_decimals(values: np.ndarray) -> int:
+    """Return the decimals that some of the ``values`` have, -1 where these have more than 8.
+
+    >>> count_decimals(np.array([1.0, 2.5, 3.25])), count_decimals(np.array([1 / 3]))
+    (2, -1)
+    """
+    values = _look_at(values)
     for decimals in range(_MOST_DECIMALS + 1):
         if (np.round(values, decimals) == values).all():
             return decimals
