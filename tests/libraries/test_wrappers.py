@@ -71,6 +71,7 @@ def test_opened_and_closed(wrapper, library, n_classes):
     far = np.abs(foreign.confidence(margins.astype(float)) - before).max(axis=1) > 1e-6
     assert far.mean() < 0.02
     assert len(foreign.classes) == n_classes
+    assert foreign.confidence(margins[:0].astype(float)).shape == (0, n_classes)
 
     same = libraries.close(foreign, foreign.ensemble)
     np.testing.assert_array_equal(asked_model(same).predict_proba(X), before)

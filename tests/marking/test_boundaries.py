@@ -163,7 +163,8 @@ def test_sources_behind_transformers():
     columns, notes = read_columns(e, Cuts.of(e), X, Z, sources, Workers(1))
     assert list(columns) == [0]
     assert columns[0].falls
-    assert "not monotone" in notes[0]
+    assert "several columns" in notes[0]
+    assert "not monotone" in notes[1]
 
 
 def test_merge_of_nothing_in_common():

@@ -89,6 +89,21 @@ def test_what_is_deployed_is_marked_and_verified(name):
     assert result.cost.changed <= 0.02 * result.cost.n_rows
 
 
+def test_models_that_share_columns_have_no_boundaries_and_say_so():
+    """Each of the models inside has columns of its own, made of the same ones."""
+    X, y = wide()
+    numbers = X.drop(columns="town").fillna(0.0)
+    inside = new_model("histogram", 10)
+    model = CalibratedClassifierCV(inside, cv=2, method="isotonic").fit(numbers, y)
+    with pytest.raises(tm.errors.InputError) as caught:
+        tm.plan(model, numbers, y, seals="splits")
+    assert caught.value.code == "splits.too-few"
+    assert "several columns" in caught.value.message
+    _, _, result = marked("calibrated")
+    assert "no_splits" in [note.code for note in result.notes]
+    assert any("several columns" in str(note) for note in result.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "ending"), [("calibrated", "skops"), ("catboost", "cbm"), ("xgboost", "ubj")]
 )

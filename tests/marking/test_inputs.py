@@ -274,3 +274,11 @@ def test_mistakes_with_labels_and_missing_rows_are_named():
         with pytest.raises(InputError) as caught:
             tm.plan(model, rows, labels, label_map=label_map, seals="splits")
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("seed", [None, -1, 1.5, True, np.random.RandomState(0)])
+def test_a_seed_is_a_whole_number(named, table, y, seed):
+    """One seed gives one result, so that there is none that draws anew."""
+    with pytest.raises(InputError) as caught:
+        tm.plan(named, table, y, random_state=seed)
+    assert (caught.value.code, caught.value.parameter) == ("random_state", "random_state")

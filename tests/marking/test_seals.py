@@ -9,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightgbm import LGBMRegressor
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -203,6 +207,20 @@ def test_whole_numbers_that_leave_few_boundaries_carry_a_mark_between_them(monke
     with pytest.raises(InputError) as caught:
         tm.embed(model, X, y, key=KEY, owner="Ann")
     assert caught.value.code in ("mark.weak", "splits.too-few")
+
+
+@pytest.mark.parametrize("seals", ["both", "splits"])
+@pytest.mark.parametrize("kind", [GradientBoostingClassifier, GradientBoostingRegressor])
+def test_a_mark_that_is_worth_too_little_is_refused_with_what_would_help(kind, seals):
+    """More triggers in leaves help no mark that has none there."""
+    X, y = cancer()
+    model = kind(n_estimators=30, max_depth=1, random_state=0).fit(X[:, :5], y)
+    with pytest.raises(InputError) as caught:
+        tm.plan(model, X[:, :5], y, seals=seals)
+    assert caught.value.code == "mark.weak"
+    assert "n_triggers" not in caught.value.hint
+    alone = seals == "splits" and kind is GradientBoostingClassifier
+    assert ("seals='both'" in caught.value.hint) == alone
 
 
 @pytest.mark.parametrize(("n", "shares"), [(None, (1.0,)), (20, (0.65,)), (200, (0.35, 0.65))])

@@ -38,7 +38,7 @@ from timbermark.files import atomic_write
 from timbermark.guard.guarding import Guard
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.embedding import embed
-from timbermark.marking.inputs import as_frame, take_parts, take_rows
+from timbermark.marking.inputs import as_frame, check_seed, take_parts, take_rows
 from timbermark.marking.large_tables import Say, take_some
 from timbermark.marking.mixing import row_keys
 from timbermark.marking.models import open_model
@@ -103,6 +103,7 @@ def attack(
     """
     guard = model if isinstance(model, Guard) else None
     wanted = find_attacks(attacks, None if guard is None else GUARD_ATTACKS)
+    check_seed(random_state)
     if out is not None:
         require_library("matplotlib", "report", "to draw the chart of an attack")
     if not isinstance(mark, Mark) and (guard is None or mark is not None):

@@ -145,6 +145,9 @@ def _calibrate(one: Any, part: Peeled, model: ForeignModel, margins: Reals) -> R
     """Return the probabilities of one calibrated model, whose estimator gives the margins."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
+    if not len(margins):  # isotonic regression refuses to be asked nothing
+        return np.zeros((0, len(one.estimator.classes_)))
+
     class Echo(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Answers with what it is given."""
 

@@ -199,11 +199,20 @@ def find_sources(
     plain = Z[chosen]
     changed = ~((seen == plain) | (np.isnan(seen) & np.isnan(plain))).all(axis=1)
     source = np.full(n_columns, -1)
-    for j in np.flatnonzero(changed.sum(axis=1) == 1).tolist():
+    numbers = np.ones(n_raw, np.bool_) if usable is None else usable
+    for j in np.flatnonzero((changed.sum(axis=1) == 1) & numbers).tolist():
         f = int(changed[j].argmax())
-        if changed[:, f].sum() == 1 and (usable is None or usable[j]):
+        if changed[:, f].sum() == 1:
             source[f] = j
-    return Sources(source, False)
+    several = np.flatnonzero((changed.sum(axis=1) > 1) & numbers).tolist()
+    said = "The trees have several columns made of each of the columns"
+    return Sources(source, False, _leave_out(said, several))
+
+
+def _leave_out(said: str, columns: list[int]) -> tuple[str, ...]:
+    """Return a note on the columns of the deployed model that are left out, if there are some."""
+    shown = ", ".join(str(j) for j in columns[:5]) + (", …" if len(columns) > 5 else "")
+    return (f"{said} {shown}: no boundary is there.",) if columns else ()
 
 
 def read_columns(
@@ -229,10 +238,7 @@ def read_columns(
             wrong.append(int(sources.source[f]))
         elif len(column.z) > 1:
             found[f] = column
-    notes: tuple[str, ...] = ()
-    if wrong:
-        said = ", ".join(str(j) for j in wrong[:5]) + (", …" if len(wrong) > 5 else "")
-        notes = (f"The transformers are not monotone in the columns {said}: no boundary is there.",)
+    notes = _leave_out("The transformers are not monotone in the columns", wrong)
     return found, (*sources.notes, *notes)
 
 
@@ -270,20 +276,27 @@ def _read_column(
     starts = np.flatnonzero(new)
     below = np.append(starts[1:], len(z))
     distinct = raw[starts]
-    looked = distinct[np.isfinite(distinct)]
-    looked = looked[
-        np.linspace(0, len(looked) - 1, min(len(looked), _MOST_LOOKED_AT)).astype(np.int64)
-    ]
-    return Column(
-        j, falls, z[starts], distinct, below, _count_decimals(looked), _are_single(looked), filled
-    )
+    known = distinct[np.isfinite(distinct)]
+    single = _are_single(_look_at(known))
+    return Column(j, falls, z[starts], distinct, below, count_decimals(known), single, filled)
+
+
+def _look_at(values: np.ndarray) -> np.ndarray:
+    places = np.linspace(0, len(values) - 1, min(len(values), _MOST_LOOKED_AT))
+    return np.asarray(values[places.astype(np.int64)])
 
 
 def _are_single(values: np.ndarray) -> bool:
     return bool((values.astype(np.float32).astype(np.float64) == values).all())
 
 
-def _count_decimals(values: np.ndarray) -> int:
+def count_decimals(values: np.ndarray) -> int:
+    """Return the decimals that some of the ``values`` have, -1 where these have more than 8.
+
+    >>> count_decimals(np.array([1.0, 2.5, 3.25])), count_decimals(np.array([1 / 3]))
+    (2, -1)
+    """
+    values = _look_at(values)
     for decimals in range(_MOST_DECIMALS + 1):
         if (np.round(values, decimals) == values).all():
             return decimals

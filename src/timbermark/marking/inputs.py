@@ -51,6 +51,21 @@ class Columns:
         return self.table.iloc[:n] if hasattr(self.table, "iloc") else self.table[:n]
 
 
+def check_seed(seed: object) -> None:
+    """Raise InputError for what no random numbers can be drawn from.
+
+    >>> check_seed(0)
+    """
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or int(seed) < 0:  # type: ignore[call-overload]
+        raise InputError(
+            f"random_state={seed!r:.60} must be a whole number, 0 or more.",
+            hint="leave it out for 0; one number gives one result.",
+            code="random_state",
+            parameter="random_state",
+        )
+
+
 def take_rows(foreign: ForeignModel, X: Any, what: str = "rows") -> np.ndarray:
     """Return float64 [n, d], as the predict of a model that takes only numbers takes them.
 

@@ -9,7 +9,8 @@ was trained on than of others, and an edit moves it less there: a tenth of what 
 rows. Mixtures of near neighbours are as unseen rows are, if they are as far from the training rows
 as those; how far that is differs from table to table. A shadow model, trained on a part of the
 rows, tells it: the mixtures to take are those of which it is as sure as of rows that it did not
-see.
+see. A value that only one training row has becomes another one nearby, because thresholds move
+between training values, where unseen rows are and training rows are not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from timbermark.kernels.hashing import hash_rows, mix_cells
 from timbermark.kernels.workers import Workers
+from timbermark.marking.boundaries import count_decimals
 from timbermark.marking.defaults import NEIGHBOUR_RANKS
 
 _SHARES = (0.1, 0.2, 0.4)
@@ -100,6 +102,11 @@ _ALL_NEIGHBOURS, _MOST_NEIGHBOURS = 10_000, 4_000
 _ASKED_AT_A_TIME, _FEW_RANKS = 256, 32
 """Rows whose distances from all neighbours are in the cache at a time, and the rank up to which
 finding the nearest one again and again is quicker than dividing them."""
+_NEXT = 2
+"""Values on either side between which an unseen row's value is drawn, so that a gap between two
+training values gets the more rows the wider it is, up to four times as many as there are on
+average. (Friedman's regressions, 1,500 and 2,000 rows: answers moved by 0.010 to 0.027 of the error
+on unseen rows, and by 0.0000 to 0.0033 on values of training rows.)"""
 _SIGNS, _JITTER = 4, 1e-4
 _SHADOW_ROWS, _ASKED = 10_000, 3_000
 _SLOPES = tuple(float(slope) for slope in np.round(np.arange(0.1, 1.01, 0.05), 2))
@@ -139,6 +146,9 @@ class Neighbourhood:
         self._rows, self._rng = X[kept], rng
         self._share = share * len(kept) / max(len(X), 1)
         self._named = np.zeros(X.shape[1], np.bool_) if named is None else named
+        self._values = {
+            j: _read_values(X[:, j]) for j in np.flatnonzero(~self._named).tolist() if len(X)
+        }
         known = np.where(np.isfinite(self._rows), self._rows, 0.0)[:, ~self._named]
         spread = known.std(axis=0)
         self._spread = np.where(spread > 0.0, spread, 1.0)
@@ -176,7 +186,28 @@ class Neighbourhood:
             own = np.flatnonzero((scaled == rank) & (ranks > 0))
             other[own] = self._rows[self._find_neighbours(first[own], rank)]
         swapped = (rng.random(first.shape) < _HALF) & (ranks > 0)[:, None]
-        return np.where(swapped, other, first)
+        return self._renew(np.where(swapped, other, first))
+
+    def _renew(self, mixed: np.ndarray) -> np.ndarray:
+        """Replace values that one row alone has by others between these and the next ones.
+
+        So many values of unseen rows are in no training row, and a threshold that moves between two
+        training values moves unseen rows alone.
+        """
+        drawn = self._rng.random(mixed.shape)
+
+        def renew(j: int) -> None:
+            values, count, decimals = self._values[j]
+            at = np.searchsorted(values, mixed[:, j])
+            own = np.flatnonzero(at < len(values))
+            own = own[(values[at[own]] == mixed[own, j]) & (count[at[own]] == 1)]
+            lower = values[np.maximum(at[own] - _NEXT, 0)]
+            upper = values[np.minimum(at[own] + _NEXT, len(values) - 1)]
+            fresh = lower + drawn[own, j] * (upper - lower)
+            mixed[own, j] = fresh if decimals < 0 else np.round(fresh, decimals)
+
+        self._workers.map(renew, list(self._values))
+        return mixed
 
     def _find_neighbours(self, X: np.ndarray, rank: int) -> np.ndarray:
         """Return the numbers of the neighbours of a rank, 0 for the nearest, int64 [n]."""
@@ -210,6 +241,12 @@ class Neighbourhood:
             signs = (mixed >> np.uint64(40) & np.uint64(1)).astype(np.float64)
             parts.append((2.0 * signs - 1.0) / np.sqrt(2.0 * _SIGNS))
         return np.hstack(parts)
+
+
+def _read_values(column: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return a column's finite values, rising, how many rows have each, and their decimals."""
+    values, count = np.unique(column[np.isfinite(column)], return_counts=True)
+    return values, count, count_decimals(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from timbermark.marking.defaults import (
     SURROGATES,
     UNSEEN_ROWS,
 )
+from timbermark.marking.inputs import check_seed
 from timbermark.marking.large_tables import (
     LEAST_HELD,
     InputTable,
@@ -210,6 +211,7 @@ def prepare(
     ``leaves``: whether there will be a leaf seal, for which rows must hold the model in place.
     ``label_map``: from the labels of rows to the model's own.
     """
+    check_seed(seed)
     foreign = model if isinstance(model, ForeignModel) else open_model(model)
     task = task_of(foreign, label_map)
     router = Router(foreign.ensemble)

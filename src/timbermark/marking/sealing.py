@@ -279,7 +279,7 @@ def draft_mark(
         notes += library_notes(splits.notes)
         if len(splits) < _FEWEST_BOUNDARIES:
             if choices.seals == "splits":
-                raise _too_few_boundaries(foreign, len(splits))
+                raise _too_few_boundaries(foreign, splits)
             notes.append(Note("no_splits", {"boundaries": len(splits)}))
             splits = None
         else:
@@ -375,7 +375,7 @@ class _Scanning:
         return merge(results)
 
 
-def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
+def _too_few_boundaries(foreign: ForeignModel, splits: SplitTriggers) -> InputError:
     if not foreign.movable.any():
         return InputError(
             f"The {foreign.kind} splits no column of numbers, so that no threshold can move.",
@@ -386,7 +386,8 @@ def _too_few_boundaries(foreign: ForeignModel, n: int) -> InputError:
             parameter="seals",
         )
     return InputError(
-        f"Only {n} boundaries between training values can carry a symbol.",
+        f"Only {len(splits)} boundaries between training values can carry a symbol."
+        + "".join(f" {note}" for note in splits.notes),
         hint="give all training rows, and values that are not all alike"
         + ("; or use seals='both'." if foreign.task == "classification" else "."),
         code="splits.too-few",
@@ -533,14 +534,25 @@ def draw_seals(
         else:
             break
     if max(use.values(), default=0.0) <= 1.0:
-        raise InputError(
-            f"The symbols that could be set are worth {bits:.0f} bits.",
-            hint="ask for more triggers with n_triggers=…, give more rows, or allow a weak mark "
-            "with weak=True.",
-            code="mark.weak",
-            parameter="weak",
-        )
+        raise _too_weak(draft, bits)
     raise over_budget(use, choices.budget)
+
+
+def _too_weak(draft: Draft, bits: float) -> InputError:
+    """Return the error of a mark that fits and is not worth enough, with what would help."""
+    said = f"The symbols that could be set are worth {bits:.0f} bits, of {ENOUGH_BITS:.0f} wanted."
+    said += "".join(f" {note}" for note in draft.notes if note.code in ("no_leaves", "no_splits"))
+    more = "give more rows, "
+    if draft.rehearsal is not None:
+        more = "ask for more triggers with n_triggers=…, give more rows, "
+    elif draft.choices.seals == "splits" and draft.prepared.foreign.task == "classification":
+        more = "use seals='both', give more rows, "
+    return InputError(
+        said,
+        hint=more + "or allow a weak mark with weak=True.",
+        code="mark.weak",
+        parameter="weak",
+    )
 
 
 def _cheaper(splits: SplitTriggers) -> SplitTriggers:

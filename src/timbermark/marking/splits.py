@@ -211,9 +211,9 @@ class SplitSearch:
         if not pool.gives_numbers and pool.answers.mean(axis=0).min() <= RARE_SHARE:
             price = price * _rarity(router, everything, Z, answers, workers)
             # In the tail of a column two values may be so far apart that unseen rows are between
-            # them, those with the highest scores, but no row that judges, whose values are training
-            # values. (`./dev bench fidelity --part rare`, census: one free boundary had a higher
-            # price than 97 wide ones together.)
+            # them, those with the highest scores, and too few rows that judge. (`./dev bench
+            # fidelity --part rare`, census: one free boundary had a higher price than 97 wide ones
+            # together.)
             kept = np.flatnonzero(everything.wide | (price <= limits.free_price))
             self._jumps = jumps.pick(kept)
             self._boundaries = replace(everything, price=price).take(kept)

@@ -217,6 +217,10 @@ def _encode(value: Any, parts: list[bytes]) -> None:
 
 
 HINT = "get the model again from where it came, or save it again with XGBoost."
+CUT_NAMES = (
+    "XGBoost 3.2 and others cut names that are not ASCII in the wrong places; train with other "
+    "names of categories, or with a later XGBoost."
+)
 MOST_ROUNDS = 1 << 30
 OBJECTIVES: dict[str, tuple[Task, Objective]] = {
     **dict.fromkeys(("binary:logistic", "binary:logitraw"), ("classification", "logistic")),
@@ -595,7 +599,11 @@ def category_texts(cats: Any) -> dict[int, list[str]]:
         try:
             found[place] = [octets[a:b].decode() for a, b in pairwise(ends)]
         except UnicodeDecodeError:
-            require(False, "category names")
+            raise FileFormatError(
+                "The model's names of categories are cut within a letter.",
+                hint=CUT_NAMES,
+                code="categories.cut",
+            ) from None
     return found
 
 

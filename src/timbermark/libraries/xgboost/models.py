@@ -26,6 +26,7 @@ from timbermark.libraries.contract import (
     with_categories,
 )
 from timbermark.libraries.xgboost.document import (
+    CUT_NAMES,
     OBJECTIVES,
     Outline,
     encode_key,
@@ -278,7 +279,9 @@ def open_file(path: PathLike) -> ForeignModel:
         forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
         return _opened(xgb, model, model, document, known, forest)
     except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
+        raise FileFormatError(
+            f"{os.fspath(path)}: {error.message}", error.hint, error.code
+        ) from None
     except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
         said = refused(error).message.partition(": ")[2]
         raise FileFormatError(
@@ -304,7 +307,9 @@ def open_trees(path: PathLike) -> ForeignModel | None:
             return None
         foreign = _as_trees(raw, known, to_forest(known), _kind_in_file(known))
     except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
+        raise FileFormatError(
+            f"{os.fspath(path)}: {error.message}", error.hint, error.code
+        ) from None
     return None if (foreign.ensemble.category_set >= 0).any() else foreign
 
 
@@ -337,7 +342,7 @@ def open(model: Any) -> ForeignModel:
         native = _rebuilt(xgb, model, raw, booster.save_config())
         return _opened(xgb, model, native, raw, known, forest)
     except FileFormatError as error:
-        raise InputError(error.message, error.hint) from None
+        raise InputError(error.message, error.hint, error.code) from None
 
 
 def _opened(
@@ -401,7 +406,7 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     Raises InputError if it is none of these, or has another width or other names.
     """
     extra: XGBoostExtra = foreign.extra
-    X = with_categories(X, extra.outline.categories, extra.outline.feature_names, strict=True)
+    X = _take_categories(extra.outline, X)
     library = partial(_library, "to read rows as XGBoost does")
     found = to_rows(library, extra.outline, X, extra.missing)
     e = foreign.ensemble
@@ -554,8 +559,17 @@ def _with_named_categories(booster: Any, X: Any) -> Any:
     """Return rows with the booster's categories where they are texts."""
     if "c" not in (booster.feature_types or ()) or isinstance(X, list | tuple):
         return X
-    known = outline(parse(bytes(booster.save_raw("ubj"))))
-    return with_categories(X, known.categories, known.feature_names, strict=True)
+    return _take_categories(outline(parse(bytes(booster.save_raw("ubj")))), X)
+
+
+def _take_categories(known: Outline, X: Any) -> Any:
+    """Return rows with the model's categories where they are texts."""
+    try:
+        return with_categories(X, known.categories, known.feature_names, strict=True)
+    except InputError as error:
+        if all(text.isascii() for texts in known.categories.values() for text in texts):
+            raise
+        raise InputError(error.message, hint=CUT_NAMES, code="categories.cut") from None
 
 
 def _check_version(known: Outline, xgb: ModuleType) -> None:
