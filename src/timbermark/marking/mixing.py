@@ -146,9 +146,7 @@ class Neighbourhood:
         self._rows, self._rng = X[kept], rng
         self._share = share * len(kept) / max(len(X), 1)
         self._named = np.zeros(X.shape[1], np.bool_) if named is None else named
-        self._values = {
-            j: _read_values(X[:, j]) for j in np.flatnonzero(~self._named).tolist() if len(X)
-        }
+        self._all, self._values = X, dict[int, tuple[np.ndarray, np.ndarray, int]]()
         known = np.where(np.isfinite(self._rows), self._rows, 0.0)[:, ~self._named]
         spread = known.std(axis=0)
         self._spread = np.where(spread > 0.0, spread, 1.0)
@@ -197,6 +195,8 @@ class Neighbourhood:
         drawn = self._rng.random(mixed.shape)
 
         def renew(j: int) -> None:
+            if j not in self._values:
+                self._values[j] = _read_values(self._all[:, j])
             values, count, decimals = self._values[j]
             at = np.searchsorted(values, mixed[:, j])
             own = np.flatnonzero(at < len(values))
@@ -206,7 +206,7 @@ class Neighbourhood:
             fresh = lower + drawn[own, j] * (upper - lower)
             mixed[own, j] = fresh if decimals < 0 else np.round(fresh, decimals)
 
-        self._workers.map(renew, list(self._values))
+        self._workers.map(renew, np.flatnonzero(~self._named).tolist())
         return mixed
 
     def _find_neighbours(self, X: np.ndarray, rank: int) -> np.ndarray:
