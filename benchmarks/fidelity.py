@@ -22,7 +22,13 @@ from pathlib import Path
 import numpy as np
 from common import load_field, load_rows, mark_fields
 from field_sets import encode_texts
-from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    make_classification,
+    make_friedman1,
+    make_friedman2,
+)
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import timbermark as tm
@@ -367,13 +373,20 @@ def run_rare_part(given):
     summarize_rare(records)
 
 
-STATED_SETS = ("spambase", "churn", "cancer", "digits", "wine", "synthetic", "diamonds")
+NUMBER_SETS = ("diamonds", "friedman1", "friedman2")
+STATED_SETS = ("spambase", "churn", "cancer", "digits", "wine", "synthetic", *NUMBER_SETS)
 STATED_LIBRARIES = ("lightgbm", "xgboost", "histogram")
 STATED_TREES = 60
 
 
 def load_stated(name, seed):
-    """Rows with classes, or with numbers (diamonds), in an order that follows from the seed."""
+    """Rows with classes or numbers, in an order that follows from the seed.
+
+    Columns of Friedman's tables have no grid of decimals, unlike those of the others with numbers.
+    """
+    if name.startswith("friedman"):
+        make = {"friedman1": make_friedman1, "friedman2": make_friedman2}[name]
+        return make(8_000, noise=1.0, random_state=seed)
     if name == "diamonds":
         table = load_field(name)
         order = np.random.default_rng(seed).permutation(len(table.rows))[:12_000]
@@ -408,7 +421,7 @@ def run_stated(name, library, seed, held):
     train, kept, test = (
         (X[a:b], y[a:b]) for a, b in ((0, cuts[0]), (cuts[0], cuts[1]), (cuts[1], len(X)))
     )
-    numbers = name == "diamonds"
+    numbers = name in NUMBER_SETS
     if numbers:
         model = make_regressor(library, STATED_TREES, seed).fit(*train)
     else:
