@@ -226,3 +226,19 @@ def test_a_mark_that_is_worth_too_little_is_refused_with_what_would_help(kind, s
 @pytest.mark.parametrize(("n", "shares"), [(None, (1.0,)), (20, (0.65,)), (200, (0.35, 0.65))])
 def test_a_leaf_seal_takes_more_of_the_budget_where_splits_are_few(n, shares):
     assert sealing._leaf_shares(None if n is None else np.zeros(n)) == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(
+    "given", [{"triggers": "rows"}, {"n_triggers": 96}, {"alphabet": 2}, {"lead": 0.5}]
+)
+@pytest.mark.parametrize("kind", ["splits", "numbers"])
+def test_choices_that_would_do_nothing_are_refused(kind, given):
+    X, y = cancer()
+    if kind == "splits":
+        model, chosen = fitted("timbermark")[0], {"seals": "splits"}
+    else:
+        model, chosen = GradientBoostingRegressor(n_estimators=3).fit(X, X[:, 0]), {}
+    for function in (tm.plan, lambda *a, **k: tm.embed(*a, key=KEY, owner="Ann Ltd", **k)):
+        with pytest.raises(InputError) as caught:
+            function(model, X, y, **chosen, **given)
+        assert (caught.value.code, caught.value.parameter) == ("seals.argument", next(iter(given)))

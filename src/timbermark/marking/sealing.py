@@ -67,6 +67,8 @@ Say = Callable[[str], None]
 
 KINDS = ("mixed", "rows", *SOURCES)
 SEALS = ("both", "splits", "leaves")
+_OF_LEAVES = ("triggers", "n_triggers", "alphabet", "lead")
+"""The choices that say nothing about a mark in splits alone."""
 _WEAKER, _AIM = 0.7, 0.93
 """If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
 attempt aims at the second number as a share of the budget."""
@@ -120,15 +122,26 @@ class Choices:
     def for_task(self, foreign: ForeignModel) -> Choices:
         """Return the choices for one model. Raises InputError where they do not fit its task."""
         check_budget(self.budget, foreign.task)
-        if foreign.task == "classification":
-            return self
-        if self.seals == "leaves":
+        numbers = foreign.task != "classification"
+        if numbers and self.seals == "leaves":
             raise InputError(
                 f"The {foreign.kind} answers with numbers, which only splits can carry.",
                 hint="leave seals='leaves' out.",
                 code="seals.numbers",
                 parameter="seals",
             )
+        if not numbers and self.seals != "splits":
+            return self
+        default = Choices()
+        for name in _OF_LEAVES:
+            if getattr(self, name) != getattr(default, name):
+                raise InputError(
+                    f"{name} is about a seal in leaves, and this mark has none"
+                    + (", because the model answers with numbers." if numbers else "."),
+                    hint="leave it out." if numbers else "leave it out, or use seals='both'.",
+                    code="seals.argument",
+                    parameter=name,
+                )
         return replace(self, seals="splits")
 
 
