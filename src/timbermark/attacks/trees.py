@@ -306,7 +306,7 @@ def xgboost_params(foreign: ForeignModel, booster: Any) -> dict[str, Any]:
     steps = foreign.extra.steps
     found: dict[str, Any] = {
         "objective": learner["objective"]["name"], "nthread": 1, "lambda": float(steps.l2),
-        "eta": float(np.median(steps.eta)),
+        "eta": float(np.median(steps.rate)),
     }  # fmt: skip
     n_classes = int(learner["learner_model_param"]["num_class"])
     return {**found, "num_class": n_classes} if n_classes else found

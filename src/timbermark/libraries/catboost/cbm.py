@@ -366,11 +366,11 @@ class Contents:
     tables: tuple[Record, ...] | None
 
 
-def unpack(data: bytes, name: str = "The model") -> Contents:
+def unpack(data: bytes) -> Contents:
     """Return what the bytes of a file hold; whether it makes sense is not checked here.
 
-    Raises FileFormatError, which calls the file ``name``, if it is damaged, has an unknown layout
-    or features of text or embeddings.
+    Raises FileFormatError if they are damaged, have an unknown layout or features of text or
+    embeddings.
     """
     try:
         if data[:4] != MAGIC:
@@ -380,14 +380,14 @@ def unpack(data: bytes, name: str = "The model") -> Contents:
         trees = record["ModelTrees"]
         if record["FormatVersion"] != FORMAT or trees is None:
             raise DamagedBufferError(f"its format is {record['FormatVersion']!r}")
-        _refuse_text(trees, record["ModelPartIds"], name)
+        _refuse_text(trees, record["ModelPartIds"])
         tables = None
         if record["ModelPartIds"]:
             tables, rest = _unpack_tables(rest)
         if rest:
             raise DamagedBufferError(f"{len(rest)} bytes follow its end")
     except DamagedBufferError as error:
-        raise FileFormatError(f"{name} is not a sound CatBoost model: {error}.", _HINT) from None
+        raise FileFormatError(f"This is not a sound CatBoost model: {error}.", _HINT) from None
     info = {pair["Key"]: pair["Value"] for pair in record["InfoMap"]}
     return Contents(trees, info, tables)
 
@@ -414,11 +414,11 @@ def pack(contents: Contents) -> bytes:
     return MAGIC + b"".join(sized)
 
 
-def _refuse_text(trees: Record, parts: list[bytes], name: str) -> None:
+def _refuse_text(trees: Record, parts: list[bytes]) -> None:
     for kind in ("Text", "Embedding"):
         if trees[f"{kind}Features"]:
             raise FileFormatError(
-                f"{name} has {kind.lower()} features, which timbermark does not read.",
+                f"The model has {kind.lower()} features, which timbermark does not read.",
                 hint="train it on numbers and categories only.",
             )
     if trees["EstimatedFeatures"] or parts not in ([], [CTR_PART]):

@@ -20,9 +20,11 @@ from timbermark.libraries.contract import (
     ForeignModel,
     PathLike,
     Task,
+    ancestors,
     find_texts,
     import_library,
     plain_columns,
+    unfitted,
     with_categories,
 )
 from timbermark.libraries.lightgbm.text import (
@@ -265,13 +267,8 @@ def save(model: Any, path: PathLike) -> None:
     Path(path).write_bytes(_booster(model).model_to_string().encode("utf-8"))
 
 
-def _ancestors(model: object) -> set[str]:
-    """Return the names of the classes of LightGBM that an object belongs to."""
-    return {
-        kind.__name__
-        for kind in type(model).__mro__
-        if kind.__module__.partition(".")[0] == "lightgbm"
-    }
+def _ancestors(model: object) -> frozenset[str]:
+    return ancestors(model, "lightgbm")
 
 
 def _inner(model: Any) -> Any:
@@ -296,7 +293,7 @@ def _booster(model: Any) -> Any:
         )
     booster = _inner(model)
     if booster is None:
-        _refuse_model(model, "is not fitted", "call its fit first.")
+        raise unfitted(model)
     if model.get_params().get("pred_early_stop"):
         _refuse_model(
             model, "leaves out trees when it predicts (pred_early_stop)", "switch that off."

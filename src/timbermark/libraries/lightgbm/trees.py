@@ -21,7 +21,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.closing import changed_leaves, gains_fall, grow_best_first
+from timbermark.libraries.closing import Steps, changed_leaves, gains_fall, grow_best_first
 from timbermark.libraries.lightgbm.text import (
     BY_CATEGORY,
     OBJECTIVES,
@@ -36,10 +36,8 @@ from timbermark.libraries.lightgbm.text import (
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 from timbermark.trees.statistics import (
-    NodeStatistics,
     find_children,
     inner_levels,
-    node_statistics,
     shift_gains,
     sum_leaves,
 )
@@ -195,28 +193,10 @@ _DEFAULTS = {"lambda_l1": 0.0, "lambda_l2": 0.0, "cat_l2": 10.0, "learning_rate"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """How leaves were made: a leaf's value is its weight times ``rate`` plus ``bias``, [T] each."""
+class StepsWithStart(Steps):
+    """How leaves were made, where some trees have a start added to them."""
 
-    l1: float
-    l2: float
-    l2_of_node: Reals  # [N]
-    rate: Reals
-    bias: Reals
-    roots_follow: bool  # early versions print the start alone as the value of a root
-
-    def statistics(self, ensemble: Ensemble) -> NodeStatistics:
-        """Return what the leaves say of every node."""
-        return node_statistics(
-            ensemble,
-            ensemble.value[:, 0],
-            hessian=ensemble.hessian,
-            l1=self.l1,
-            l2=self.l2,
-            l2_of_node=self.l2_of_node,
-            learning_rate=self.rate,
-            bias=self.bias,
-        )
+    roots_follow: bool = True  # early versions print the start alone as the value of a root
 
 
 def edit_trees(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Blocks:
@@ -260,7 +240,7 @@ def regularization(frame: Frame) -> float:
     return _parameter(frame, "lambda_l2")
 
 
-def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
+def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> StepsWithStart:
     """Return how the leaves of an ensemble were made, from parameters and by what fits the gains.
 
     The ensemble holds the first trees of the blocks.
@@ -275,12 +255,10 @@ def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
     biased = (shrinkage == 1) | (np.arange(e.n_trees) < e.n_outputs)
     roots = mean[e.tree_start[:-1][inner[e.tree_start[:-1]]]]
     starts = e.n_outputs + 1  # how many different ones there can be, 0 among them
-    steps = Steps(
-        known["lambda_l1"],
-        known["lambda_l2"],
-        np.full(e.n_nodes, known["lambda_l2"]),
+    steps = StepsWithStart(
         rate,
-        np.zeros(e.n_trees),
+        known["lambda_l2"],
+        known["lambda_l1"],
         roots_follow=len(roots) <= starts or len(np.unique(roots)) > starts,
     )
     steps = _fit_start(steps, e, biased, mean, gain, known["learning_rate"])
@@ -311,8 +289,9 @@ def _damped(e: Ensemble, l2: float, more: float, chosen: Flags) -> Reals:
 
 
 def _fit_start(
-    steps: Steps, e: Ensemble, biased: Flags, mean: Reals, gain: Reals, learning_rate: float
-) -> Steps:
+    steps: StepsWithStart, e: Ensemble, biased: Flags, mean: Reals, gain: Reals,
+    learning_rate: float,
+) -> StepsWithStart:  # fmt: skip
     """Return the steps with the bias and the learning rate of trees that may have a start."""
     bias = np.where(biased, _find_bias(steps, e, mean), 0.0)
     found = replace(steps, bias=bias, rate=np.ones(e.n_trees)).statistics(e).gain
@@ -330,7 +309,7 @@ def _fit_start(
     return replace(steps, bias=bias, rate=np.where(biased, chosen, steps.rate))
 
 
-def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
+def _find_bias(steps: StepsWithStart, e: Ensemble, mean: Reals) -> Reals:
     """Return the best-fitting start of each tree, [T]; undetermined without regularization.
 
     Times H + l2, weights of two children add up to the parent's, and values do so without the
@@ -343,12 +322,12 @@ def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
     splits = np.flatnonzero(inner)
     left, right = (side[splits] for side in find_children(e))
     value = np.where(inner, mean, e.value[:, 0])
-    damped = e.hessian + steps.l2_of_node
-    part = value * damped
+    own = np.full(e.n_nodes, steps.l2) if steps.l2_of_node is None else steps.l2_of_node
+    part = value * (e.hessian + own)
     error = _DIGITS * np.where(inner, np.abs(part), 0.0) + 1e-12 * np.abs(part)
     rest = part[splits] - part[left] - part[right]
     # H adds up, so that this is what regularization leaves.
-    factor = steps.l2_of_node[splits] - steps.l2_of_node[left] - steps.l2_of_node[right]
+    factor = own[splits] - own[left] - own[right]
     size = np.maximum(error[splits] ** 2 + error[left] ** 2 + error[right] ** 2, 1e-300)
     tree = np.searchsorted(e.tree_start, splits, side="right") - 1
     below = np.bincount(tree, factor**2 / size, minlength=e.n_trees)

@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,11 +17,15 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries.closing import Steps
 from timbermark.libraries.contract import (
     ForeignModel,
     PathLike,
     Task,
+    ancestors,
+    naming,
     plain_columns,
+    unfitted,
     with_categories,
 )
 from timbermark.libraries.xgboost.document import (
@@ -36,7 +39,6 @@ from timbermark.libraries.xgboost.document import (
 )
 from timbermark.libraries.xgboost.forest import (
     Forest,
-    Steps,
     edited_trees,
     find_steps,
     has_empty_sets,
@@ -236,9 +238,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    library = sys.modules.get("xgboost")
-    kinds = (getattr(library, name, None) for name in ("Booster", "XGBModel"))
-    return isinstance(model, tuple(kind for kind in kinds if isinstance(kind, type)))
+    return not ancestors(model, "xgboost").isdisjoint(("Booster", "XGBModel"))
 
 
 def is_file(head: bytes) -> bool:
@@ -265,26 +265,27 @@ def open_file(path: PathLike) -> ForeignModel:
     """
     xgb = _library("to load an XGBoost model")
     raw = Path(path).read_bytes()
-    try:
+    with naming(path):
         known = outline(parse(raw))
         _check_version(known, xgb)
         forest = to_forest(known)
         trees = write_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
-        model = getattr(xgb, _kind_in_file(known))()
-        model.load_model(bytearray(document))
-        known = outline(parse(document))
-        # The trees are the same unless they had to be written in another way.
-        forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
-        return _opened(xgb, model, model, document, known, forest)
-    except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
-    except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
-        said = refused(error).message.partition(": ")[2]
-        raise FileFormatError(
-            f"{os.fspath(path)}: XGBoost does not take the model: {said}",
-            hint="get the file again from where it came.",
-        ) from error
+        try:
+            model = getattr(xgb, _kind_in_file(known))()
+            model.load_model(bytearray(document))
+            known = outline(parse(document))
+            # The trees are the same unless they had to be written in another way.
+            forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
+            return _opened(xgb, model, model, document, known, forest)
+        except FileFormatError:
+            raise
+        except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
+            said = refused(error).message.partition(": ")[2]
+            raise FileFormatError(
+                f"XGBoost does not take the model: {said}",
+                hint="get the file again from where it came.",
+            ) from error
 
 
 def open_trees(path: PathLike) -> ForeignModel | None:
@@ -298,13 +299,11 @@ def open_trees(path: PathLike) -> ForeignModel | None:
     objective; OSError if it cannot be opened.
     """
     raw = Path(path).read_bytes()
-    try:
+    with naming(path):
         known = outline(parse(raw))
         if known.most_categories or "c" in (known.feature_types or ()):
             return None
         foreign = _as_trees(raw, known, to_forest(known), _kind_in_file(known))
-    except FileFormatError as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error.message}", error.hint) from None
     return None if (foreign.ensemble.category_set >= 0).any() else foreign
 
 
@@ -317,7 +316,7 @@ def open(model: Any) -> ForeignModel:
     """
     xgb = _library("to read an XGBoost model")
     model = _local_model(xgb, model)
-    booster = _fitted_booster(xgb, model)
+    booster = _fitted_booster(model)
     try:
         raw = bytes(booster.save_raw("ubj"))
     except ValueError as error:
@@ -343,7 +342,7 @@ def open(model: Any) -> ForeignModel:
 def _opened(
     xgb: ModuleType, model: Any, native: Any, raw: bytes, known: Outline, forest: Forest
 ) -> ForeignModel:
-    booster = _fitted_booster(xgb, native)
+    booster = _fitted_booster(native)
     wrapped = native is not booster
     foreign = _as_trees(raw, known, forest, type(model).__name__ if wrapped else "Booster")
     config = booster.save_config()
@@ -425,7 +424,7 @@ def margins(model: Any, X: Any) -> Margins:
     Raises InputError if the model is not fitted or does not take such rows.
     """
     xgb = _library("to predict with an XGBoost model")
-    booster = _fitted_booster(xgb, model)
+    booster = _fitted_booster(model)
     wrapped = model is not booster
     learner = json.loads(booster.save_config())["learner"]
     is_dart = learner["gradient_booster"]["name"] == "dart"
@@ -463,18 +462,15 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
 def save(model: Any, path: PathLike) -> None:
     """Write XGBoost's own file, JSON or UBJ, as the path ends in ``.json`` or ``.ubj``.
 
-    Raises InputError for any other ending, a missing folder or a model that is not fitted.
+    Raises InputError for any other ending or a model that is not fitted.
     """
-    xgb = _library("to save an XGBoost model")
-    _fitted_booster(xgb, model)
+    _fitted_booster(model)
     target = Path(path)
     if target.suffix not in _ENDINGS:
         raise InputError(
             f"{target.name} does not end in {' or '.join(_ENDINGS)}.",
             hint="the ending decides the format; .ubj is the smaller one.",
         )
-    if not target.parent.is_dir():
-        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
     try:
         model.save_model(os.fspath(target))
     except (ValueError, TypeError) as error:
@@ -500,30 +496,30 @@ def _library(purpose: str) -> ModuleType:
 
 def _local_model(xgb: ModuleType, model: Any) -> Any:
     """Return an estimator of a Dask cluster as one that needs none, any other model as it is."""
-    kinds = {f"Dask{name}": name for name in _ESTIMATORS.values()}
-    found = [kinds[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in kinds]
-    if not found:
+    kinds = ancestors(model, "xgboost")
+    found = next((name for name in _ESTIMATORS.values() if f"Dask{name}" in kinds), None)
+    if found is None:
         return model
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+        raise unfitted(model)
     booster = model.get_booster()
-    local = getattr(xgb, found[0])(**model.get_params())
+    local = getattr(xgb, found)(**model.get_params())
     local.load_model(bytearray(booster.save_raw("ubj")))
     local.get_booster().load_config(booster.save_config())
     return local
 
 
-def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
-    if isinstance(model, xgb.Booster):
+def _fitted_booster(model: Any) -> Any:
+    kinds = ancestors(model, "xgboost")
+    if "Booster" in kinds:
         return model
-    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())
-    if not any(isinstance(model, kind) for kind in known):
+    if kinds.isdisjoint(_ESTIMATORS.values()):
         raise InputError(
             f"A {type(model).__name__} is not a model of XGBoost that can be read.",
             hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
         )
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+        raise unfitted(model)
     return model.get_booster()
 
 
@@ -572,7 +568,7 @@ def _check_version(known: Outline, xgb: ModuleType) -> None:
 
 def _check_task(model: Any, booster: Any, known: Outline) -> None:
     """Raise InputError if a wrapper was trained with an objective that is not its own."""
-    labels = any(kind.__name__ == "XGBClassifier" for kind in type(model).__mro__)
+    labels = "XGBClassifier" in ancestors(model, "xgboost")
     if model is not booster and labels != (known.task == "classification"):
         raise InputError(
             f"A {type(model).__name__} with the objective {known.objective} does not predict what "
