@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from timbermark.cli.app import app
 from timbermark.cli.options import (
-    Force,
     Group,
-    Json,
     LabelMap,
     Scheduler,
     Seed,
@@ -23,7 +21,7 @@ from timbermark.cli.options import (
     option,
     read_label_map,
 )
-from timbermark.cli.outputs import check_report, show, show_either, tell
+from timbermark.cli.outputs import Output, show, tell
 from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
 from timbermark.errors import InputError
 
@@ -44,12 +42,12 @@ def take_attacks(given: list[str] | None) -> str | list[str]:
     return words[0] if len(words) == 1 and words[0] in ("all", "fast", "chains") else words
 
 
-def show_found(found: AttackResult, as_json: bool) -> None:
+def show_found(found: AttackResult, output: Output) -> None:
     """Print what the lab found, and its notes."""
     from timbermark.attacks.results import explain, summarize
 
     tell(explain(found))
-    show_either(as_json, found.to_dict(), str(found), *filter(None, [summarize(found)]))
+    output.show(found.to_dict(), str(found), *filter(None, [summarize(found)]))
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
@@ -113,6 +111,7 @@ def attack(
     model: Annotated[Path, argument("The marked model's file, or a folder of timbermark guard.")],
     rows: Annotated[Path, option("The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")],
     label: Annotated[str, option("The column of labels, numbers or grades.")],
+    output: Output,
     mark: Annotated[Path | None, option("Its secret mark; guards have none.")] = None,
     group: Group = None,
     label_map: LabelMap = None,
@@ -132,10 +131,8 @@ def attack(
     report: Annotated[
         Path | None, option("Write a page to file, HTML: the chart and the table.")
     ] = None,
-    force: Force = False,
     seed: Seed = 0,
     scheduler: Scheduler = "local",
-    as_json: Json = False,
 ) -> None:
     """Attack your own marked or guarded model as a thief would, and show what evidence is left.
 
@@ -151,7 +148,7 @@ def attack(
     from timbermark.serving import load_folder
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
-    check_report(report, files, force)
+    output.check_report(report, files)
     wanted, mapped = take_attacks(attacks), read_label_map(label_map)
     guard = load_folder(model, keep=False).guard if model.is_dir() else None
     find_attacks(wanted, None if guard is None else GUARD_ATTACKS)
@@ -195,9 +192,9 @@ def attack(
             attacks=wanted, random_state=seed, progress=True,
         )  # fmt: skip
     if report is not None:
-        found.report(report, force=force)
-    show_found(found, as_json)
+        found.report(report, force=output.force)
+    show_found(found, output)
     written = {out: "results.csv, chart.png, chart.svg", report: "the page"}
     for path, text in written.items():
-        if path is not None and not as_json:
+        if path is not None and not output.as_json:
             show(f"{path}: {text}")

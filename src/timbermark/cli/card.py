@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from timbermark.cli.app import app
 from timbermark.cli.options import (
-    Force,
-    Json,
     MarkedModel,
     SecretMark,
     command,
@@ -17,7 +15,7 @@ from timbermark.cli.options import (
     load_mark,
     option,
 )
-from timbermark.cli.outputs import check_outputs, show_either
+from timbermark.cli.outputs import Output
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -32,6 +30,7 @@ _ENDINGS = (".md", ".html")
 def card(
     model: MarkedModel,
     mark: SecretMark,
+    output: Output,
     out: Annotated[
         list[Path] | None, option("Write the card: NAME.md or NAME.html, or both.")
     ] = None,
@@ -50,8 +49,6 @@ def card(
     key: Annotated[Path | None, option("Your owner key, which signs.")] = None,
     name: Annotated[str | None, option("The model's name.  [its file's]")] = None,
     purpose: Annotated[str, option("Why the model is marked, in your words.")] = "",
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
 
@@ -80,7 +77,7 @@ def card(
             code="card.unsigned",
         )
     given = {"MODEL": model, "MARK": mark, "--append": append, "--key": key, "--claim": claim}
-    check_outputs(outputs, {**given, "--facts": facts, "--attacks": attacks}, force)
+    output.check(outputs, {**given, "--facts": facts, "--attacks": attacks})
     if any(path.suffix == ".html" for path in cards.values()):
         from timbermark.report import check_packages
 
@@ -113,7 +110,7 @@ def card(
     for path, content in contents.items():
         atomic_write(path, content)
     written = [str(path) for path in contents]
-    show_either(as_json, {"written": written}, *(f"{path}: written" for path in written))
+    output.show({"written": written}, *(f"{path}: written" for path in written))
 
 
 def _make_card(

@@ -10,7 +10,6 @@ from timbermark.cli.app import app
 from timbermark.cli.options import (
     Authority,
     Claimed,
-    Force,
     Json,
     Judge,
     MarkedModel,
@@ -24,7 +23,7 @@ from timbermark.cli.options import (
     new_passphrase,
     option,
 )
-from timbermark.cli.outputs import check_outputs, show_either, tell
+from timbermark.cli.outputs import Output, tell
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
@@ -36,19 +35,18 @@ if TYPE_CHECKING:
 @command(app)
 def keygen(
     path: Annotated[Path, argument("Where the key goes; keep it and back it up.")],
+    output: Output,
     passphrase: Passphrase = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
 
     key = OwnerKey.generate()
-    key.save(path, new_passphrase(passphrase), force=force)
+    key.save(path, new_passphrase(passphrase), force=output.force)
     public = key.claim_key.hex()
     facts = {"key": str(path), "fingerprint": key.fingerprint, "claim_key": public}
     told = f"{path}: owner key {key.fingerprint}", f"its claims are signed with the key {public}"
-    show_either(as_json, facts, *told)
+    output.show(facts, *told)
 
 
 @command(app)
@@ -80,7 +78,8 @@ def claim(
         check_authority(tsa)
     adds = stamp is not None
     given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
-    check_outputs({"--out": None if adds else out, "--query": query}, given, force)
+    output = Output(force=force, as_json=as_json)
+    output.check({"--out": None if adds else out, "--query": query}, given)
     response = None if stamp is None else stamp.read_bytes()
     secret_mark, owner_key = load_mark(mark), load_key(key)
     from timbermark.ownership.claim import Claim
@@ -108,7 +107,7 @@ def claim(
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
         made = stamps.add_stamp(made, fetch_stamp(asked, tsa))
         made.save(out, force=True)
-    _report(made, out, query, as_json)
+    _report(made, out, query, output)
 
 
 def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
@@ -126,7 +125,7 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
     return old
 
 
-def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
+def _report(made: Claim, out: Path, query: Path | None, output: Output) -> None:
     from timbermark.verification.judge import describe_claim, describe_stamp
     from timbermark.verification.stamps import check_stamps
 
@@ -140,16 +139,16 @@ def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:
         lines.append(f"{query}: the query for a time-stamping authority")
-    show_claim(as_json, facts, lines, checks)
+    show_claim(output, facts, lines, checks)
 
 
 def show_claim(
-    as_json: bool, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
+    output: Output, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
 ) -> None:
     """Print a claim that was made and its time stamps, or that it has none."""
     named = (f"{check.time} by {check.authority or 'an unnamed authority'}" for check in checks)
-    show_either(as_json, facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
-    if not checks and not as_json:
+    output.show(facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
+    if not checks and not output.as_json:
         tell(["The claim has no time stamp: it proves who made it, not when."])
 
 
@@ -188,8 +187,7 @@ def open_command(
     record_opening(mark, published, opening)
     write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
     left = what_is_left(secret_mark, read_ledger(mark))
-    show_either(
-        as_json,
+    Output(as_json=as_json).show(
         {
             "evidence": str(out),
             **opening.to_dict(),

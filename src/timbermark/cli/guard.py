@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from timbermark.cli.app import app
 from timbermark.cli.options import (
     Authority,
-    Force,
-    Json,
     Key,
     Model,
     argument,
@@ -17,7 +15,7 @@ from timbermark.cli.options import (
     load_key,
     option,
 )
-from timbermark.cli.outputs import check_outputs, finish, show, show_either, show_json, tell
+from timbermark.cli.outputs import Output, show, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,16 +29,15 @@ def guard(
     key: Key,
     owner: Annotated[str, option('Whose model it is, as "Ann Ltd".')],
     out: Annotated[Path, option("The folder that MLflow or MLServer serves.")],
+    output: Output,
     label: Annotated[str | None, option("The label column of the rows.")] = None,
     share: Annotated[float, option("The part of answers that are drawn.")] = 0.01,
     scores: Annotated[
         bool, option("Answer with scores where a request does not say.", "--scores")
     ] = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Put a guard around a model that is served: a copy trained on its answers carries proof."""
-    if out.exists() and not force:
+    if out.exists() and not output.force:
         raise InputError(f"{out} exists.", hint="give another name, or --force.")
     from timbermark.guard.guarding import Guard
     from timbermark.serving import write_folder
@@ -48,13 +45,15 @@ def guard(
     owner_key = load_key(key)
     opened, X, y = _read(model, rows, label)
     made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
-    write_folder(made, out, answers="scores" if scores else "labels", force=force)
+    write_folder(made, out, answers="scores" if scores else "labels", force=output.force)
     cost = made.cost(X, y)
     served = f"{out}: serve it with mlflow models serve -m {out} --env-manager local"
-    show_either(as_json, {"folder": str(out), **cost.to_dict()}, served, str(cost))
+    output.show({"folder": str(out), **cost.to_dict()}, served, str(cost))
 
 
-def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, js: bool) -> None:
+def plan_guard(
+    model: Path, rows: Path | None, label: str | None, share: float, output: Output
+) -> None:
     """Show what a guard would cost: the command `timbermark plan --guard`."""
     if rows is None:
         raise InputError("--guard needs rows such as the model is asked.", hint="--validation FILE")
@@ -62,7 +61,7 @@ def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, 
 
     opened, X, y = _read(model, rows, label)
     cost: Any = plan(opened, X, y, guard=True, share=share)
-    finish(cost, js)
+    output.finish(cost)
 
 
 def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
@@ -79,6 +78,7 @@ def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
 @command(app)
 def ledger(
     path: Annotated[Path, argument("The ledger of a guard.")],
+    output: Output,
     client: Annotated[
         list[str] | None,
         option("Whose questions the mark is of; may be repeated.  [all clients']"),
@@ -107,8 +107,6 @@ def ledger(
     tsa: Authority = "",
     query: Annotated[Path | None, option("Write the query for one to a file.")] = None,
     response: Annotated[Path | None, option("Add an authority's response.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show who asked what of a guarded model; make a mark of a client's drawn questions.
 
@@ -117,7 +115,7 @@ def ledger(
     """
     outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
     given = {"the ledger": path, "--key": key, "--response": response}
-    check_outputs(outputs, given, force)
+    output.check(outputs, given)
     if out is not None and key is None:
         raise InputError("A mark takes your owner key.", hint="--key owner.key")
     if (model is None) != (rows is None):
@@ -140,19 +138,18 @@ def ledger(
     made = None
     if out is not None and key is not None:
         table = None if model is None or rows is None else (model, rows, label)
-        made = _make_mark(path, client, key, out, claim, only_stamped, force, table)
+        made = _make_mark(path, client, key, out, claim, only_stamped, output.force, table)
     if chain is not None:
         from timbermark.verification.chain import save_chains
 
         save_chains(chain, chains)
     found = ledgers.read_summary(path)
-    if as_json:
-        show_json({**_facts(found), "added": added, **({} if made is None else {"mark": made})})
-        return
-    _show(found)
-    for target, text in ((out, "the secret mark"), (claim, "its claim"), (chain, "the chain")):
-        if target is not None:
-            show(f"{target}: {text}")
+    more = {} if made is None else {"mark": made}
+    files = ((out, "the secret mark"), (claim, "its claim"), (chain, "the chain"))
+    written = (f"{target}: {text}" for target, text in files if target is not None)
+    output.show({**_facts(found), "added": added, **more}, *_list_clients(found), *written)
+    if not output.as_json:
+        tell(_list_notes(found))
 
 
 def _stamp(path: Path, tsa: str, query: Path | None) -> None:
@@ -222,11 +219,18 @@ def _facts(found: Summary) -> dict[str, Any]:
     }
 
 
-def _show(found: Summary) -> None:
-    show(f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds")
-    show(f"{'client':24} {'questions':>10} {'drawn':>8} {'bits of a copy, at most':>24}")
-    for c in found.clients:
-        show(f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}")
+def _list_clients(found: Summary) -> list[str]:
+    return [
+        f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds",
+        f"{'client':24} {'questions':>10} {'drawn':>8} {'bits of a copy, at most':>24}",
+        *(
+            f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}"
+            for c in found.clients
+        ),
+    ]
+
+
+def _list_notes(found: Summary) -> list[str]:
     notes = []
     if found.stamped < found.entries:
         notes.append(f"{found.entries - found.stamped} entries are not stamped: --stamp")
@@ -240,4 +244,4 @@ def _show(found: Summary) -> None:
         notes.append(f"{found.rotated} questions were dropped to keep the file small")
     if found.clock_steps:
         notes.append(f"the clock went back {found.clock_steps} times")
-    tell(notes)
+    return notes

@@ -15,15 +15,13 @@ from timbermark.cli.options import (
     Answers,
     AnswersWanted,
     EndpointFlags,
-    Force,
-    Json,
     SuspectLabels,
     argument,
     command,
     option,
     read_label_map,
 )
-from timbermark.cli.outputs import check_report, finish, tell
+from timbermark.cli.outputs import Output, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,6 +56,7 @@ def judge(
     evidence: Annotated[Path, argument("The folder or zip that timbermark open or judge wrote.")],
     endpoint: EndpointFlags,
     disputed: Disputed,
+    output: Output,
     claim: Annotated[
         Path | None, option("The claim as it was published; else the one inside.")
     ] = None,
@@ -83,22 +82,19 @@ def judge(
     report: Annotated[
         Path | None, option("Write a page to file, HTML; it shows the answers to what was opened.")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Check a claim, an opening and a suspect, trusting nobody; all is derived again.
 
     Exit codes: 0 conclusive, 3 indicative, 1 none, 2 evidence that does not hold or bad input.
     With --against: 0 the first party was first, 1 the other, 3 undecided.
     """
-    check_report(
+    output.check_report(
         report,
         {
             "the evidence": evidence, "--claim": claim, "--rows": rows, **disputed.files,
             "--suspect": Path(suspect) if suspect else None, "--out": out,
             "--journal": endpoint.journal,
         },
-        force,
     )  # fmt: skip
     if not suspect:
         endpoint.refuse("without an endpoint after --suspect")
@@ -119,7 +115,7 @@ def judge(
             ),
             suspect=asked, judge=name, roots=trusted,
         )  # fmt: skip
-        finish(found, as_json, report, force)
+        output.finish(found, report)
         raise typer.Exit(DISPUTES[found.winner])
     for flag, value in disputed.files.items():
         if value is not None:
@@ -131,7 +127,7 @@ def judge(
     from timbermark.verification.packs import check_target, read_pack
 
     if out is not None:
-        check_target(out, force)
+        check_target(out, output.force)
     pack = read_pack(evidence)
     head = None if pack.opening is None else pack.opening.head
     names, columns = (None, ()) if head is None else (head.feature_names, head.columns)
@@ -141,9 +137,9 @@ def judge(
         chain=chain, trust_journal=trust_journal, progress=True,
         **endpoint.asking(names, _columns(pack.opening)),
     )  # fmt: skip
-    if out is not None and not judgment.save(out, force=force):
+    if out is not None and not judgment.save(out, force=output.force):
         tell(['The pack holds no page: that takes pip install "timbermark[report]".'])
-    finish(judgment, as_json, report, force)
+    output.finish(judgment, report)
     raise typer.Exit(exit_code(judgment.level))
 
 

@@ -12,7 +12,6 @@ from timbermark.cli.attack import check_attacks, check_forecast, forecast, show_
 from timbermark.cli.options import (
     Attacks,
     Choices,
-    Force,
     Group,
     Json,
     Key,
@@ -36,9 +35,8 @@ from timbermark.cli.options import (
     option,
 )
 from timbermark.cli.outputs import (
+    Output,
     check_ending,
-    check_outputs,
-    check_report,
     show,
     show_json,
     tell,
@@ -141,15 +139,13 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Output):
     """Where a marked model and its mark go, and whose key makes the mark."""
 
     key: Key
     out: Out
     mark: Annotated[Path, option("Where the secret mark goes.")]
     passphrase: Passphrase = False
-    force: Force = False
-    as_json: Json = False
 
 
 @command(app)
@@ -175,7 +171,7 @@ def plan(
         if attacks is not None:
             raise InputError("--attacks is not for a guard.", hint="leave it out.")
         table = rows.validation or rows.candidates or rows.train
-        plan_guard(model, table, rows.label, share or 0.01, as_json)
+        plan_guard(model, table, rows.label, share or 0.01, Output(as_json=as_json))
         return
     if share is not None:
         raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
@@ -301,8 +297,8 @@ def _begin(
     state = paper.target(in_place, target.out)
     files = {**files, "--key": target.key, "--state": paper.state}
     written = {"--out": target.out, "--mark": target.mark, "--state-out": state}
-    check_outputs(written, files, target.force)
-    check_report(report, {**files, **written}, target.force)
+    target.check(written, files)
+    target.check_report(report, {**files, **written})
     chosen, said = choices.read(), paper.read()
     if owner is not None:
         from timbermark.ownership.encoding import check_name
@@ -393,7 +389,7 @@ def _show_found(
     show("\n".join([*shown, *lines]))
     if survived is not None:
         show("")
-        show_found(survived, as_json=False)
+        show_found(survived, Output())
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:

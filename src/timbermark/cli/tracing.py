@@ -23,9 +23,7 @@ from timbermark.cli.options import (
     Authority,
     Claimed,
     EndpointFlags,
-    Force,
     Group,
-    Json,
     Judge,
     Label,
     Limits,
@@ -47,14 +45,7 @@ from timbermark.cli.options import (
     read_label_map,
     unlock,
 )
-from timbermark.cli.outputs import (
-    check_ending,
-    check_outputs,
-    check_report,
-    finish,
-    show_either,
-    use_flags,
-)
+from timbermark.cli.outputs import Output, check_ending, check_folder, use_flags
 from timbermark.errors import InputError
 from timbermark.files import will_write
 
@@ -78,6 +69,7 @@ def copies(
     roll: Annotated[Path, option("The secret roll: written, or added to with --add.")],
     out: Annotated[Path, option("The folder where the copies go.")],
     limits: Limits,
+    output: Output,
     customers: Annotated[
         Path | None, option("A text file with one customer's name on each line.")
     ] = None,
@@ -103,8 +95,6 @@ def copies(
     weak: Annotated[bool, option("Allow too few boundaries.", "--weak")] = False,
     seed: Seed = 0,
     passphrase: Passphrase = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Mark a model and make a copy for each customer, told apart by a secret roll.
 
@@ -123,8 +113,9 @@ def copies(
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
-    check_outputs({"--roll": None if adding else roll, "--mark": mark}, files, force)
-    _check_targets(out, model, names, force)
+    output.check({"--roll": None if adding else roll, "--mark": mark}, files)
+    for path in _targets(out, model, names).values():
+        output.check_absent(str(path), path)
     if adding:
         from timbermark.tracing.roll import Roll
 
@@ -147,9 +138,9 @@ def copies(
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=beside) as folder:
         written = _write(made, Path(folder), model)
         # A copy must never leave without the roll that knows it.
-        made.roll.save(roll, protection, force=force or adding)
+        made.roll.save(roll, protection, force=output.force or adding)
         if mark is not None:
-            made.mark.save(mark, protection, force=force)
+            made.mark.save(mark, protection, force=output.force)
         out.mkdir(exist_ok=True)
         for name, path in _targets(out, model, list(made.copies)).items():
             will_write(path)
@@ -158,8 +149,7 @@ def copies(
     n = len(made.roll.customers)
     own = [] if mark is None else [f"{mark}: the secret mark {made.mark.mark_id.hex()}, keep it"]
     places = {"roll": str(roll), "mark_file": None if mark is None else str(mark)}
-    show_either(
-        as_json,
+    output.show(
         {**made.to_dict(), **places, "files": written},
         use_flags(str(made)),
         *(f"{file['file']}: {name}, SHA-256 {file['sha256']}" for name, file in written.items()),
@@ -220,26 +210,7 @@ def _check_folder(out: Path) -> None:
     """Raise InputError unless ``out`` is a folder or one can be made."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file.", hint="give a folder.", code="folder.file")
-    if not out.parent.is_dir():
-        raise InputError(
-            f"The folder {out.parent} of --out does not exist.", hint="make it first.",
-            code="folder.none",
-        )  # fmt: skip
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(
-            f"The folder {out} of --out cannot be written to.",
-            hint="choose another, or change its permissions.",
-            code="folder.closed",
-        )
-
-
-def _check_targets(out: Path, model: Path, names: list[str], force: bool) -> None:
-    for path in _targets(out, model, names).values():
-        if os.path.lexists(path) and not force:
-            raise InputError(
-                f"{path} exists already.", hint="choose another folder, or use --force.",
-                code="file.exists",
-            )  # fmt: skip
+    check_folder(out if out.exists() else out.parent, "--out")
 
 
 def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]:
@@ -259,6 +230,7 @@ def trace(
     suspect: Suspect,
     roll: Annotated[Path, argument("Your secret roll, or an opening made for you.")],
     endpoint: EndpointFlags,
+    output: Output,
     claim: Annotated[Path | None, option("For an opening: the claim that was published.")] = None,
     judge: Annotated[str | None, option("For an opening: your name.", "--for")] = None,
     roots: Annotated[
@@ -267,8 +239,6 @@ def trace(
     answers: AnswersWanted = Answers.auto,
     label_map: SuspectLabels = None,
     report: Annotated[Path | None, option("Write a page to file, HTML.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Ask a suspect the boundaries of a roll and say whose copy it comes from.
 
@@ -284,7 +254,7 @@ def trace(
         "the suspect": Path(suspect), "the roll": roll, "--claim": claim,
         "--journal": endpoint.journal,
     }  # fmt: skip
-    check_report(report, files, force)
+    output.check_report(report, files)
     opened: Any
     if RollOpening.is_file(roll):
         opened = RollOpening.load(roll)
@@ -298,7 +268,7 @@ def trace(
         roots=() if roots is None else [roots.read_bytes()],
         **endpoint.asking(names, columns), progress=True,
     )  # fmt: skip
-    finish(found, as_json, report, force)
+    output.finish(found, report)
     raise typer.Exit(exit_code(found.level))
 
 
@@ -307,17 +277,16 @@ def claim_command(
     roll: SecretRoll,
     key: Signer,
     out: Annotated[Path, option("Where the claim goes; publish it.")],
+    output: Output,
     tsa: Authority = "",
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Claim all copies of a roll in public, before they leave; reveals no customer."""
-    check_outputs({"--out": out}, {"ROLL": roll, "--key": key}, force)
+    output.check({"--out": out}, {"ROLL": roll, "--key": key})
     from timbermark.tracing.showing import RollClaim
     from timbermark.verification import stamps
 
     made = RollClaim.make(load_roll(roll), load_key(key))
-    made.save(out, force=force)
+    made.save(out, force=output.force)
     if tsa:
         from timbermark.verification.records import fetch_stamp
 
@@ -330,7 +299,7 @@ def claim_command(
         "stamps": len(made.stamps),
     }  # fmt: skip
     said = f"the claim of {owner} about {made.n_customers} copies, SHA-256 {digest}; publish it"
-    show_claim(as_json, facts, [f"{out}: {said}"], stamps.check_stamps(made))
+    show_claim(output, facts, [f"{out}: {said}"], stamps.check_stamps(made))
 
 
 @command(roll_app, "open")
@@ -340,22 +309,20 @@ def open_command(
     customer: Annotated[str, option("The customer whose part is shown.")],
     judge: Judge,
     out: Annotated[Path, option("Where the opening goes, for the judge alone.")],
+    output: Output,
     share: Annotated[
         float | None, option("Share of the boundaries to show.  [the smallest that suffices]")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show one customer's part to a judge; the symbols of all others stay secret."""
-    check_outputs({"--out": out}, {"ROLL": roll, "--claim": claim}, force)
+    output.check({"--out": out}, {"ROLL": roll, "--claim": claim})
     from timbermark.tracing.showing import RollClaim, open_roll
 
     published = RollClaim.load(claim)
     opened = load_roll(roll)
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
-    made.save(out, force=force)
-    show_either(
-        as_json,
+    made.save(out, force=output.force)
+    output.show(
         {"evidence": str(out), "customer": made.customer, **made.boundaries.to_dict()},
         f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
         f"{opened.n_boundaries} boundaries",

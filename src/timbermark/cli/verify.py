@@ -19,7 +19,6 @@ from timbermark.cli.options import (
     Answers,
     AnswersWanted,
     EndpointFlags,
-    Force,
     Json,
     Report,
     SecretMark,
@@ -35,7 +34,7 @@ from timbermark.cli.options import (
     read_rows,
     split_words,
 )
-from timbermark.cli.outputs import check_outputs, check_report, finish, show_either, tell
+from timbermark.cli.outputs import Output, tell
 from timbermark.files import atomic_write
 
 if TYPE_CHECKING:
@@ -47,12 +46,11 @@ def verify(
     suspect: Suspect,
     mark: Annotated[Path, argument("Your secret mark, or a roll that holds it.")],
     endpoint: EndpointFlags,
+    output: Output,
     answers: AnswersWanted = Answers.auto,
     label_map: SuspectLabels = None,
     report: Report = None,
     table: Annotated[bool, option("One line per trigger: secret.", "--table")] = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Ask a suspect your triggers and say what its answers prove.
 
@@ -64,7 +62,7 @@ def verify(
     labels = read_label_map(label_map)
     asked = endpoint.open(suspect)
     files = {"the suspect": Path(suspect), "the mark": mark, "--journal": endpoint.journal}
-    check_report(report, files, force)
+    output.check_report(report, files)
     # Every copy carries the owner's mark, which the roll holds.
     opened = load_roll(mark).mark if is_roll(mark) else load_mark(mark)
     verdict = ask(
@@ -77,7 +75,7 @@ def verify(
         f"{row['response']!s:12} {'match' if row['matched'] else 'no match'}"
         for row in rows
     ]
-    finish(verdict, as_json, report, force, {"table": rows} if table else {}, lines)
+    output.finish(verdict, report, {"table": rows} if table else {}, lines)
     raise typer.Exit(exit_code(verdict.level))
 
 
@@ -85,13 +83,12 @@ def verify(
 def questions(
     mark: Annotated[Path, argument("Your secret mark or roll, or evidence opened for you.")],
     out: Annotated[Path, option("Where the questions go: .csv or .parquet.")],
+    output: Output,
     decoys: Annotated[int, option("Decoys for each trigger.")] = 1,
     decoys_from: Annotated[Path | None, option(DECOYS_FROM)] = None,
     columns: Annotated[
         str | None, option("The suspect's columns in its order, with commas.")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Write your triggers among decoys; `timbermark verify answers.csv mark` judges the answers.
 
@@ -102,7 +99,7 @@ def questions(
     from timbermark.verification.packs import is_pack, read_pack
     from timbermark.verification.table import id_column, write_questions
 
-    check_outputs({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from}, force)
+    output.check({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from})
     opened: Mark
     if is_pack(mark):
         # A judge asks what was opened for him.
@@ -118,8 +115,7 @@ def questions(
         columns=split_words(columns),
     )
     names, triggers = id_column(opened), opened.n_triggers
-    show_either(
-        as_json,
+    output.show(
         {"questions": str(out), "rows": n, "triggers": triggers, "id_column": names},
         f"{out}: {n} questions, {triggers} of them triggers; keep it to yourself",
         f"answers belong beside the column '{names}'; their order does not matter",
@@ -156,7 +152,7 @@ def check(
 
     asked = endpoint.open(served)
     given = {"SERVED": Path(served), "MARK": mark, "--max-changed-from": unmarked, "--rows": rows}
-    check_outputs({"--junit": junit}, given, force=True)
+    Output(force=True).check({"--junit": junit}, given)
     secret = load_mark(mark)
     asking = endpoint.asking(secret.feature_names, secret.columns)
     if is_url(served) and asking["stop_at"] is None:
@@ -169,7 +165,7 @@ def check(
     if junit is not None:
         atomic_write(junit, found.to_junit())
     lines = (f"{'ok    ' if f.passed else 'FAILED'}  {f.name}: {f.said}" for f in found.findings)
-    show_either(as_json, found.to_dict(), *lines)
+    Output(as_json=as_json).show(found.to_dict(), *lines)
     if not as_json and unmarked is not None and rows is None:
         tell(["Answers were not compared: --rows names rows to compare them on."])
     raise typer.Exit(DONE if found.passed else NONE)
