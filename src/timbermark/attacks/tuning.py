@@ -22,7 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.own_models import fit_quietly, n_rounds, new_like
+from timbermark.attacks.own_models import (
+    fit_quietly,
+    group_sizes,
+    inner_booster,
+    n_rounds,
+    new_like,
+    with_booster,
+)
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of, steal
 from timbermark.attacks.trees import xgboost_inputs, xgboost_params
 from timbermark.boosting.data import TrainParams
@@ -213,7 +220,7 @@ def _go_on(foreign: ForeignModel, thief: Thief, more: int) -> Any:
             }  # fmt: skip
             longer = xgboost.train(params, matrix, num_boost_round=more, xgb_model=whole)
             longer.set_attr(best_iteration=None, best_score=None)
-            return longer if whole is native else copy.deepcopy(native, {id(whole): longer})
+            return with_booster(native, longer)
         case "catboost":
             params = {**new_like(foreign, thief.seed).get_params(), "iterations": more}
             longer = type(native)(**params)
@@ -241,8 +248,6 @@ def _go_on(foreign: ForeignModel, thief: Thief, more: int) -> Any:
 def _go_on_lightgbm(foreign: ForeignModel, thief: Thief, more: int) -> Any:
     import lightgbm
 
-    native = foreign.native
-    whole = native if isinstance(native, lightgbm.Booster) else native.booster_
     params = {
         "objective": foreign.extra.frame.objective,
         "num_leaves": new_like(foreign, thief.seed).num_leaves,
@@ -252,12 +257,13 @@ def _go_on_lightgbm(foreign: ForeignModel, thief: Thief, more: int) -> Any:
     }  # fmt: skip
     if foreign.ensemble.n_outputs > 1:
         params["num_class"] = foreign.ensemble.n_outputs
-    lists = None if thief.groups is None else np.unique(thief.groups, return_counts=True)[1]
+    lists = group_sizes(thief.groups)
     data = lightgbm.Dataset(thief.X, thief.target, group=lists, free_raw_data=False)
+    whole = inner_booster(foreign.native)
     longer = lightgbm.train(params, data, num_boost_round=more, init_model=whole)
     # A booster that was trained on top of another keeps its best iteration, and with it the cut.
     longer.best_iteration = 0
-    return longer if whole is native else copy.deepcopy(native, {id(whole): longer})
+    return with_booster(foreign.native, longer)
 
 
 def _our_model(stolen: Stolen) -> Any:
