@@ -9,18 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Group,
-    LabelMap,
-    Scheduler,
-    Seed,
-    argument,
-    command,
-    load_mark,
-    option,
-    read_label_map,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import Output, show, tell
 from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
 from timbermark.errors import InputError
@@ -113,8 +104,8 @@ def attack(
     label: Annotated[str, option("The column of labels, numbers or grades.")],
     output: Output,
     mark: Annotated[Path | None, option("Its secret mark; guards have none.")] = None,
-    group: Group = None,
-    label_map: LabelMap = None,
+    group: options.Group = None,
+    label_map: options.LabelMap = None,
     attacks: Annotated[
         list[str] | None,
         option(
@@ -131,8 +122,8 @@ def attack(
     report: Annotated[
         Path | None, option("Write a page to file, HTML: the chart and the table.")
     ] = None,
-    seed: Seed = 0,
-    scheduler: Scheduler = "local",
+    seed: options.Seed = 0,
+    scheduler: options.Scheduler = "local",
 ) -> None:
     """Attack your own marked or guarded model as a thief would, and show what evidence is left.
 
@@ -149,7 +140,7 @@ def attack(
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
     output.check_report(report, files)
-    wanted, mapped = take_attacks(attacks), read_label_map(label_map)
+    wanted, mapped = take_attacks(attacks), options.read_label_map(label_map)
     guard = load_folder(model, keep=False).guard if model.is_dir() else None
     find_attacks(wanted, None if guard is None else GUARD_ATTACKS)
     if (mark is None) != (guard is not None):
@@ -160,7 +151,7 @@ def attack(
             parameter="mark",
         )
     opened = open_model(model if guard is None else guard.model)
-    secret = None if mark is None else load_mark(mark)
+    secret = None if mark is None else options.load_mark(mark)
     if (group is not None) != (opened.task == "ranking"):
         raise InputError(
             f"--group is for rankers and needed by them, and the model is one of {opened.task}.",

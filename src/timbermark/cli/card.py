@@ -6,15 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    MarkedModel,
-    SecretMark,
-    command,
-    load_key,
-    load_mark,
-    option,
-)
+from timbermark.cli.options import command, option
 from timbermark.cli.outputs import Output
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
@@ -28,8 +22,8 @@ _ENDINGS = (".md", ".html")
 
 @command(app)
 def card(
-    model: MarkedModel,
-    mark: SecretMark,
+    model: options.MarkedModel,
+    mark: options.SecretMark,
     output: Output,
     out: Annotated[
         list[Path] | None, option("Write the card: NAME.md or NAME.html, or both.")
@@ -86,7 +80,7 @@ def card(
     from timbermark.report.card import append_card, bill_of_materials, describe_card, to_markdown
 
     existing = None if append is None else _read_text(append)
-    secret = load_mark(mark)
+    secret = options.load_mark(mark)
     made = _make_card(model, secret, facts, attacks, claim, name or model.name, purpose)
     page = describe_card(made)
     contents: dict[Path, bytes] = {}
@@ -106,7 +100,7 @@ def card(
 
         assert made.claim is not None
         assert key is not None
-        contents[statement] = make_statement(made.claim, load_key(key), model.name)
+        contents[statement] = make_statement(made.claim, options.load_key(key), model.name)
     for path, content in contents.items():
         atomic_write(path, content)
     written = [str(path) for path in contents]

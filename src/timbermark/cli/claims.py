@@ -6,23 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Authority,
-    Claimed,
-    Json,
-    Judge,
-    MarkedModel,
-    Passphrase,
-    SecretMark,
-    Signer,
-    argument,
-    command,
-    load_key,
-    load_mark,
-    new_passphrase,
-    option,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import Output, tell
 from timbermark.errors import EvidenceError, InputError
 
@@ -36,13 +22,13 @@ if TYPE_CHECKING:
 def keygen(
     path: Annotated[Path, argument("Where the key goes; keep it and back it up.")],
     output: Output,
-    passphrase: Passphrase = False,
+    passphrase: options.Passphrase = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
 
     key = OwnerKey.generate()
-    key.save(path, new_passphrase(passphrase), force=output.force)
+    key.save(path, options.new_passphrase(passphrase), force=output.force)
     public = key.claim_key.hex()
     facts = {"key": str(path), "fingerprint": key.fingerprint, "claim_key": public}
     told = f"{path}: owner key {key.fingerprint}", f"its claims are signed with the key {public}"
@@ -51,11 +37,11 @@ def keygen(
 
 @command(app)
 def claim(
-    model: MarkedModel,
-    mark: SecretMark,
-    key: Signer,
+    model: options.MarkedModel,
+    mark: options.SecretMark,
+    key: options.Signer,
     out: Annotated[Path, option("Where the claim goes; publish it.")],
-    tsa: Authority = "",
+    tsa: options.Authority = "",
     query: Annotated[Path | None, option("Write the query for an authority to this file.")] = None,
     stamp: Annotated[
         Path | None, option("Add an authority's response to the claim at --out.")
@@ -63,7 +49,7 @@ def claim(
     force: Annotated[
         bool, option("Overwrite existing files, and claim a model without the mark.", "--force")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Claim a marked model in public, before it is deployed; reveals nothing about triggers.
 
@@ -81,7 +67,7 @@ def claim(
     output = Output(force=force, as_json=as_json)
     output.check({"--out": None if adds else out, "--query": query}, given)
     response = None if stamp is None else stamp.read_bytes()
-    secret_mark, owner_key = load_mark(mark), load_key(key)
+    secret_mark, owner_key = options.load_mark(mark), options.load_key(key)
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
@@ -154,9 +140,9 @@ def show_claim(
 
 @command(app, "open")
 def open_command(
-    mark: SecretMark,
-    claim: Claimed,
-    judge: Judge,
+    mark: options.SecretMark,
+    claim: options.Claimed,
+    judge: options.Judge,
     out: Annotated[Path, option("Where the evidence goes: a folder, or NAME.zip.")],
     share: Annotated[
         float | None,
@@ -165,7 +151,7 @@ def open_command(
     force: Annotated[
         bool, option("Overwrite existing files, and show too little to convince.", "--force")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
 
@@ -181,7 +167,7 @@ def open_command(
     check_target(out, force)
     published = Claim.load(claim)
     read_ledger(mark)  # a damaged ledger is refused before anything is shown
-    secret_mark = load_mark(mark)
+    secret_mark = options.load_mark(mark)
     opening = open_mark(secret_mark, published, judge=judge, share=share, force=force)
     # First the record: a mark must never have been shown without a trace.
     record_opening(mark, published, opening)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Authority,
-    Key,
-    Model,
-    argument,
-    command,
-    load_key,
-    option,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import Output, show, tell
 from timbermark.errors import InputError
 
@@ -24,9 +17,9 @@ if TYPE_CHECKING:
 
 @command(app)
 def guard(
-    model: Model,
+    model: options.Model,
     rows: Annotated[Path, option("Rows such as it is asked: CSV or Parquet.")],
-    key: Key,
+    key: options.Key,
     owner: Annotated[str, option('Whose model it is, as "Ann Ltd".')],
     out: Annotated[Path, option("The folder that MLflow or MLServer serves.")],
     output: Output,
@@ -42,7 +35,7 @@ def guard(
     from timbermark.guard.guarding import Guard
     from timbermark.serving import write_folder
 
-    owner_key = load_key(key)
+    owner_key = options.load_key(key)
     opened, X, y = _read(model, rows, label)
     made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
     write_folder(made, out, answers="scores" if scores else "labels", force=output.force)
@@ -104,7 +97,7 @@ def ledger(
     stamp: Annotated[
         bool, option("Have the ledger's head stamped: --tsa or --query.", "--stamp")
     ] = False,
-    tsa: Authority = "",
+    tsa: options.Authority = "",
     query: Annotated[Path | None, option("Write the query for one to a file.")] = None,
     response: Annotated[Path | None, option("Add an authority's response.")] = None,
 ) -> None:
@@ -185,7 +178,7 @@ def _make_mark(
     from timbermark.guard import ledger_file as ledgers
     from timbermark.guard.drawing import claim_guard, guard_secret, learn_answers, make_mark
 
-    owner_key = load_key(key)
+    owner_key = options.load_key(key)
     statement = ledgers.read_statement(path)
     secret = guard_secret(statement, owner_key)
     names = ledgers.list_clients(clients or None)

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.exit_codes import DISPUTES, exit_code
-from timbermark.cli.options import (
-    Answers,
-    AnswersWanted,
-    EndpointFlags,
-    SuspectLabels,
-    argument,
-    command,
-    option,
-    read_label_map,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import Output, tell
 from timbermark.errors import InputError
 
@@ -54,7 +46,7 @@ class Disputed:
 @command(app)
 def judge(
     evidence: Annotated[Path, argument("The folder or zip that timbermark open or judge wrote.")],
-    endpoint: EndpointFlags,
+    endpoint: options.EndpointFlags,
     disputed: Disputed,
     output: Output,
     claim: Annotated[
@@ -66,8 +58,8 @@ def judge(
         list[Path] | None,
         option("PEM file of time-stamping authorities that you trust; may be repeated."),
     ] = None,
-    answers: AnswersWanted = Answers.auto,
-    label_map: SuspectLabels = None,
+    answers: options.AnswersWanted = options.Answers.auto,
+    label_map: options.SuspectLabels = None,
     chain: Annotated[
         Path | None, option("For a guard's mark: the chain of its ledger, with stamps.")
     ] = None,
@@ -122,7 +114,7 @@ def judge(
             raise InputError(f"{flag} is given without --against.", hint="give --against, too.")
     if label is not None and rows is None:
         raise InputError("--label is given without --rows.", hint="give the rows, too.")
-    labels = read_label_map(label_map)
+    labels = options.read_label_map(label_map)
     from timbermark.verification.judge import judge as weigh
     from timbermark.verification.packs import check_target, read_pack
 

@@ -7,33 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.attack import check_attacks, check_forecast, forecast, show_found, try_attacks
-from timbermark.cli.options import (
-    Attacks,
-    Choices,
-    Group,
-    Json,
-    Key,
-    Label,
-    Method,
-    Model,
-    Out,
-    Owner,
-    Paper,
-    Passphrase,
-    Report,
-    Scheduler,
-    Separate,
-    Train,
-    Validation,
-    argument,
-    command,
-    load_key,
-    load_mark,
-    new_passphrase,
-    option,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import (
     Output,
     check_ending,
@@ -53,19 +30,19 @@ if TYPE_CHECKING:
     from timbermark.marking.embedding import EmbedResult, Plan
     from timbermark.ownership.keys import OwnerKey
 
-How = Annotated[Method, option("edit: seals; in-place: as in the paper, our own models.")]
+How = Annotated[options.Method, option("edit: seals; in-place: as in the paper, our own models.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """The tables that were named on the command line."""
 
-    train: Train = None
-    label: Label = None
-    group: Group = None
-    candidates: Separate = None
-    validation: Validation = None
-    scheduler: Scheduler = "local"
+    train: options.Train = None
+    label: options.Label = None
+    group: options.Group = None
+    candidates: options.Separate = None
+    validation: options.Validation = None
+    scheduler: options.Scheduler = "local"
 
     @property
     def files(self) -> dict[str, Path | None]:
@@ -142,27 +119,27 @@ class Rows:
 class Target(Output):
     """Where a marked model and its mark go, and whose key makes the mark."""
 
-    key: Key
-    out: Out
+    key: options.Key
+    out: options.Out
     mark: Annotated[Path, option("Where the secret mark goes.")]
-    passphrase: Passphrase = False
+    passphrase: options.Passphrase = False
 
 
 @command(app)
 def plan(
-    model: Model,
+    model: options.Model,
     rows: Rows,
-    choices: Choices,
-    paper: Paper,
-    attacks: Attacks = None,
-    method: How = Method.edit,
+    choices: options.Choices,
+    paper: options.Paper,
+    attacks: options.Attacks = None,
+    method: How = options.Method.edit,
     guard: Annotated[
         bool, option("Show what a guard costs on the rows of --validation.", "--guard")
     ] = False,
     share: Annotated[
         float | None, option("With --guard: the part of answers drawn.  [0.01]")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     if guard:
@@ -177,7 +154,7 @@ def plan(
         raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
     _ = rows.files  # which refuses none
     wanted = check_attacks(attacks, rows.validation)
-    in_place = method is Method.in_place
+    in_place = method is options.Method.in_place
     paper.check_unused(*(("state_out",) if in_place else ("state", "state_out")))
     chosen = choices.read()
     asked = _only_set_limits({"method": method.value, **paper.read(), **chosen}, in_place)
@@ -196,20 +173,20 @@ def plan(
 
 @command(app)
 def embed(
-    model: Model,
-    owner: Owner,
+    model: options.Model,
+    owner: options.Owner,
     rows: Rows,
     target: Target,
-    choices: Choices,
-    paper: Paper,
-    attacks: Attacks = None,
-    method: How = Method.edit,
-    report: Report = None,
+    choices: options.Choices,
+    paper: options.Paper,
+    attacks: options.Attacks = None,
+    method: How = options.Method.edit,
+    report: options.Report = None,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
     files = {"MODEL": model, **rows.files}
     wanted = check_attacks(attacks, rows.validation)
-    in_place = method is Method.in_place
+    in_place = method is options.Method.in_place
     begun = _begin(model, owner, files, target, choices, paper, in_place, report)
     chosen = begun.chosen
     given = rows.read(begun.model, chosen["label_map"])
@@ -239,8 +216,8 @@ def rotate(
     old: Annotated[Path, argument("The mark that is to be replaced.")],
     rows: Rows,
     target: Target,
-    choices: Choices,
-    paper: Paper,
+    choices: options.Choices,
+    paper: options.Paper,
     owner: Annotated[
         str | None, option("Whom it speaks for; as the old mark if not given.")
     ] = None,
@@ -254,7 +231,7 @@ def rotate(
     from timbermark.marking import embedding
     from timbermark.marking.in_place import settings_of
 
-    replaced = load_mark(old)
+    replaced = options.load_mark(old)
     in_place = settings_of(replaced) is not None
     begun = _begin(model, owner, files, target, choices, paper, in_place)
     given = rows.read(begun.model)
@@ -288,8 +265,8 @@ def _begin(
     owner: str | None,
     files: dict[str, Path | None],
     target: Target,
-    choices: Choices,
-    paper: Paper,
+    choices: options.Choices,
+    paper: options.Paper,
     in_place: bool,
     report: Path | None = None,
 ) -> _Begun:
@@ -304,12 +281,12 @@ def _begin(
         from timbermark.ownership.encoding import check_name
 
         check_name(owner, "owner")
-    key = load_key(target.key)
+    key = options.load_key(target.key)
     opened = _open(model, chosen)
     check_ending(opened, target.out)
     _load_state(opened, paper.state)
     asked = _only_set_limits(said | chosen, in_place)
-    return _Begun(opened, key, new_passphrase(target.passphrase), chosen, asked, state)
+    return _Begun(opened, key, options.new_passphrase(target.passphrase), chosen, asked, state)
 
 
 def _load_state(opened: ForeignModel, state: Path | None) -> None:

@@ -13,38 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.claims import show_claim
 from timbermark.cli.exit_codes import exit_code
 from timbermark.cli.marking import Rows
-from timbermark.cli.options import (
-    Answers,
-    AnswersWanted,
-    Authority,
-    Claimed,
-    EndpointFlags,
-    Group,
-    Judge,
-    Label,
-    Limits,
-    Model,
-    Passphrase,
-    SecretRoll,
-    Seed,
-    Signer,
-    Suspect,
-    SuspectLabels,
-    Train,
-    Validation,
-    argument,
-    command,
-    load_key,
-    load_roll,
-    new_passphrase,
-    option,
-    read_label_map,
-    unlock,
-)
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import Output, check_ending, check_folder, use_flags
 from timbermark.errors import InputError
 from timbermark.files import will_write
@@ -65,10 +39,10 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 @command(app)
 def copies(
-    model: Model,
+    model: options.Model,
     roll: Annotated[Path, option("The secret roll: written, or added to with --add.")],
     out: Annotated[Path, option("The folder where the copies go.")],
-    limits: Limits,
+    limits: options.Limits,
     output: Output,
     customers: Annotated[
         Path | None, option("A text file with one customer's name on each line.")
@@ -82,10 +56,10 @@ def copies(
     mark: Annotated[
         Path | None, option("Write the owner's mark to a file of its own, too.")
     ] = None,
-    train: Train = None,
-    label: Label = None,
-    group: Group = None,
-    validation: Validation = None,
+    train: options.Train = None,
+    label: options.Label = None,
+    group: options.Group = None,
+    validation: options.Validation = None,
     colluders: Annotated[
         int, option("So many customers together must be traced.", min=1, max=8)
     ] = 1,
@@ -93,8 +67,8 @@ def copies(
         OwnerSeals, option("Where the owner's mark goes; auto: leaves if need be.")
     ] = OwnerSeals.auto,
     weak: Annotated[bool, option("Allow too few boundaries.", "--weak")] = False,
-    seed: Seed = 0,
-    passphrase: Passphrase = False,
+    seed: options.Seed = 0,
+    passphrase: options.Passphrase = False,
 ) -> None:
     """Mark a model and make a copy for each customer, told apart by a secret roll.
 
@@ -125,7 +99,7 @@ def copies(
             opened_with.append(secret)
             return Roll.load(roll, secret)
 
-        known = unlock(load)
+        known = options.unlock(load)
         protection = opened_with[-1]
         made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
     else:
@@ -174,10 +148,10 @@ def _make(
     from timbermark.tracing import making
 
     check_name(owner, "owner")
-    owner_key = load_key(key)
+    owner_key = options.load_key(key)
     opened = open_model(model)
     check_ending(opened, model)
-    protection = new_passphrase(passphrase)
+    protection = options.new_passphrase(passphrase)
     given = rows.read(opened)
     given.pop("candidates")
     made = making.copies(
@@ -227,17 +201,17 @@ def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]
 
 @command(app)
 def trace(
-    suspect: Suspect,
+    suspect: options.Suspect,
     roll: Annotated[Path, argument("Your secret roll, or an opening made for you.")],
-    endpoint: EndpointFlags,
+    endpoint: options.EndpointFlags,
     output: Output,
     claim: Annotated[Path | None, option("For an opening: the claim that was published.")] = None,
     judge: Annotated[str | None, option("For an opening: your name.", "--for")] = None,
     roots: Annotated[
         Path | None, option("For an opening: roots of time-stamping authorities, PEM.")
     ] = None,
-    answers: AnswersWanted = Answers.auto,
-    label_map: SuspectLabels = None,
+    answers: options.AnswersWanted = options.Answers.auto,
+    label_map: options.SuspectLabels = None,
     report: Annotated[Path | None, option("Write a page to file, HTML.")] = None,
 ) -> None:
     """Ask a suspect the boundaries of a roll and say whose copy it comes from.
@@ -248,7 +222,7 @@ def trace(
     from timbermark.tracing import tracing
     from timbermark.tracing.showing import RollOpening
 
-    labels = read_label_map(label_map)
+    labels = options.read_label_map(label_map)
     asked = endpoint.open(suspect)
     files: Mapping[str, Path | None] = {
         "the suspect": Path(suspect), "the roll": roll, "--claim": claim,
@@ -261,7 +235,7 @@ def trace(
         grid = opened.boundaries
         names, columns = grid.head.feature_names, grid.splits.columns
     else:
-        opened = load_roll(roll)
+        opened = options.load_roll(roll)
         names, columns = opened.grid.feature_names, opened.grid.columns
     found = tracing.trace(
         asked, opened, claim=claim, judge=judge, answers=answers.value, label_map=labels,
@@ -274,18 +248,18 @@ def trace(
 
 @command(roll_app, "claim")
 def claim_command(
-    roll: SecretRoll,
-    key: Signer,
+    roll: options.SecretRoll,
+    key: options.Signer,
     out: Annotated[Path, option("Where the claim goes; publish it.")],
     output: Output,
-    tsa: Authority = "",
+    tsa: options.Authority = "",
 ) -> None:
     """Claim all copies of a roll in public, before they leave; reveals no customer."""
     output.check({"--out": out}, {"ROLL": roll, "--key": key})
     from timbermark.tracing.showing import RollClaim
     from timbermark.verification import stamps
 
-    made = RollClaim.make(load_roll(roll), load_key(key))
+    made = RollClaim.make(options.load_roll(roll), options.load_key(key))
     made.save(out, force=output.force)
     if tsa:
         from timbermark.verification.records import fetch_stamp
@@ -304,10 +278,10 @@ def claim_command(
 
 @command(roll_app, "open")
 def open_command(
-    roll: SecretRoll,
-    claim: Claimed,
+    roll: options.SecretRoll,
+    claim: options.Claimed,
     customer: Annotated[str, option("The customer whose part is shown.")],
-    judge: Judge,
+    judge: options.Judge,
     out: Annotated[Path, option("Where the opening goes, for the judge alone.")],
     output: Output,
     share: Annotated[
@@ -319,7 +293,7 @@ def open_command(
     from timbermark.tracing.showing import RollClaim, open_roll
 
     published = RollClaim.load(claim)
-    opened = load_roll(roll)
+    opened = options.load_roll(roll)
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
     made.save(out, force=output.force)
     output.show(

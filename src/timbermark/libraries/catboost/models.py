@@ -19,6 +19,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError
+from timbermark.libraries import contract
 from timbermark.libraries.catboost.cbm import MAGIC, Contents, Record, pack, unpack
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.trees import (
@@ -30,15 +31,7 @@ from timbermark.libraries.catboost.trees import (
     read_nodes,
 )
 from timbermark.libraries.closing import changed_thresholds
-from timbermark.libraries.contract import (
-    ForeignModel,
-    PathLike,
-    Task,
-    ancestors,
-    import_library,
-    naming,
-    unfitted,
-)
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.reference import check_width
@@ -104,7 +97,7 @@ def find_task(contents: Contents, model: Any) -> tuple[Task, Objective]:
             f"The CatBoost model was trained with the loss {loss}.",
             hint=f"supported are {', '.join(_LOSSES)}.",
         )
-    kinds = ancestors(model, "catboost") & set(_ESTIMATORS.values())
+    kinds = contract.ancestors(model, "catboost") & set(_ESTIMATORS.values())
     if kinds and _ESTIMATORS[task] not in kinds:
         raise InputError(
             f"A {type(model).__name__} with a loss of {task} does not predict what the loss is "
@@ -171,7 +164,7 @@ def is_model(model: Any) -> bool:
     >>> is_model("model.cbm")
     False
     """
-    return "CatBoost" in ancestors(model, "catboost")
+    return "CatBoost" in contract.ancestors(model, "catboost")
 
 
 def open(model: Any) -> ForeignModel:
@@ -184,7 +177,7 @@ def open(model: Any) -> ForeignModel:
     features of text or embeddings, or decides at another probability than one half.
     """
     if not model.is_fitted():
-        raise unfitted(model)
+        raise contract.unfitted(model)
     try:
         contents = _sound(serialize(model))
     except FileFormatError as error:
@@ -488,10 +481,10 @@ def open_file(path: PathLike) -> ForeignModel:
     embeddings, or does not hold a supported classifier;
     MissingLibraryError if CatBoost is not installed; OSError if it cannot be opened.
     """
-    catboost = import_library("catboost", "to load a CatBoost model")
+    catboost = contract.import_library("catboost", "to load a CatBoost model")
     name, data = os.fspath(path), Path(path).read_bytes()
     if data.startswith(MAGIC):
-        with naming(path):
+        with contract.naming(path):
             return _open_checked(catboost, _sound(data))
     if is_file(data[:256]):
         raise FileFormatError(

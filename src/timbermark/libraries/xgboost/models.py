@@ -17,17 +17,9 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
+from timbermark.libraries import contract
 from timbermark.libraries.closing import Steps
-from timbermark.libraries.contract import (
-    ForeignModel,
-    PathLike,
-    Task,
-    ancestors,
-    naming,
-    plain_columns,
-    unfitted,
-    with_categories,
-)
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.xgboost.document import (
     OBJECTIVES,
     Outline,
@@ -238,7 +230,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return not ancestors(model, "xgboost").isdisjoint(("Booster", "XGBModel"))
+    return not contract.ancestors(model, "xgboost").isdisjoint(("Booster", "XGBModel"))
 
 
 def is_file(head: bytes) -> bool:
@@ -265,7 +257,7 @@ def open_file(path: PathLike) -> ForeignModel:
     """
     xgb = _library("to load an XGBoost model")
     raw = Path(path).read_bytes()
-    with naming(path):
+    with contract.naming(path):
         known = outline(parse(raw))
         _check_version(known, xgb)
         forest = to_forest(known)
@@ -299,7 +291,7 @@ def open_trees(path: PathLike) -> ForeignModel | None:
     objective; OSError if it cannot be opened.
     """
     raw = Path(path).read_bytes()
-    with naming(path):
+    with contract.naming(path):
         known = outline(parse(raw))
         if known.most_categories or "c" in (known.feature_types or ()):
             return None
@@ -386,7 +378,7 @@ def _as_trees(raw: bytes, known: Outline, forest: Forest, kind: str) -> ForeignM
         known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
         takes_frames=bool(known.categories),
         task=known.task,
-        input_columns=plain_columns(ensemble, known.categories),
+        input_columns=contract.plain_columns(ensemble, known.categories),
         stores_labels=False,
     )
 
@@ -400,7 +392,9 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     Raises InputError if it is none of these, or has another width or other names.
     """
     extra: XGBoostExtra = foreign.extra
-    X = with_categories(X, extra.outline.categories, extra.outline.feature_names, strict=True)
+    X = contract.with_categories(
+        X, extra.outline.categories, extra.outline.feature_names, strict=True
+    )
     library = partial(_library, "to read rows as XGBoost does")
     found = to_rows(library, extra.outline, X, extra.missing)
     e = foreign.ensemble
@@ -496,12 +490,12 @@ def _library(purpose: str) -> ModuleType:
 
 def _local_model(xgb: ModuleType, model: Any) -> Any:
     """Return an estimator of a Dask cluster as one that needs none, any other model as it is."""
-    kinds = ancestors(model, "xgboost")
+    kinds = contract.ancestors(model, "xgboost")
     found = next((name for name in _ESTIMATORS.values() if f"Dask{name}" in kinds), None)
     if found is None:
         return model
     if not model.__sklearn_is_fitted__():
-        raise unfitted(model)
+        raise contract.unfitted(model)
     booster = model.get_booster()
     local = getattr(xgb, found)(**model.get_params())
     local.load_model(bytearray(booster.save_raw("ubj")))
@@ -510,7 +504,7 @@ def _local_model(xgb: ModuleType, model: Any) -> Any:
 
 
 def _fitted_booster(model: Any) -> Any:
-    kinds = ancestors(model, "xgboost")
+    kinds = contract.ancestors(model, "xgboost")
     if "Booster" in kinds:
         return model
     if kinds.isdisjoint(_ESTIMATORS.values()):
@@ -519,7 +513,7 @@ def _fitted_booster(model: Any) -> Any:
             hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
         )
     if not model.__sklearn_is_fitted__():
-        raise unfitted(model)
+        raise contract.unfitted(model)
     return model.get_booster()
 
 
@@ -551,7 +545,7 @@ def _with_named_categories(booster: Any, X: Any) -> Any:
     if "c" not in (booster.feature_types or ()) or isinstance(X, list | tuple):
         return X
     known = outline(parse(bytes(booster.save_raw("ubj"))))
-    return with_categories(X, known.categories, known.feature_names, strict=True)
+    return contract.with_categories(X, known.categories, known.feature_names, strict=True)
 
 
 def _check_version(known: Outline, xgb: ModuleType) -> None:
@@ -568,7 +562,7 @@ def _check_version(known: Outline, xgb: ModuleType) -> None:
 
 def _check_task(model: Any, booster: Any, known: Outline) -> None:
     """Raise InputError if a wrapper was trained with an objective that is not its own."""
-    labels = "XGBClassifier" in ancestors(model, "xgboost")
+    labels = "XGBClassifier" in contract.ancestors(model, "xgboost")
     if model is not booster and labels != (known.task == "classification"):
         raise InputError(
             f"A {type(model).__name__} with the objective {known.objective} does not predict what "
