@@ -19,7 +19,6 @@ from timbermark.errors import InputError
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
     from timbermark.libraries.contract import ForeignModel
-    from timbermark.marking.embedding import EmbedResult
 
 
 def take_attacks(given: list[str] | None) -> str | list[str]:
@@ -66,35 +65,6 @@ def check_forecast(
 
     with step_bar(True) as say:
         take_validation(model, rows["validation"], say, label_map)
-
-
-def try_attacks(
-    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], chosen: dict[str, Any]
-) -> AttackResult:
-    """Return what a mark survives that was just made, by a thief who has the validation rows."""
-    from timbermark.attacks.lab import attack
-
-    X, y, groups = (*rows["validation"], None)[:3]
-    return attack(
-        result.model,
-        result.mark,
-        X,
-        y,
-        groups=groups,
-        label_map=chosen["label_map"],
-        attacks=wanted,
-        random_state=chosen["random_state"],
-        progress=True,
-    )
-
-
-def forecast(
-    model: ForeignModel, rows: dict[str, Any], choices: dict[str, Any], wanted: str | list[str]
-) -> AttackResult:
-    """Return what a rehearsed mark survives."""
-    from timbermark.attacks import lab
-
-    return lab.forecast(model, **rows, **choices, attacks=wanted, progress=True)
 
 
 @command(app)

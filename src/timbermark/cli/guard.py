@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,29 +69,74 @@ def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
     return opened, table.X, None if labels is None else read_labels(labels, opened.classes)
 
 
-@command(app)
-def ledger(
-    path: Annotated[Path, argument("The ledger of a guard.")],
-    output: Output,
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What was said on the command line about a mark that is made of a ledger."""
+
     client: Annotated[
         list[str] | None,
         option("Whose questions the mark is of; may be repeated.  [all clients']"),
-    ] = None,
-    key: Annotated[Path | None, option("Your owner key.")] = None,
-    out: Annotated[Path | None, option("Where the secret mark goes.")] = None,
+    ] = None
+    key: Annotated[Path | None, option("Your owner key.")] = None
+    out: Annotated[Path | None, option("Where the secret mark goes.")] = None
     model: Annotated[
         Path | None, option("The unguarded model: with --rows, scores of a suspect show more.")
-    ] = None,
+    ] = None
     rows: Annotated[
         Path | None,
         option("For --model: all questions of the client if you log them, else others."),
-    ] = None,
-    label: Annotated[str | None, option("The label column of --rows, if any.")] = None,
-    claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None,
-    chain: Annotated[Path | None, option("Write the chain and its stamps, for a judge.")] = None,
+    ] = None
+    label: Annotated[str | None, option("The label column of --rows, if any.")] = None
+    claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None
     only_stamped: Annotated[
         bool, option("Leave out questions after the last stamp.", "--only-stamped")
-    ] = False,
+    ] = False
+
+    def check(self) -> None:
+        """Raise InputError for options that do not go together."""
+        if self.out is not None and self.key is None:
+            raise InputError("A mark takes your owner key.", hint="--key owner.key")
+        if (self.model is None) != (self.rows is None):
+            raise InputError("--model and --rows go together.", hint="give both, or neither.")
+        for name in ("client", "claim", "key", "model"):
+            if getattr(self, name) and self.out is None:
+                hint = "say where it goes: --out acme.mark"
+                raise InputError(f"--{name} is for a mark.", hint=hint)
+
+    def make(self, path: Path, force: bool) -> dict[str, Any]:
+        """Write the mark, if there shall be one, and return facts about it."""
+        if self.out is None or self.key is None:
+            return {}
+        from timbermark.guard import drawing
+        from timbermark.guard import ledger_file as ledgers
+
+        key, statement = options.load_key(self.key), ledgers.read_statement(path)
+        secret, names = (
+            drawing.guard_secret(statement, key),
+            ledgers.list_clients(self.client or None),
+        )
+        questions = ledgers.read_questions(path, secret, clients=names, stamped=self.only_stamped)
+        others = None
+        if self.model is not None and self.rows is not None:
+            opened, X, _ = _read(self.model, self.rows, self.label)
+            if opened.task == "classification":
+                others = drawing.learn_answers(
+                    X, lambda rows: opened.confidence(opened.margins(rows))
+                )
+        mark = drawing.make_mark(questions, statement, key, clients=names, others=others)
+        mark.save(self.out, force=force)
+        if self.claim is not None:
+            drawing.claim_guard(mark, key).save(self.claim, force=force)
+        bits = round(mark.full_bits, 3)
+        return {"mark": {"file": str(self.out), "questions": mark.n_triggers, "bits": bits}}
+
+
+@command(app)
+def ledger(
+    path: Annotated[Path, argument("The ledger of a guard.")],
+    mark: Made,
+    output: Output,
+    chain: Annotated[Path | None, option("Write the chain and its stamps, for a judge.")] = None,
     merge: Annotated[
         list[Path] | None, option("Add another replica's ledger; may be repeated.")
     ] = None,
@@ -106,17 +152,9 @@ def ledger(
     Stamp an empty ledger before serving, and its head from time to time: a judge counts questions
     before a verified stamp fully, later ones as indicative at most.
     """
-    outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
-    given = {"the ledger": path, "--key": key, "--response": response}
-    output.check(outputs, given)
-    if out is not None and key is None:
-        raise InputError("A mark takes your owner key.", hint="--key owner.key")
-    if (model is None) != (rows is None):
-        raise InputError("--model and --rows go together.", hint="give both, or neither.")
-    mine = ("--client", client), ("--claim", claim), ("--key", key), ("--model", model)
-    for flag, value in mine:
-        if value and out is None:
-            raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
+    outputs = {"--out": mark.out, "--claim": mark.claim, "--chain": chain, "--query": query}
+    output.check(outputs, {"the ledger": path, "--key": mark.key, "--response": response})
+    mark.check()
     if stamp != bool(tsa or query):
         raise InputError("--stamp takes --tsa or --query.", hint="--stamp --tsa ADDRESS")
     from timbermark.guard import ledger_file as ledgers
@@ -128,19 +166,15 @@ def ledger(
         head = ledgers.add_stamp(path, response.read_bytes())
         tell([f"The stamp covers {head.count} entries."])
     chains = ledgers.read_chains(path)
-    made = None
-    if out is not None and key is not None:
-        table = None if model is None or rows is None else (model, rows, label)
-        made = _make_mark(path, client, key, out, claim, only_stamped, output.force, table)
+    made = mark.make(path, output.force)
     if chain is not None:
         from timbermark.verification.chain import save_chains
 
         save_chains(chain, chains)
     found = ledgers.read_summary(path)
-    more = {} if made is None else {"mark": made}
-    files = ((out, "the secret mark"), (claim, "its claim"), (chain, "the chain"))
+    files = ((mark.out, "the secret mark"), (mark.claim, "its claim"), (chain, "the chain"))
     written = (f"{target}: {text}" for target, text in files if target is not None)
-    output.show({**_facts(found), "added": added, **more}, *_list_clients(found), *written)
+    output.show({**_facts(found), "added": added, **made}, *_list_clients(found), *written)
     if not output.as_json:
         tell(_list_notes(found))
 
@@ -163,36 +197,6 @@ def _stamp(path: Path, tsa: str, query: Path | None) -> None:
         return
     for head in heads:
         ledgers.add_stamp(path, fetch_stamp(make_query(head), tsa))
-
-
-def _make_mark(
-    path: Path,
-    clients: list[str] | None,
-    key: Path,
-    out: Path,
-    claim: Path | None,
-    only_stamped: bool,
-    force: bool,
-    table: tuple[Path, Path, str | None] | None,
-) -> dict[str, Any]:
-    from timbermark.guard import ledger_file as ledgers
-    from timbermark.guard.drawing import claim_guard, guard_secret, learn_answers, make_mark
-
-    owner_key = options.load_key(key)
-    statement = ledgers.read_statement(path)
-    secret = guard_secret(statement, owner_key)
-    names = ledgers.list_clients(clients or None)
-    questions = ledgers.read_questions(path, secret, clients=names, stamped=only_stamped)
-    others = None
-    if table is not None:
-        opened, X, _ = _read(*table)
-        if opened.task == "classification":
-            others = learn_answers(X, lambda rows: opened.confidence(opened.margins(rows)))
-    mark = make_mark(questions, statement, owner_key, clients=names, others=others)
-    mark.save(out, force=force)
-    if claim is not None:
-        claim_guard(mark, owner_key).save(claim, force=force)
-    return {"file": str(out), "questions": mark.n_triggers, "bits": round(mark.full_bits, 3)}
 
 
 def _facts(found: Summary) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.attack import check_attacks, check_forecast, forecast, show_found, try_attacks
+from timbermark.cli.attack import check_attacks, check_forecast, show_found
 from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import (
     Output,
@@ -167,7 +167,11 @@ def plan(
         if wanted is not None:
             check_forecast(opened, given, chosen["label_map"])
         found = embedding.plan(opened, **given, **asked, progress=True)
-        survived = None if wanted is None else forecast(opened, given, asked, wanted)
+        survived = None
+        if wanted is not None:
+            from timbermark.attacks import lab
+
+            survived = lab.forecast(opened, **given, **asked, attacks=wanted, progress=True)
     _show_found(found, chosen["budget"], {}, [], survived, as_json)
 
 
@@ -202,7 +206,15 @@ def embed(
         kept = write_both(
             result, target.out, target.mark, begun.protection, target.force, begun.state
         )
-        survived = None if wanted is None else try_attacks(result, given, wanted, chosen)
+        survived = None
+        if wanted is not None:
+            from timbermark.attacks import lab
+
+            X, y, groups = (*given["validation"], None)[:3]
+            survived = lab.attack(
+                result.model, result.mark, X, y, groups=groups, label_map=chosen["label_map"],
+                attacks=wanted, random_state=chosen["random_state"], progress=True,
+            )  # fmt: skip
     if report is not None:
         result.report(report, attacks=survived, force=target.force)
     _show_made(result, begun, target, kept, report, survived)

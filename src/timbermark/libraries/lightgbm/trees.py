@@ -22,17 +22,8 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
 from timbermark.libraries.closing import Steps, changed_leaves, gains_fall, grow_best_first
-from timbermark.libraries.lightgbm.text import (
-    BY_CATEGORY,
-    OBJECTIVES,
-    OF_LEAVES,
-    OF_SPLITS,
-    Blocks,
-    Frame,
-    damaged,
-    starts,
-    tree_of,
-)
+from timbermark.libraries.lightgbm import text
+from timbermark.libraries.lightgbm.text import Blocks, Frame, damaged, starts, tree_of
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
 from timbermark.trees.statistics import (
@@ -71,7 +62,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
     decision = blocks.decision_type
     if ((decision < 0) | (decision >> _KIND_SHIFT > MISSING_NAN)).any():
         damaged("the decision_type of a split is not known")
-    by_category = (decision & BY_CATEGORY) > 0
+    by_category = (decision & text.BY_CATEGORY) > 0
     sets, offsets, values = _read_categories(blocks, tree, by_category)
 
     def at_splits(array: AnyArray, elsewhere: float) -> AnyArray:
@@ -85,7 +76,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
         ensemble = make_ensemble(
             n_features=len(frame.feature_names),
             n_outputs=frame.n_outputs,
-            objective=OBJECTIVES[frame.objective][1],
+            objective=text.OBJECTIVES[frame.objective][1],
             tree_start=start,
             tree_output=np.arange(len(leaves)) % frame.n_outputs,
             feature=at_splits(blocks.split_feature, -1),
@@ -384,8 +375,8 @@ def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
             side[at] = moved[splits]
     if not renumbered:
         return new
-    by_split = {name: getattr(new, name)[split_order] for name in OF_SPLITS}
-    by_leaf = {name: getattr(new, name)[leaf_order] for name in OF_LEAVES}
+    by_split = {name: getattr(new, name)[split_order] for name in text.OF_SPLITS}
+    by_leaf = {name: getattr(new, name)[leaf_order] for name in text.OF_LEAVES}
     by_split |= {"left_child": left, "right_child": right}
     return _order_sets(replace(new, **by_split, **by_leaf), renumbered)
 
@@ -424,7 +415,7 @@ def _order_sets(blocks: Blocks, trees: list[int]) -> Blocks:
     boundaries, words = blocks.cat_boundaries.copy(), blocks.cat_threshold.copy()
     for tree in trees:
         asks = split[tree] + np.flatnonzero(
-            blocks.decision_type[split[tree] : split[tree + 1]] & BY_CATEGORY
+            blocks.decision_type[split[tree] : split[tree + 1]] & text.BY_CATEGORY
         )
         asked = threshold[asks].astype(np.int64)
         if not np.array_equal(np.sort(asked), np.arange(blocks.num_cat[tree])) or not len(asked):
