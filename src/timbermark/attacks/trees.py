@@ -24,14 +24,7 @@ from typing import Any
 import numpy as np
 
 from timbermark.attacks.own_models import group_sizes, inner_booster, n_rounds, with_booster
-from timbermark.attacks.stolen import (
-    LeafValues,
-    NotOfferedError,
-    Stolen,
-    Thief,
-    library_of,
-    steal,
-)
+from timbermark.attacks.stolen import LeafValues, NotOfferedError, Stolen, Thief, library_of, steal
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import columns

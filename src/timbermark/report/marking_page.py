@@ -8,11 +8,7 @@ import timbermark
 from timbermark.guard.guarding import GuardCost
 from timbermark.marking.cost import Cost
 from timbermark.marking.embedding import Plan
-from timbermark.marking.tallies import (
-    CHANGE_EDGES,
-    NumberDistributions,
-    ScoreDistributions,
-)
+from timbermark.marking.tallies import CHANGE_EDGES, NumberDistributions, ScoreDistributions
 from timbermark.marking.words import BOUND_SENTENCE, LIMIT_WORDS, cost_lines, rows_sentence
 from timbermark.ownership.evidence import level
 from timbermark.report import pages

@@ -22,12 +22,7 @@ import numpy as np
 
 from timbermark.dtypes import SmallKinds
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import (
-    container_bytes,
-    container_kind,
-    read_container,
-    write_public,
-)
+from timbermark.files import container_bytes, container_kind, read_container, write_public
 from timbermark.files.encrypting import SizeLimits, save_sealed
 from timbermark.ownership import encoding
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature

@@ -18,13 +18,7 @@ from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries import contract
 from timbermark.libraries.contract import ForeignModel, PathLike, Task
-from timbermark.libraries.lightgbm.text import (
-    OBJECTIVES,
-    Blocks,
-    Frame,
-    parse_text,
-    print_text,
-)
+from timbermark.libraries.lightgbm.text import OBJECTIVES, Blocks, Frame, parse_text, print_text
 from timbermark.libraries.lightgbm.trees import (
     edit_trees,
     keep_best_first,

@@ -26,12 +26,7 @@ from timbermark.libraries.lightgbm import text
 from timbermark.libraries.lightgbm.text import Blocks, Frame, damaged, starts, tree_of
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
-from timbermark.trees.statistics import (
-    find_children,
-    inner_levels,
-    shift_gains,
-    sum_leaves,
-)
+from timbermark.trees.statistics import find_children, inner_levels, shift_gains, sum_leaves
 
 # The bits of decision_type: a category split, missing values go left, what is missing.
 _MISSING_LEFT = 2
