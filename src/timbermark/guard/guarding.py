@@ -366,13 +366,6 @@ class Guard(BaseEstimator):
         self._foreign = open_model(model)
         self._asked = asked_model(self._foreign.native)
         self._classes = self._foreign.classes if self._foreign.task == "classification" else None
-        if self._classes is not None and len(self._classes) < 2:
-            raise InputError(
-                "A model with one class has no second label that a guard could draw.",
-                hint="guard a model of two classes or more.",
-                code="guard.one-class",
-                parameter="model",
-            )
         self._rows = None
         self._names = self._foreign.feature_names
 
