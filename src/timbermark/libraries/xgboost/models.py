@@ -346,7 +346,7 @@ def _opened(
     return replace(
         foreign,
         kind=type(model).__name__,
-        ensemble=replace(foreign.ensemble, init=_find_init(xgb, known)),
+        ensemble=replace(foreign.ensemble, init=_find_init(xgb, known, forest.ensemble)),
         classes=classes,
         native=native,
         l2=steps.l2,
@@ -640,26 +640,15 @@ def _computed_init(known: Outline) -> Reals:
     return np.broadcast_to(base.astype(np.float64), (known.n_outputs,)).copy()
 
 
-def _find_init(xgb: ModuleType, known: Outline) -> Reals:
-    """Return where the sums start, by asking for the margins of leaves of 0.
+def _find_init(xgb: ModuleType, known: Outline, ensemble: Ensemble) -> Reals:
+    """Return where the sums start, by asking for the margins of a first round with leaves of 0.
 
     From the base score XGBoost computes it in float32, with roundings of its own.
     """
-    outputs = np.arange(known.n_outputs)
-    none = np.full(len(outputs), -1)
-    flat = make_ensemble(
-        n_features=known.n_features,
-        n_outputs=known.n_outputs,
-        tree_start=np.arange(len(outputs) + 1),
-        tree_output=outputs,
-        feature=none,
-        threshold=np.zeros(len(outputs)),
-        left=none,
-        right=none,
-        value=np.zeros(len(outputs)),
-    )
+    flat = first_trees(ensemble, int(known.round_start[1]))
+    flat = replace(flat, value=np.zeros_like(flat.value))
     booster = xgb.Booster({"nthread": 1})
-    raw = with_trees(known, write_trees(flat), outputs, np.array([0, len(outputs)]))
+    raw = with_trees(known, write_trees(flat), flat.tree_output, known.round_start[:2])
     booster.load_model(bytearray(raw))
     row = xgb.DMatrix(np.zeros((1, known.n_features)), nthread=1)
     found = booster.predict(row, output_margin=True, validate_features=False)
