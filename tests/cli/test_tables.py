@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from timbermark.cli import judge
+from timbermark.cli.options import read_rows
 from timbermark.cli.tables import read_labels, read_table
-from timbermark.cli.verify import read_rows
 from timbermark.errors import InputError
 
 

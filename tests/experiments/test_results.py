@@ -120,7 +120,7 @@ def test_a_reproduction_to_the_digit_is_nowhere_low():
     results = collect(plan, cells)
     assert not any(one.is_low for one in compare(plan, results))
     for line in overall(plan, results):
-        assert line.difference == pytest.approx(0.0)
+        assert line.ours == pytest.approx(line.paper)
         assert line.low == 0
     # Every printed average is the mean of its row, but one.
     off = [

@@ -11,14 +11,16 @@ docs/robustness.md. Students of a guarded model are trained through `Service`.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of
+from timbermark.attacks.stolen import Answer, NotOfferedError, Stolen, Thief, library_of
 from timbermark.libraries.contract import ForeignModel, Task
 from timbermark.marking.leaves import fill_missing
 from timbermark.marking.mixing import mix_rows
@@ -26,6 +28,32 @@ from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import inner_levels
 
 _OTHER_TREES = 200
+_ESTIMATORS: dict[str, tuple[str, str, str, str, dict[str, Any]]] = {
+    "xgboost": ("xgboost.XGB", "n_estimators", "max_depth", "random_state", {"n_jobs": 1}),
+    "lightgbm": (
+        *("lightgbm.LGBM", "n_estimators", "num_leaves", "random_state"),
+        {"n_jobs": 1, "verbose": -1, "deterministic": True},
+    ),
+    "catboost": (
+        *("catboost.CatBoost", "iterations", "depth", "random_seed"),
+        {"thread_count": 1, "verbose": 0, "allow_writing_files": False},
+    ),
+    "histogram_boosting": (
+        *("sklearn.ensemble.HistGradientBoosting", "max_iter", "max_leaf_nodes", "random_state"),
+        {"early_stopping": False},
+    ),
+    "gradient_boosting": (
+        *("sklearn.ensemble.GradientBoosting", "n_estimators", "max_depth", "random_state"),
+        {},
+    ),
+    "timbermark": (
+        *("timbermark.estimator.Timber", "max_iter", "max_leaf_nodes", "random_state"),
+        {"keep_state": False},
+    ),
+}
+"""Where the estimators of each library are, what it calls rounds, the size of trees and the seed,
+and what else they are told."""
+_DEEPEST = {"catboost": 16}
 _LEAST_SHARE = 0.02
 """Classes below this probability are left out of a question's soft label."""
 
@@ -218,9 +246,7 @@ def _learn(
     model = getattr(ensemble, f"{name}{'Classifier' if classes else 'Regressor'}")(
         random_state=thief.seed, **known[kind]
     )
-    if classes:
-        return _fit(model, fill_missing(X), target, None, stolen.classes, fill_missing)
-    return _fit_numbers(model, fill_missing(X), target, None, stolen.task, fill_missing)
+    return _fit(model, X, target, stolen, prepare=fill_missing)
 
 
 def own_model(stolen: Stolen, thief: Thief) -> Stolen:
@@ -251,10 +277,7 @@ def other_model(stolen: Stolen, thief: Thief) -> Stolen:
         forest = (ExtraTreesRegressor if numbers else ExtraTreesClassifier)(
             _OTHER_TREES, min_samples_leaf=2, random_state=thief.seed, n_jobs=1
         )
-        X = fill_missing(thief.X)
-        if not numbers:
-            return _fit(forest, X, thief.target, None, stolen.classes, fill_missing)
-        made = _fit_numbers(forest, X, thief.target, None, stolen.task, fill_missing)
+        made = _fit(forest, thief.X, thief.target, stolen, prepare=fill_missing)
         return _on_scale(made, stolen, thief)
 
     other: Stolen = thief.once("other", train)
@@ -275,10 +298,9 @@ def train_like(
     the probability 0. ``weight`` float64 [n]: how much each row counts. ``groups``: the lists of a
     ranker; without them it is a regressor that is trained.
     """
-    if foreign.task == "classification":
-        return _fit(new_like(foreign, seed), X, target, weight, foreign.classes)
-    learns: Task = "regression" if groups is None else foreign.task
-    return _fit_numbers(new_like(foreign, seed, learns), X, target, groups, foreign.task)
+    numbers = foreign.task != "classification" and groups is None
+    learns: Task = "regression" if numbers else foreign.task
+    return _fit(new_like(foreign, seed, learns), X, target, foreign, weight, groups)
 
 
 def new_like(foreign: ForeignModel, seed: int, task: Task | None = None) -> Any:
@@ -293,68 +315,37 @@ def new_like(foreign: ForeignModel, seed: int, task: Task | None = None) -> Any:
     >>> new_like(open_model(model), seed=0).max_iter
     7
     """
-    e = foreign.ensemble
-    rounds, leaves, depth = n_rounds(e), max(_most_leaves(e), 2), max(len(inner_levels(e)), 1)
-    rate = getattr(foreign.native, "learning_rate", None)
-    known: dict[str, Any] = {"learning_rate": float(rate)} if isinstance(rate, int | float) else {}
+    e, library = foreign.ensemble, library_of(foreign)
+    place, rounds, size, random, options = _ESTIMATORS[library]
+    module, _, name = place.rpartition(".")
     task = task or foreign.task
-    kind = {"classification": "Classifier", "regression": "Regressor", "ranking": "Ranker"}[task]
+    name += {"classification": "Classifier", "regression": "Regressor", "ranking": "Ranker"}[task]
+    depth = min(max(len(inner_levels(e)), 1), _DEEPEST.get(library, 1 << 30))
+    grown = depth if "depth" in size else max(_most_leaves(e), 2)
+    known = {rounds: n_rounds(e), size: grown, random: seed, **options}
+    rate = getattr(foreign.native, "learning_rate", None)
+    if isinstance(rate, int | float):
+        known["learning_rate"] = float(rate)
     # Numbers are learnt with the model's own loss, unless they are a ranker's scores.
-    own_loss = task == foreign.task != "classification"
-    # The libraries differ in what they call the same thing, and only here does it matter.
-    match library_of(foreign):
+    if task == foreign.task != "classification":
+        known |= _own_loss(foreign, library)
+    return getattr(import_module(module), name)(**known)
+
+
+def _own_loss(foreign: ForeignModel, library: str) -> dict[str, Any]:
+    native = foreign.native
+    match library:
         case "xgboost":
-            import xgboost
-
-            if own_loss:
-                known["objective"] = foreign.extra.outline.objective
-            return getattr(xgboost, f"XGB{kind}")(
-                n_estimators=rounds, max_depth=depth, random_state=seed, n_jobs=1, **known
-            )
+            return {"objective": foreign.extra.outline.objective}
         case "lightgbm":
-            import lightgbm
-
-            if own_loss:
-                known["objective"] = foreign.extra.frame.objective
-            return getattr(lightgbm, f"LGBM{kind}")(
-                n_estimators=rounds, num_leaves=leaves, random_state=seed, n_jobs=1, verbose=-1,
-                deterministic=True, **known,
-            )  # fmt: skip
+            return {"objective": foreign.extra.frame.objective}
         case "catboost":
-            import catboost
-
-            loss = {}
-            if own_loss:
-                loss["loss_function"] = foreign.native.get_all_params()["loss_function"]
-            return getattr(catboost, f"CatBoost{kind}")(
-                iterations=rounds, depth=min(depth, 16), random_seed=seed, thread_count=1,
-                verbose=0, allow_writing_files=False, **loss,
-            )  # fmt: skip
-        case "histogram_boosting" | "gradient_boosting" as module:
-            from sklearn import ensemble
-
-            if own_loss:
-                known["loss"] = foreign.native.loss
-                known |= {
-                    name: getattr(foreign.native, name)
-                    for name in ("quantile", "alpha")
-                    if hasattr(foreign.native, name)
-                }
-            if module == "gradient_boosting":
-                return getattr(ensemble, f"GradientBoosting{kind}")(
-                    n_estimators=rounds, max_depth=depth, random_state=seed, **known
-                )
-            return getattr(ensemble, f"HistGradientBoosting{kind}")(
-                max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed,
-                **known,
-            )  # fmt: skip
+            return {"loss_function": native.get_all_params()["loss_function"]}
+        case "timbermark":
+            return {}
         case _:
-            from timbermark import estimator
-
-            return getattr(estimator, f"Timber{kind}")(
-                max_iter=rounds, max_leaf_nodes=leaves, random_state=seed, keep_state=False,
-                **known,
-            )  # fmt: skip
+            names = ("loss", "quantile", "alpha")
+            return {name: getattr(native, name) for name in names if hasattr(native, name)}
 
 
 def n_rounds(ensemble: Ensemble) -> int:
@@ -367,13 +358,30 @@ def fit_quietly(model: Any, X: Any, y: Any, groups: np.ndarray | None, **options
     """Fit an estimator of any library, with ``groups`` (ascending) as that library names them."""
     library = type(model).__module__.partition(".")[0]
     if groups is not None:
-        sizes = np.unique(groups, return_counts=True)[1]
-        named = {"xgboost": ("qid", groups), "lightgbm": ("group", sizes)}
+        named = {"xgboost": ("qid", groups), "lightgbm": ("group", group_sizes(groups))}
         name, given = named.get(library, ("group_id", groups))
         options[name] = given
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(X, y, **options)
+
+
+def group_sizes(groups: np.ndarray | None) -> np.ndarray | None:
+    """Return how many rows each group has, as LightGBM wants groups (ascending); None for none."""
+    return None if groups is None else np.unique(groups, return_counts=True)[1]
+
+
+def inner_booster(native: Any) -> Any:
+    """Return the booster that a model of XGBoost or LightGBM is, or that is inside it."""
+    if type(native).__name__ == "Booster":
+        return native
+    return native.booster_ if hasattr(native, "booster_") else native.get_booster()
+
+
+def with_booster(native: Any, made: Any) -> Any:
+    """Return a model of XGBoost or LightGBM around another booster."""
+    whole = inner_booster(native)
+    return made if whole is native else copy.deepcopy(native, {id(whole): made})
 
 
 def _kind(stolen: Stolen, thief: Thief) -> ForeignModel:
@@ -389,46 +397,36 @@ def _most_leaves(e: Ensemble) -> int:
 def _fit(
     model: Any,
     X: np.ndarray,
-    label: np.ndarray,
-    weight: np.ndarray | None,
-    classes: np.ndarray,
-    prepare: Any = None,
-) -> Stolen:
-    seen, place = np.unique(label, return_inverse=True)
-    if len(seen) < 2:
-        share = np.zeros(len(classes))
-        share[seen] = 1.0
-        return Stolen(classes, lambda rows: np.tile(share, (len(rows), 1)))
-    fit_quietly(model, X, place, None, sample_weight=weight)
-
-    def answer(rows: np.ndarray) -> np.ndarray:
-        given = rows if prepare is None else prepare(rows)
-        found = np.zeros((len(rows), len(classes)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found[:, seen] = model.predict_proba(given)
-        return found
-
-    return Stolen(classes, answer)
-
-
-def _fit_numbers(
-    model: Any,
-    X: np.ndarray,
     target: np.ndarray,
-    groups: np.ndarray | None,
-    task: Task,
-    prepare: Any = None,
+    like: Stolen | ForeignModel,
+    weight: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    prepare: Answer = lambda rows: rows,
 ) -> Stolen:
-    fit_quietly(model, X, target, groups)
+    """Return a model that was fitted to class numbers or numbers, which answers as ``like`` does.
+
+    ``prepare``: of the rows that it is fitted to and asked.
+    """
+    labels, classes = like.task == "classification", like.classes
+    seen = np.unique(target) if labels else np.empty(0, np.int64)
+    if labels and len(seen) < 2:
+        share = np.isin(np.arange(len(classes)), seen).astype(np.float64)
+        return Stolen(classes, lambda rows: np.tile(share, (len(rows), 1)))
+    if labels:
+        fit_quietly(model, prepare(X), np.searchsorted(seen, target), None, sample_weight=weight)
+    else:
+        fit_quietly(model, prepare(X), target, groups)
 
     def answer(rows: np.ndarray) -> np.ndarray:
-        given = rows if prepare is None else prepare(rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return np.asarray(model.predict(given), np.float64).reshape(-1, 1)
+            if not labels:
+                return np.asarray(model.predict(prepare(rows)), np.float64).reshape(-1, 1)
+            found = np.zeros((len(rows), len(classes)))
+            found[:, seen] = model.predict_proba(prepare(rows))
+            return found
 
-    return Stolen(np.empty(0, np.int64), answer, task=task)
+    return Stolen(classes, answer, task=like.task)
 
 
 def _on_scale(own: Stolen, stolen: Stolen, thief: Thief) -> Stolen:

@@ -23,15 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.own_models import n_rounds
-from timbermark.attacks.stolen import (
-    LeafValues,
-    NotOfferedError,
-    Stolen,
-    Thief,
-    library_of,
-    steal,
-)
+from timbermark.attacks.own_models import group_sizes, inner_booster, n_rounds, with_booster
+from timbermark.attacks.stolen import LeafValues, NotOfferedError, Stolen, Thief, library_of, steal
 from timbermark.libraries.contract import ForeignModel
 from timbermark.marking.models import open_model
 from timbermark.marking.preparing import columns
@@ -249,18 +242,14 @@ def _pair_gradients(margins: np.ndarray, thief: Thief) -> tuple[np.ndarray, np.n
 
 
 def _refit_lightgbm(foreign: ForeignModel, thief: Thief, decay: float) -> Stolen:
-    from lightgbm import Booster
     from lightgbm.basic import LightGBMError
 
-    native = foreign.native
-    booster = native if isinstance(native, Booster) else native.booster_
-    lists = None if thief.groups is None else np.unique(thief.groups, return_counts=True)[1]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = booster.refit(
-                thief.X, thief.target.astype(float), decay_rate=decay, group=lists, num_threads=1,
-                verbosity=-1,
+            made = inner_booster(foreign.native).refit(
+                thief.X, thief.target.astype(float), decay_rate=decay,
+                group=group_sizes(thief.groups), num_threads=1, verbosity=-1,
             )  # fmt: skip
     except LightGBMError:
         raise NotOfferedError("refit-refused") from None
@@ -290,8 +279,7 @@ def xgboost_inputs(foreign: ForeignModel, thief: Thief) -> tuple[Any, Any]:
     """Return the booster of an XGBoost model, and the thief's rows as its training takes them."""
     import xgboost
 
-    native = foreign.native
-    booster = native if isinstance(native, xgboost.Booster) else native.get_booster()
+    booster = inner_booster(foreign.native)
     matrix = xgboost.DMatrix(
         thief.X, thief.target.astype(float), missing=foreign.extra.missing, qid=thief.groups
     )
@@ -306,7 +294,7 @@ def xgboost_params(foreign: ForeignModel, booster: Any) -> dict[str, Any]:
     steps = foreign.extra.steps
     found: dict[str, Any] = {
         "objective": learner["objective"]["name"], "nthread": 1, "lambda": float(steps.l2),
-        "eta": float(np.median(steps.eta)),
+        "eta": float(np.median(steps.rate)),
     }  # fmt: skip
     n_classes = int(learner["learner_model_param"]["num_class"])
     return {**found, "num_class": n_classes} if n_classes else found
@@ -533,18 +521,15 @@ def _first_rounds(foreign: ForeignModel, kept: int) -> Any:
         case "lightgbm":
             from lightgbm import Booster
 
-            whole = native if isinstance(native, Booster) else native.booster_
+            whole = inner_booster(native)
             cut = Booster(model_str=whole.model_to_string(num_iteration=kept))
             cut.params = whole.params
             cut.pandas_categorical = whole.pandas_categorical
-            return cut if whole is native else copy.deepcopy(native, {id(whole): cut})
+            return with_booster(native, cut)
         case "xgboost":
-            from xgboost import Booster as XGBooster
-
-            whole = native if isinstance(native, XGBooster) else native.get_booster()
-            cut = whole[:kept]
+            cut = inner_booster(native)[:kept]
             cut.set_attr(best_iteration=None, best_score=None)
-            return cut if whole is native else copy.deepcopy(native, {id(whole): cut})
+            return with_booster(native, cut)
         case "catboost":
             cut = native.copy()
             cut.shrink(ntree_end=kept)

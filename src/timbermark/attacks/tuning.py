@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from timbermark.attacks.own_models import fit_quietly, n_rounds, new_like
+from timbermark.attacks import own_models
 from timbermark.attacks.stolen import NotOfferedError, Stolen, Thief, library_of, steal
 from timbermark.attacks.trees import xgboost_inputs, xgboost_params
 from timbermark.boosting.data import TrainParams
@@ -198,7 +198,7 @@ def add_to_leaves(
 def _go_on(foreign: ForeignModel, thief: Thief, more: int) -> Any:
     """Return the library's own model after more rounds."""
     native, library = foreign.native, library_of(foreign)
-    rounds = n_rounds(foreign.ensemble)
+    rounds = own_models.n_rounds(foreign.ensemble)
     y = foreign.classes[thief.target] if foreign.task == "classification" else thief.target
     match library:
         case "lightgbm":
@@ -209,15 +209,15 @@ def _go_on(foreign: ForeignModel, thief: Thief, more: int) -> Any:
             whole, matrix = xgboost_inputs(foreign, thief)
             params = {
                 **xgboost_params(foreign, whole), "eta": _DEFAULT_RATES[library],
-                "max_depth": new_like(foreign, thief.seed).max_depth, "seed": thief.seed,
+                "max_depth": own_models.new_like(foreign, thief.seed).max_depth, "seed": thief.seed,
             }  # fmt: skip
             longer = xgboost.train(params, matrix, num_boost_round=more, xgb_model=whole)
             longer.set_attr(best_iteration=None, best_score=None)
-            return longer if whole is native else copy.deepcopy(native, {id(whole): longer})
+            return own_models.with_booster(native, longer)
         case "catboost":
-            params = {**new_like(foreign, thief.seed).get_params(), "iterations": more}
+            params = {**own_models.new_like(foreign, thief.seed).get_params(), "iterations": more}
             longer = type(native)(**params)
-            return fit_quietly(longer, thief.X, y, thief.groups, init_model=native)
+            return own_models.fit_quietly(longer, thief.X, y, thief.groups, init_model=native)
         case "histogram_boosting":
             longer = copy.deepcopy(native)
             longer.set_params(
@@ -241,23 +241,22 @@ def _go_on(foreign: ForeignModel, thief: Thief, more: int) -> Any:
 def _go_on_lightgbm(foreign: ForeignModel, thief: Thief, more: int) -> Any:
     import lightgbm
 
-    native = foreign.native
-    whole = native if isinstance(native, lightgbm.Booster) else native.booster_
     params = {
         "objective": foreign.extra.frame.objective,
-        "num_leaves": new_like(foreign, thief.seed).num_leaves,
+        "num_leaves": own_models.new_like(foreign, thief.seed).num_leaves,
         "learning_rate": _DEFAULT_RATES["lightgbm"],
         "verbosity": -1, "num_threads": 1, "seed": thief.seed, "deterministic": True,
         "lambda_l2": _L2,
     }  # fmt: skip
     if foreign.ensemble.n_outputs > 1:
         params["num_class"] = foreign.ensemble.n_outputs
-    lists = None if thief.groups is None else np.unique(thief.groups, return_counts=True)[1]
+    lists = own_models.group_sizes(thief.groups)
     data = lightgbm.Dataset(thief.X, thief.target, group=lists, free_raw_data=False)
+    whole = own_models.inner_booster(foreign.native)
     longer = lightgbm.train(params, data, num_boost_round=more, init_model=whole)
     # A booster that was trained on top of another keeps its best iteration, and with it the cut.
     longer.best_iteration = 0
-    return longer if whole is native else copy.deepcopy(native, {id(whole): longer})
+    return own_models.with_booster(foreign.native, longer)
 
 
 def _our_model(stolen: Stolen) -> Any:

@@ -9,28 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Force,
-    Group,
-    Json,
-    LabelMap,
-    Scheduler,
-    Seed,
-    argument,
-    command,
-    load_mark,
-    option,
-    read_label_map,
-)
-from timbermark.cli.outputs import check_report, show, show_either, tell
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, show, tell
 from timbermark.cli.tables import check_width, list_features, on_scheduler, read_given
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
     from timbermark.libraries.contract import ForeignModel
-    from timbermark.marking.embedding import EmbedResult
 
 
 def take_attacks(given: list[str] | None) -> str | list[str]:
@@ -44,12 +32,12 @@ def take_attacks(given: list[str] | None) -> str | list[str]:
     return words[0] if len(words) == 1 and words[0] in ("all", "fast", "chains") else words
 
 
-def show_found(found: AttackResult, as_json: bool) -> None:
+def show_found(found: AttackResult, output: Output) -> None:
     """Print what the lab found, and its notes."""
     from timbermark.attacks.results import explain, summarize
 
     tell(explain(found))
-    show_either(as_json, found.to_dict(), str(found), *filter(None, [summarize(found)]))
+    output.show(found.to_dict(), str(found), *filter(None, [summarize(found)]))
 
 
 def check_attacks(given: list[str] | None, validation: Path | None) -> str | list[str] | None:
@@ -79,43 +67,15 @@ def check_forecast(
         take_validation(model, rows["validation"], say, label_map)
 
 
-def try_attacks(
-    result: EmbedResult, rows: dict[str, Any], wanted: str | list[str], chosen: dict[str, Any]
-) -> AttackResult:
-    """Return what a mark survives that was just made, by a thief who has the validation rows."""
-    from timbermark.attacks.lab import attack
-
-    X, y, groups = (*rows["validation"], None)[:3]
-    return attack(
-        result.model,
-        result.mark,
-        X,
-        y,
-        groups=groups,
-        label_map=chosen["label_map"],
-        attacks=wanted,
-        random_state=chosen["random_state"],
-        progress=True,
-    )
-
-
-def forecast(
-    model: ForeignModel, rows: dict[str, Any], choices: dict[str, Any], wanted: str | list[str]
-) -> AttackResult:
-    """Return what a rehearsed mark survives."""
-    from timbermark.attacks import lab
-
-    return lab.forecast(model, **rows, **choices, attacks=wanted, progress=True)
-
-
 @command(app)
 def attack(
     model: Annotated[Path, argument("The marked model's file, or a folder of timbermark guard.")],
     rows: Annotated[Path, option("The thief's rows: CSV, .csv.gz, Parquet or 'many/*.parquet'.")],
     label: Annotated[str, option("The column of labels, numbers or grades.")],
+    output: Output,
     mark: Annotated[Path | None, option("Its secret mark; guards have none.")] = None,
-    group: Group = None,
-    label_map: LabelMap = None,
+    group: options.Group = None,
+    label_map: options.LabelMap = None,
     attacks: Annotated[
         list[str] | None,
         option(
@@ -132,10 +92,8 @@ def attack(
     report: Annotated[
         Path | None, option("Write a page to file, HTML: the chart and the table.")
     ] = None,
-    force: Force = False,
-    seed: Seed = 0,
-    scheduler: Scheduler = "local",
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    scheduler: options.Scheduler = "local",
 ) -> None:
     """Attack your own marked or guarded model as a thief would, and show what evidence is left.
 
@@ -151,8 +109,8 @@ def attack(
     from timbermark.serving import load_folder
 
     files = {"MODEL": model, "--mark": mark, "--rows": rows, "--evaluation": evaluation}
-    check_report(report, files, force)
-    wanted, mapped = take_attacks(attacks), read_label_map(label_map)
+    output.check_report(report, files)
+    wanted, mapped = take_attacks(attacks), options.read_label_map(label_map)
     guard = load_folder(model, keep=False).guard if model.is_dir() else None
     find_attacks(wanted, None if guard is None else GUARD_ATTACKS)
     if (mark is None) != (guard is not None):
@@ -163,7 +121,7 @@ def attack(
             parameter="mark",
         )
     opened = open_model(model if guard is None else guard.model)
-    secret = None if mark is None else load_mark(mark)
+    secret = None if mark is None else options.load_mark(mark)
     if (group is not None) != (opened.task == "ranking"):
         raise InputError(
             f"--group is for rankers and needed by them, and the model is one of {opened.task}.",
@@ -195,9 +153,9 @@ def attack(
             attacks=wanted, random_state=seed, progress=True,
         )  # fmt: skip
     if report is not None:
-        found.report(report, force=force)
-    show_found(found, as_json)
+        found.report(report, force=output.force)
+    show_found(found, output)
     written = {out: "results.csv, chart.png, chart.svg", report: "the page"}
     for path, text in written.items():
-        if path is not None and not as_json:
+        if path is not None and not output.as_json:
             show(f"{path}: {text}")

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Force,
-    Json,
-    MarkedModel,
-    SecretMark,
-    command,
-    load_key,
-    load_mark,
-    option,
-)
-from timbermark.cli.outputs import check_outputs, show_either
+from timbermark.cli.options import command, option
+from timbermark.cli.outputs import Output
 from timbermark.errors import InputError
 from timbermark.files import atomic_write
 
@@ -28,10 +21,80 @@ if TYPE_CHECKING:
 _ENDINGS = (".md", ".html")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a card is told beside the model and its mark."""
+
+    facts: Annotated[
+        Path | None, option("What timbermark embed printed with --json: the cost.")
+    ] = None
+    attacks: Annotated[Path | None, option("What timbermark attack printed with --json.")] = None
+    claim: Annotated[Path | None, option("The claim that was published.")] = None
+    name: Annotated[str | None, option("The model's name.  [its file's]")] = None
+    purpose: Annotated[str, option("Why the model is marked, in your words.")] = ""
+
+    def make_card(self, model: Path, mark: Mark) -> Card:
+        """Return the card. Raises InputError if what it is told is about another model or mark."""
+        from timbermark.ownership.claim import Claim
+        from timbermark.report.card import Card
+        from timbermark.trees.ensemble import digest
+        from timbermark.verification.suspects import open_named, read_model
+        from timbermark.verification.verifying import verify
+
+        opened = read_model(model, whole=True)
+        foreign = opened.foreign
+        verdict = verify(open_named(opened, f"file {model}"), mark)
+        if verdict.level == "none":
+            raise InputError(
+                f"{model} does not carry the mark: {verdict.bits:.1f} bits.",
+                hint="give the model that marking gave back.",
+                code="card.unmarked",
+            )
+        published = None if self.claim is None else Claim.load(self.claim)
+        if published is not None:
+            published.check_head(mark.head)
+            if published.marked_file not in (None, opened.file_digest):
+                raise InputError(
+                    f"{self.claim} names another file than {model}.",
+                    hint="give the file that was claimed.",
+                    code="card.other-file",
+                )
+        costs = self._read(self.facts, "cost")
+        if costs is not None and costs.get("mark_id") != mark.mark_id.hex():
+            raise InputError(
+                f"{self.facts} is about another mark.",
+                hint="give what embed printed when this mark was made.",
+                code="card.other-mark",
+            )
+        found = self._read(self.attacks, "rows")
+        numbers = "regression" if opened.trees.gives_numbers else "classification"
+        return Card(
+            name=self.name or model.name,
+            mark=mark,
+            bits=verdict.bits,
+            library="timbermark" if foreign is None else foreign.library,
+            kind="gradient-boosted trees" if foreign is None else foreign.kind,
+            task=numbers if foreign is None else foreign.task,
+            marked_digest=digest(opened.trees),
+            file_digest=opened.file_digest,
+            cost=None if costs is None else costs["cost"],
+            attacks=found,
+            claim=published,
+            purpose=self.purpose,
+        )
+
+    def _read(self, path: Path | None, part: str) -> Any:
+        from timbermark.report.card import read_results
+
+        return None if path is None else read_results(path.read_bytes(), str(path), part)
+
+
 @command(app)
 def card(
-    model: MarkedModel,
-    mark: SecretMark,
+    model: options.MarkedModel,
+    mark: options.SecretMark,
+    told: Told,
+    output: Output,
     out: Annotated[
         list[Path] | None, option("Write the card: NAME.md or NAME.html, or both.")
     ] = None,
@@ -42,16 +105,7 @@ def card(
     statement: Annotated[
         Path | None, option("Write an in-toto statement; needs --claim and --key.")
     ] = None,
-    facts: Annotated[
-        Path | None, option("What timbermark embed printed with --json: the cost.")
-    ] = None,
-    attacks: Annotated[Path | None, option("What timbermark attack printed with --json.")] = None,
-    claim: Annotated[Path | None, option("The claim that was published.")] = None,
     key: Annotated[Path | None, option("Your owner key, which signs.")] = None,
-    name: Annotated[str | None, option("The model's name.  [its file's]")] = None,
-    purpose: Annotated[str, option("Why the model is marked, in your words.")] = "",
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Write the papers of a mark for model-risk files and regulators; nothing in them is secret.
 
@@ -73,14 +127,15 @@ def card(
                 hint="the ending says what is written.",
                 code="card.ending",
             )
-    if statement is not None and (claim is None or key is None):
+    if statement is not None and (told.claim is None or key is None):
         raise InputError(
             "--statement needs the claim and the owner key.",
             hint="give --claim model.claim --key owner.key.",
             code="card.unsigned",
         )
-    given = {"MODEL": model, "MARK": mark, "--append": append, "--key": key, "--claim": claim}
-    check_outputs(outputs, {**given, "--facts": facts, "--attacks": attacks}, force)
+    given = {"MODEL": model, "MARK": mark, "--append": append, "--key": key}
+    read = {"--claim": told.claim, "--facts": told.facts, "--attacks": told.attacks}
+    output.check(outputs, {**given, **read})
     if any(path.suffix == ".html" for path in cards.values()):
         from timbermark.report import check_packages
 
@@ -89,8 +144,7 @@ def card(
     from timbermark.report.card import append_card, bill_of_materials, describe_card, to_markdown
 
     existing = None if append is None else _read_text(append)
-    secret = load_mark(mark)
-    made = _make_card(model, secret, facts, attacks, claim, name or model.name, purpose)
+    made = told.make_card(model, options.load_mark(mark))
     page = describe_card(made)
     contents: dict[Path, bytes] = {}
     for path in cards.values():
@@ -109,69 +163,11 @@ def card(
 
         assert made.claim is not None
         assert key is not None
-        contents[statement] = make_statement(made.claim, load_key(key), model.name)
+        contents[statement] = make_statement(made.claim, options.load_key(key), model.name)
     for path, content in contents.items():
         atomic_write(path, content)
     written = [str(path) for path in contents]
-    show_either(as_json, {"written": written}, *(f"{path}: written" for path in written))
-
-
-def _make_card(
-    model: Path,
-    mark: Mark,
-    facts: Path | None,
-    attacks: Path | None,
-    claim: Path | None,
-    name: str,
-    purpose: str,
-) -> Card:
-    from timbermark.ownership.claim import Claim
-    from timbermark.report.card import Card, read_results
-    from timbermark.trees.ensemble import digest
-    from timbermark.verification.suspects import open_named, read_model
-    from timbermark.verification.verifying import verify
-
-    opened = read_model(model, whole=True)
-    foreign = opened.foreign
-    verdict = verify(open_named(opened, f"file {model}"), mark)
-    if verdict.level == "none":
-        raise InputError(
-            f"{model} does not carry the mark: {verdict.bits:.1f} bits.",
-            hint="give the model that marking gave back.",
-            code="card.unmarked",
-        )
-    published = None if claim is None else Claim.load(claim)
-    if published is not None:
-        published.check_head(mark.head)
-        if published.marked_file not in (None, opened.file_digest):
-            raise InputError(
-                f"{claim} names another file than {model}.",
-                hint="give the file that was claimed.",
-                code="card.other-file",
-            )
-    costs = None if facts is None else read_results(facts.read_bytes(), str(facts), "cost")
-    if costs is not None and costs.get("mark_id") != mark.mark_id.hex():
-        raise InputError(
-            f"{facts} is about another mark.",
-            hint="give what embed printed when this mark was made.",
-            code="card.other-mark",
-        )
-    found = None if attacks is None else read_results(attacks.read_bytes(), str(attacks), "rows")
-    numbers = "regression" if opened.trees.gives_numbers else "classification"
-    return Card(
-        name=name,
-        mark=mark,
-        bits=verdict.bits,
-        library="timbermark" if foreign is None else foreign.library,
-        kind="gradient-boosted trees" if foreign is None else foreign.kind,
-        task=numbers if foreign is None else foreign.task,
-        marked_digest=digest(opened.trees),
-        file_digest=opened.file_digest,
-        cost=None if costs is None else costs["cost"],
-        attacks=found,
-        claim=published,
-        purpose=purpose,
-    )
+    output.show({"written": written}, *(f"{path}: written" for path in written))
 
 
 def _read_text(path: Path) -> str:

@@ -6,25 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Authority,
-    Claimed,
-    Force,
-    Json,
-    Judge,
-    MarkedModel,
-    Passphrase,
-    SecretMark,
-    Signer,
-    argument,
-    command,
-    load_key,
-    load_mark,
-    new_passphrase,
-    option,
-)
-from timbermark.cli.outputs import check_outputs, show_either, tell
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, tell
 from timbermark.errors import EvidenceError, InputError
 
 if TYPE_CHECKING:
@@ -36,28 +21,27 @@ if TYPE_CHECKING:
 @command(app)
 def keygen(
     path: Annotated[Path, argument("Where the key goes; keep it and back it up.")],
-    passphrase: Passphrase = False,
-    force: Force = False,
-    as_json: Json = False,
+    output: Output,
+    passphrase: options.Passphrase = False,
 ) -> None:
     """Make the 32 secret bytes from which all your marks derive."""
     from timbermark.ownership.keys import OwnerKey
 
     key = OwnerKey.generate()
-    key.save(path, new_passphrase(passphrase), force=force)
+    key.save(path, options.new_passphrase(passphrase), force=output.force)
     public = key.claim_key.hex()
     facts = {"key": str(path), "fingerprint": key.fingerprint, "claim_key": public}
     told = f"{path}: owner key {key.fingerprint}", f"its claims are signed with the key {public}"
-    show_either(as_json, facts, *told)
+    output.show(facts, *told)
 
 
 @command(app)
 def claim(
-    model: MarkedModel,
-    mark: SecretMark,
-    key: Signer,
+    model: options.MarkedModel,
+    mark: options.SecretMark,
+    key: options.Signer,
     out: Annotated[Path, option("Where the claim goes; publish it.")],
-    tsa: Authority = "",
+    tsa: options.Authority = "",
     query: Annotated[Path | None, option("Write the query for an authority to this file.")] = None,
     stamp: Annotated[
         Path | None, option("Add an authority's response to the claim at --out.")
@@ -65,7 +49,7 @@ def claim(
     force: Annotated[
         bool, option("Overwrite existing files, and claim a model without the mark.", "--force")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Claim a marked model in public, before it is deployed; reveals nothing about triggers.
 
@@ -80,9 +64,10 @@ def claim(
         check_authority(tsa)
     adds = stamp is not None
     given = {"MODEL": model, "MARK": mark, "--key": key, "--stamp": stamp}
-    check_outputs({"--out": None if adds else out, "--query": query}, given, force)
+    output = Output(force=force, as_json=as_json)
+    output.check({"--out": None if adds else out, "--query": query}, given)
     response = None if stamp is None else stamp.read_bytes()
-    secret_mark, owner_key = load_mark(mark), load_key(key)
+    secret_mark, owner_key = options.load_mark(mark), options.load_key(key)
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
@@ -108,7 +93,7 @@ def claim(
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
         made = stamps.add_stamp(made, fetch_stamp(asked, tsa))
         made.save(out, force=True)
-    _report(made, out, query, as_json)
+    _report(made, out, query, output)
 
 
 def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
@@ -126,7 +111,7 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
     return old
 
 
-def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
+def _report(made: Claim, out: Path, query: Path | None, output: Output) -> None:
     from timbermark.verification.judge import describe_claim, describe_stamp
     from timbermark.verification.stamps import check_stamps
 
@@ -140,24 +125,24 @@ def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
     lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:
         lines.append(f"{query}: the query for a time-stamping authority")
-    show_claim(as_json, facts, lines, checks)
+    show_claim(output, facts, lines, checks)
 
 
 def show_claim(
-    as_json: bool, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
+    output: Output, facts: dict[str, Any], lines: Sequence[str], checks: Sequence[StampCheck]
 ) -> None:
     """Print a claim that was made and its time stamps, or that it has none."""
     named = (f"{check.time} by {check.authority or 'an unnamed authority'}" for check in checks)
-    show_either(as_json, facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
-    if not checks and not as_json:
+    output.show(facts, *lines, *(f"time stamp of {stamp}" for stamp in named))
+    if not checks and not output.as_json:
         tell(["The claim has no time stamp: it proves who made it, not when."])
 
 
 @command(app, "open")
 def open_command(
-    mark: SecretMark,
-    claim: Claimed,
-    judge: Judge,
+    mark: options.SecretMark,
+    claim: options.Claimed,
+    judge: options.Judge,
     out: Annotated[Path, option("Where the evidence goes: a folder, or NAME.zip.")],
     share: Annotated[
         float | None,
@@ -166,7 +151,7 @@ def open_command(
     force: Annotated[
         bool, option("Overwrite existing files, and show too little to convince.", "--force")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show a part of a mark to a judge: drawn from the claim and the name, not chosen.
 
@@ -182,14 +167,13 @@ def open_command(
     check_target(out, force)
     published = Claim.load(claim)
     read_ledger(mark)  # a damaged ledger is refused before anything is shown
-    secret_mark = load_mark(mark)
+    secret_mark = options.load_mark(mark)
     opening = open_mark(secret_mark, published, judge=judge, share=share, force=force)
     # First the record: a mark must never have been shown without a trace.
     record_opening(mark, published, opening)
     write_pack(out, {CLAIM: published.to_bytes(), OPENING: opening.to_bytes()}, force)
     left = what_is_left(secret_mark, read_ledger(mark))
-    show_either(
-        as_json,
+    Output(as_json=as_json).show(
         {
             "evidence": str(out),
             **opening.to_dict(),

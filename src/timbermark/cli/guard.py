@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.options import (
-    Authority,
-    Force,
-    Json,
-    Key,
-    Model,
-    argument,
-    command,
-    load_key,
-    option,
-)
-from timbermark.cli.outputs import check_outputs, finish, show, show_either, show_json, tell
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, show, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,35 +18,36 @@ if TYPE_CHECKING:
 
 @command(app)
 def guard(
-    model: Model,
+    model: options.Model,
     rows: Annotated[Path, option("Rows such as it is asked: CSV or Parquet.")],
-    key: Key,
+    key: options.Key,
     owner: Annotated[str, option('Whose model it is, as "Ann Ltd".')],
     out: Annotated[Path, option("The folder that MLflow or MLServer serves.")],
+    output: Output,
     label: Annotated[str | None, option("The label column of the rows.")] = None,
     share: Annotated[float, option("The part of answers that are drawn.")] = 0.01,
     scores: Annotated[
         bool, option("Answer with scores where a request does not say.", "--scores")
     ] = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Put a guard around a model that is served: a copy trained on its answers carries proof."""
-    if out.exists() and not force:
+    if out.exists() and not output.force:
         raise InputError(f"{out} exists.", hint="give another name, or --force.")
     from timbermark.guard.guarding import Guard
     from timbermark.serving import write_folder
 
-    owner_key = load_key(key)
+    owner_key = options.load_key(key)
     opened, X, y = _read(model, rows, label)
     made = Guard(opened, X, key=owner_key, owner=owner, share=share, ledger=None, y=y)
-    write_folder(made, out, answers="scores" if scores else "labels", force=force)
+    write_folder(made, out, answers="scores" if scores else "labels", force=output.force)
     cost = made.cost(X, y)
     served = f"{out}: serve it with mlflow models serve -m {out} --env-manager local"
-    show_either(as_json, {"folder": str(out), **cost.to_dict()}, served, str(cost))
+    output.show({"folder": str(out), **cost.to_dict()}, served, str(cost))
 
 
-def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, js: bool) -> None:
+def plan_guard(
+    model: Path, rows: Path | None, label: str | None, share: float, output: Output
+) -> None:
     """Show what a guard would cost: the command `timbermark plan --guard`."""
     if rows is None:
         raise InputError("--guard needs rows such as the model is asked.", hint="--validation FILE")
@@ -62,7 +55,7 @@ def plan_guard(model: Path, rows: Path | None, label: str | None, share: float, 
 
     opened, X, y = _read(model, rows, label)
     cost: Any = plan(opened, X, y, guard=True, share=share)
-    finish(cost, js)
+    output.finish(cost)
 
 
 def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
@@ -76,56 +69,92 @@ def _read(model: Path, rows: Path, label: str | None) -> tuple[Any, Any, Any]:
     return opened, table.X, None if labels is None else read_labels(labels, opened.classes)
 
 
-@command(app)
-def ledger(
-    path: Annotated[Path, argument("The ledger of a guard.")],
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What was said on the command line about a mark that is made of a ledger."""
+
     client: Annotated[
         list[str] | None,
         option("Whose questions the mark is of; may be repeated.  [all clients']"),
-    ] = None,
-    key: Annotated[Path | None, option("Your owner key.")] = None,
-    out: Annotated[Path | None, option("Where the secret mark goes.")] = None,
+    ] = None
+    key: Annotated[Path | None, option("Your owner key.")] = None
+    out: Annotated[Path | None, option("Where the secret mark goes.")] = None
     model: Annotated[
         Path | None, option("The unguarded model: with --rows, scores of a suspect show more.")
-    ] = None,
+    ] = None
     rows: Annotated[
         Path | None,
         option("For --model: all questions of the client if you log them, else others."),
-    ] = None,
-    label: Annotated[str | None, option("The label column of --rows, if any.")] = None,
-    claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None,
-    chain: Annotated[Path | None, option("Write the chain and its stamps, for a judge.")] = None,
+    ] = None
+    label: Annotated[str | None, option("The label column of --rows, if any.")] = None
+    claim: Annotated[Path | None, option("Where its claim goes, for a judge.")] = None
     only_stamped: Annotated[
         bool, option("Leave out questions after the last stamp.", "--only-stamped")
-    ] = False,
+    ] = False
+
+    def check(self) -> None:
+        """Raise InputError for options that do not go together."""
+        if self.out is not None and self.key is None:
+            raise InputError("A mark takes your owner key.", hint="--key owner.key")
+        if (self.model is None) != (self.rows is None):
+            raise InputError("--model and --rows go together.", hint="give both, or neither.")
+        for name in ("client", "claim", "key", "model"):
+            if getattr(self, name) and self.out is None:
+                hint = "say where it goes: --out acme.mark"
+                raise InputError(f"--{name} is for a mark.", hint=hint)
+
+    def make(self, path: Path, force: bool) -> dict[str, Any]:
+        """Write the mark, if there shall be one, and return facts about it."""
+        if self.out is None or self.key is None:
+            return {}
+        from timbermark.guard import drawing
+        from timbermark.guard import ledger_file as ledgers
+
+        key, statement = options.load_key(self.key), ledgers.read_statement(path)
+        secret, names = (
+            drawing.guard_secret(statement, key),
+            ledgers.list_clients(self.client or None),
+        )
+        questions = ledgers.read_questions(path, secret, clients=names, stamped=self.only_stamped)
+        others = None
+        if self.model is not None and self.rows is not None:
+            opened, X, _ = _read(self.model, self.rows, self.label)
+            if opened.task == "classification":
+                others = drawing.learn_answers(
+                    X, lambda rows: opened.confidence(opened.margins(rows))
+                )
+        mark = drawing.make_mark(questions, statement, key, clients=names, others=others)
+        mark.save(self.out, force=force)
+        if self.claim is not None:
+            drawing.claim_guard(mark, key).save(self.claim, force=force)
+        bits = round(mark.full_bits, 3)
+        return {"mark": {"file": str(self.out), "questions": mark.n_triggers, "bits": bits}}
+
+
+@command(app)
+def ledger(
+    path: Annotated[Path, argument("The ledger of a guard.")],
+    mark: Made,
+    output: Output,
+    chain: Annotated[Path | None, option("Write the chain and its stamps, for a judge.")] = None,
     merge: Annotated[
         list[Path] | None, option("Add another replica's ledger; may be repeated.")
     ] = None,
     stamp: Annotated[
         bool, option("Have the ledger's head stamped: --tsa or --query.", "--stamp")
     ] = False,
-    tsa: Authority = "",
+    tsa: options.Authority = "",
     query: Annotated[Path | None, option("Write the query for one to a file.")] = None,
     response: Annotated[Path | None, option("Add an authority's response.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show who asked what of a guarded model; make a mark of a client's drawn questions.
 
     Stamp an empty ledger before serving, and its head from time to time: a judge counts questions
     before a verified stamp fully, later ones as indicative at most.
     """
-    outputs = {"--out": out, "--claim": claim, "--chain": chain, "--query": query}
-    given = {"the ledger": path, "--key": key, "--response": response}
-    check_outputs(outputs, given, force)
-    if out is not None and key is None:
-        raise InputError("A mark takes your owner key.", hint="--key owner.key")
-    if (model is None) != (rows is None):
-        raise InputError("--model and --rows go together.", hint="give both, or neither.")
-    mine = ("--client", client), ("--claim", claim), ("--key", key), ("--model", model)
-    for flag, value in mine:
-        if value and out is None:
-            raise InputError(f"{flag} is for a mark.", hint="say where it goes: --out acme.mark")
+    outputs = {"--out": mark.out, "--claim": mark.claim, "--chain": chain, "--query": query}
+    output.check(outputs, {"the ledger": path, "--key": mark.key, "--response": response})
+    mark.check()
     if stamp != bool(tsa or query):
         raise InputError("--stamp takes --tsa or --query.", hint="--stamp --tsa ADDRESS")
     from timbermark.guard import ledger_file as ledgers
@@ -137,22 +166,17 @@ def ledger(
         head = ledgers.add_stamp(path, response.read_bytes())
         tell([f"The stamp covers {head.count} entries."])
     chains = ledgers.read_chains(path)
-    made = None
-    if out is not None and key is not None:
-        table = None if model is None or rows is None else (model, rows, label)
-        made = _make_mark(path, client, key, out, claim, only_stamped, force, table)
+    made = mark.make(path, output.force)
     if chain is not None:
         from timbermark.verification.chain import save_chains
 
         save_chains(chain, chains)
     found = ledgers.read_summary(path)
-    if as_json:
-        show_json({**_facts(found), "added": added, **({} if made is None else {"mark": made})})
-        return
-    _show(found)
-    for target, text in ((out, "the secret mark"), (claim, "its claim"), (chain, "the chain")):
-        if target is not None:
-            show(f"{target}: {text}")
+    files = ((mark.out, "the secret mark"), (mark.claim, "its claim"), (chain, "the chain"))
+    written = (f"{target}: {text}" for target, text in files if target is not None)
+    output.show({**_facts(found), "added": added, **made}, *_list_clients(found), *written)
+    if not output.as_json:
+        tell(_list_notes(found))
 
 
 def _stamp(path: Path, tsa: str, query: Path | None) -> None:
@@ -175,36 +199,6 @@ def _stamp(path: Path, tsa: str, query: Path | None) -> None:
         ledgers.add_stamp(path, fetch_stamp(make_query(head), tsa))
 
 
-def _make_mark(
-    path: Path,
-    clients: list[str] | None,
-    key: Path,
-    out: Path,
-    claim: Path | None,
-    only_stamped: bool,
-    force: bool,
-    table: tuple[Path, Path, str | None] | None,
-) -> dict[str, Any]:
-    from timbermark.guard import ledger_file as ledgers
-    from timbermark.guard.drawing import claim_guard, guard_secret, learn_answers, make_mark
-
-    owner_key = load_key(key)
-    statement = ledgers.read_statement(path)
-    secret = guard_secret(statement, owner_key)
-    names = ledgers.list_clients(clients or None)
-    questions = ledgers.read_questions(path, secret, clients=names, stamped=only_stamped)
-    others = None
-    if table is not None:
-        opened, X, _ = _read(*table)
-        if opened.task == "classification":
-            others = learn_answers(X, lambda rows: opened.confidence(opened.margins(rows)))
-    mark = make_mark(questions, statement, owner_key, clients=names, others=others)
-    mark.save(out, force=force)
-    if claim is not None:
-        claim_guard(mark, owner_key).save(claim, force=force)
-    return {"file": str(out), "questions": mark.n_triggers, "bits": round(mark.full_bits, 3)}
-
-
 def _facts(found: Summary) -> dict[str, Any]:
     return {
         "owner": found.statement["owner"],
@@ -222,11 +216,18 @@ def _facts(found: Summary) -> dict[str, Any]:
     }
 
 
-def _show(found: Summary) -> None:
-    show(f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds")
-    show(f"{'client':24} {'questions':>10} {'drawn':>8} {'bits of a copy, at most':>24}")
-    for c in found.clients:
-        show(f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}")
+def _list_clients(found: Summary) -> list[str]:
+    return [
+        f"ledger of {found.statement['owner']}: {found.entries} entries, the chain holds",
+        f"{'client':24} {'questions':>10} {'drawn':>8} {'bits of a copy, at most':>24}",
+        *(
+            f"{c.client or '(no name)':24.24} {c.asked:10} {c.drawn:8} {c.cells:24}"
+            for c in found.clients
+        ),
+    ]
+
+
+def _list_notes(found: Summary) -> list[str]:
     notes = []
     if found.stamped < found.entries:
         notes.append(f"{found.entries - found.stamped} entries are not stamped: --stamp")
@@ -240,4 +241,4 @@ def _show(found: Summary) -> None:
         notes.append(f"{found.rotated} questions were dropped to keep the file small")
     if found.clock_steps:
         notes.append(f"the clock went back {found.clock_steps} times")
-    tell(notes)
+    return notes

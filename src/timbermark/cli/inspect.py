@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +14,10 @@ from timbermark.errors import FileFormatError, InputError
 from timbermark.files import container_kind
 
 if TYPE_CHECKING:
+    from timbermark.ownership.claim import Claim
     from timbermark.ownership.mark import Mark
-    from timbermark.verification.stamps import StampCheck
+    from timbermark.tracing.showing import RollClaim
+    from timbermark.verification.records import LedgerEntry
 
 _SQLITE = b"SQLite format 3\0"
 _LOCKED = f"set {VARIABLE} to see more"
@@ -62,189 +64,155 @@ def _kind(path: Path) -> str:
     return container_kind(path)
 
 
-def _describe_mark_file(path: Path) -> dict[str, Any]:
+def _take(found: Any, names: str) -> dict[str, Any]:
+    """Return facts by attributes, ready for JSON: ``names`` are words like ``owner=head.owner``.
+
+    What is missing on the way is None. Anybody can write a file, so that its texts are not trusted
+    with a terminal.
+    """
+    from timbermark.verification.verdict import printable
+
+    facts: dict[str, Any] = {}
+    for word in names.split():
+        name, _, path = word.partition("=")
+        value = found
+        for step in (path or name).split("."):
+            known = isinstance(value, Mapping)
+            value = value.get(step) if known else getattr(value, step, None)
+        if isinstance(value, bytes):
+            value = value.hex()
+        elif isinstance(value, str):
+            value = printable(value[:300])
+        elif isinstance(value, float) and name.startswith("bits"):
+            value = round(value, 3)
+        facts[name] = list(value) if isinstance(value, tuple) else value
+    return facts
+
+
+def _unlocked(
+    path: Path, kind: str, load: Callable[..., Any], describe: Callable[[Any], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return facts about a file that may be encrypted: few where there is no passphrase."""
+    found, encrypted = try_to_unlock(lambda secret: load(path, secret))
+    more = {"more": _LOCKED} if found is None else describe(found)
+    return {"kind": kind, "encrypted": encrypted, **more}
+
+
+def _describe_mark(path: Path) -> dict[str, Any]:
     from timbermark.ownership.mark import Mark
-
-    mark, encrypted = try_to_unlock(lambda secret: Mark.load(path, secret))
-    facts: dict[str, Any] = {"kind": "mark", "encrypted": encrypted}
-    if mark is None:
-        return {**facts, "more": _LOCKED}
-    return {**facts, **_describe_mark(mark), **_describe_openings(path, mark)}
-
-
-def _describe_openings(path: Path, mark: Mark) -> dict[str, Any]:
     from timbermark.verification.records import read_ledger, what_is_left
 
-    left = what_is_left(mark, read_ledger(path))
-    return {
-        "openings": [
-            f"{entry.judge} ({len(entry.places)} triggers, {entry.opened})"
-            for entry in left.openings
-        ],
-        "unopened": left.left,
-        "bits_left": round(left.bits, 3),
-        "can_convince": left.can_convince,
-        "next_share": left.next_share,
-    }
+    def describe(mark: Mark) -> dict[str, Any]:
+        left = what_is_left(mark, read_ledger(path))
+        # The bits are those while every symbol is there.
+        return {
+            **_take(
+                mark,
+                "owner created mark_id mark_digest=digest model_digest model_library=about.library "
+                "model_kind=about.kind triggers=n_triggers leaves=n_leaves splits=n_splits "
+                "alphabet=q lead=about.lead draws bits=full_bits features=n_features answers "
+                "classes protocol",
+            ),
+            "classes": len(mark.classes) or None,
+            "openings": [_say_opening(entry) for entry in left.openings],
+            **_take(left, "unopened=left bits_left=bits can_convince next_share"),
+        }
+
+    return _unlocked(path, "mark", Mark.load, describe)
+
+
+def _say_opening(entry: LedgerEntry) -> str:
+    from timbermark.verification.verdict import printable
+
+    return f"{printable(entry.judge)} ({len(entry.places)} triggers, {printable(entry.opened)})"
+
+
+def _describe_key(path: Path) -> dict[str, Any]:
+    from timbermark.ownership.keys import OwnerKey
+
+    return _unlocked(
+        path, "owner key", OwnerKey.load, lambda key: _take(key, "fingerprint claim_key")
+    )
+
+
+def _describe_roll(path: Path) -> dict[str, Any]:
+    from timbermark.tracing.roll import Roll
+
+    names = "owner=mark.owner created=mark.created mark_id=mark.mark_id "
+    names += "model_digest=mark.model_digest customers boundaries=n_boundaries"
+    return _unlocked(
+        path, "roll", Roll.load,
+        lambda roll: {**_take(roll, names), "customers": len(roll.customers)},
+    )  # fmt: skip
 
 
 def _describe_claim(path: Path) -> dict[str, Any]:
     from timbermark.ownership.claim import Claim
     from timbermark.verification.judge import describe_claim
-    from timbermark.verification.stamps import check_stamps
 
     claim = Claim.load(path)
-    return {
-        "kind": "claim",
-        "claim_digest": claim.digest.hex(),
-        **describe_claim(claim),
-        "stamps": _list_stamps(check_stamps(claim)),
-    }
+    facts = {"kind": "claim", "claim_digest": claim.digest.hex(), **describe_claim(claim)}
+    return {**facts, **_list_stamps(claim)}
 
 
-def _list_stamps(checks: Iterable[StampCheck]) -> list[str]:
-    return [" ".join(filter(None, (check.status, check.time, check.authority))) for check in checks]
+def _describe_roll_claim(path: Path) -> dict[str, Any]:
+    from timbermark.tracing.showing import RollClaim
+
+    claim = RollClaim.load(path)
+    names = "claim_digest=digest owner=claim.owner key=claim.key claimed "
+    names += "model_digest=claim.model_digest customers=n_customers boundaries=claim.n_triggers"
+    return {"kind": "claim of a roll", **_take(claim, names), **_list_stamps(claim)}
+
+
+def _list_stamps(claim: Claim | RollClaim) -> dict[str, Any]:
+    from timbermark.verification.stamps import check_stamps
+
+    told = ((check.status, check.time, check.authority) for check in check_stamps(claim))
+    return {"stamps": [" ".join(filter(None, parts)) for parts in told]}
 
 
 def _describe_pack(path: Path) -> dict[str, Any]:
     from timbermark.verification.packs import read_pack
 
     pack = read_pack(path)
-    claim, opening = pack.claim, pack.opening
     parts = ("claim", "opening", "transcript", "verdict", "page")
-    return {
-        "kind": "evidence pack",
-        "holds": [part for part in parts if getattr(pack, part) is not None],
-        "owner": None if claim is None else claim.owner,
-        "claim_digest": None if claim is None else claim.digest.hex(),
-        "for": None if opening is None else opening.judge,
-        "opened": None if opening is None else opening.n_opened,
-        "triggers": None if claim is None else claim.n_triggers,
-    }
+    names = "owner=claim.owner claim_digest=claim.digest for=opening.judge "
+    names += "opened=opening.n_opened triggers=claim.n_triggers"
+    holds = [part for part in parts if getattr(pack, part) is not None]
+    return {"kind": "evidence pack", "holds": holds, **_take(pack, names)}
 
 
 def _describe_opening(path: Path) -> dict[str, Any]:
     from timbermark.ownership.opening import Opening
 
-    opening = Opening.load(path)
-    return {
-        "kind": "opening",
-        "for": opening.judge,
-        "claim_digest": opening.claim_digest.hex(),
-        "owner": opening.head.owner,
-        "mark_id": opening.head.mark_id.hex(),
-        "opened": opening.n_opened,
-        "triggers": opening.head.n_triggers,
-        "bits": round(opening.full_bits, 3),
-    }
-
-
-def _describe_mark(mark: Mark) -> dict[str, Any]:
-    about = {name: mark.about.get(name) for name in ("library", "kind", "lead")}
-    return {
-        "owner": mark.owner,
-        "created": mark.created,
-        "mark_id": mark.mark_id.hex(),
-        "mark_digest": mark.digest.hex(),
-        "model_digest": mark.model_digest,
-        "model_library": about["library"],
-        "model_kind": about["kind"],
-        "triggers": mark.n_triggers,
-        "leaves": mark.n_leaves,
-        "splits": mark.n_splits,
-        "alphabet": mark.q,
-        "lead": about["lead"],
-        "draws": mark.draws,
-        # While every symbol is there.
-        "bits": round(mark.full_bits, 3),
-        "features": mark.n_features,
-        "answers": mark.answers,
-        "classes": len(mark.classes) or None,
-        "protocol": mark.protocol,
-    }
-
-
-def _describe_key(path: Path) -> dict[str, Any]:
-    from timbermark.ownership.keys import OwnerKey
-
-    key, encrypted = try_to_unlock(lambda secret: OwnerKey.load(path, secret))
-    facts: dict[str, Any] = {"kind": "owner key", "encrypted": encrypted}
-    if key is None:
-        return {**facts, "more": _LOCKED}
-    return {**facts, "fingerprint": key.fingerprint, "claim_key": key.claim_key.hex()}
-
-
-def _describe_journal(path: Path) -> dict[str, Any]:
-    from timbermark.verification.journal import read_journal
-    from timbermark.verification.verdict import printable
-
-    history = read_journal(path)
-    start, ended = history.start, history.ended or {}
-    answered = sum(answer is not None for answer in history.answers.values())
-    names = ("owner", "mark_id", "mark_digest", "model_digest", "suspect", "protocol", "created")
-    return {
-        "kind": "journal",
-        # Anybody can write a journal, so its texts are not trusted with a terminal.
-        **{name: printable(str(start.get(name, ""))[:300]) for name in names},
-        "questions": start.get("n_questions"),
-        "triggers": start.get("n_triggers"),
-        "asked": len(history.answers),
-        "answered": answered,
-        "under_way": len(history.under_way),
-        "level": ended.get("level"),
-        "bits": ended.get("bits"),
-        "evidence": ended.get("kind"),
-        "triggers_asked": ended.get("triggers"),
-    }
-
-
-def _describe_roll(path: Path) -> dict[str, Any]:
-    from timbermark.tracing.roll import Roll
-
-    roll, encrypted = try_to_unlock(lambda secret: Roll.load(path, secret))
-    facts: dict[str, Any] = {"kind": "roll", "encrypted": encrypted}
-    if roll is None:
-        return {**facts, "more": _LOCKED}
-    return {
-        **facts,
-        "owner": roll.mark.owner,
-        "created": roll.mark.created,
-        "mark_id": roll.mark.mark_id.hex(),
-        "model_digest": roll.mark.model_digest,
-        "customers": len(roll.customers),
-        "boundaries": roll.n_boundaries,
-    }
-
-
-def _describe_roll_claim(path: Path) -> dict[str, Any]:
-    from timbermark.tracing.showing import RollClaim
-    from timbermark.verification.stamps import check_stamps
-
-    claim = RollClaim.load(path)
-    return {
-        "kind": "claim of a roll",
-        "claim_digest": claim.digest.hex(),
-        "owner": claim.claim.owner,
-        "key": claim.claim.key.hex(),
-        "claimed": claim.claimed,
-        "model_digest": claim.claim.model_digest,
-        "customers": claim.n_customers,
-        "boundaries": claim.claim.n_triggers,
-        "stamps": _list_stamps(check_stamps(claim)),
-    }
+    names = "for=judge claim_digest owner=head.owner mark_id=head.mark_id opened=n_opened "
+    names += "triggers=head.n_triggers bits=full_bits"
+    return {"kind": "opening", **_take(Opening.load(path), names)}
 
 
 def _describe_roll_opening(path: Path) -> dict[str, Any]:
     from timbermark.tracing.showing import RollOpening
 
-    opening = RollOpening.load(path)
+    names = "for=judge claim_digest owner=boundaries.head.owner opened=boundaries.n_opened "
+    names += "boundaries=boundaries.head.n_triggers"
+    return {"kind": "opening of a roll", **_take(RollOpening.load(path), names)}
+
+
+def _describe_journal(path: Path) -> dict[str, Any]:
+    from timbermark.verification.journal import read_journal
+
+    history = read_journal(path)
     return {
-        "kind": "opening of a roll",
-        "for": opening.judge,
-        "claim_digest": opening.claim_digest.hex(),
-        "owner": opening.boundaries.head.owner,
-        "opened": opening.boundaries.n_opened,
-        "boundaries": opening.boundaries.head.n_triggers,
+        "kind": "journal",
+        **_take(
+            history.start,
+            "owner mark_id mark_digest model_digest suspect protocol created "
+            "questions=n_questions triggers=n_triggers",
+        ),
+        "asked": len(history.answers),
+        "answered": sum(answer is not None for answer in history.answers.values()),
+        "under_way": len(history.under_way),
+        **_take(history.ended, "level bits evidence=kind triggers_asked=triggers"),
     }
 
 
@@ -256,11 +224,12 @@ def _describe_record(path: Path) -> dict[str, Any]:
     return {
         "kind": "record of openings",
         "marks": [printable(mark) for mark in dict.fromkeys(entry.mark for entry in entries)],
-        "openings": [
-            f"{printable(entry.judge)} ({len(entry.places)} triggers, {printable(entry.opened)})"
-            for entry in entries
-        ],
+        "openings": [_say_opening(entry) for entry in entries],
     }
+
+
+_STATEMENT = "owner key=claim_key model_digest=model share=settings.share"
+"""What a guard says of itself in public."""
 
 
 def _describe_guard(path: Path) -> dict[str, Any]:
@@ -268,7 +237,7 @@ def _describe_guard(path: Path) -> dict[str, Any]:
     from timbermark.guard.guarding import FORMAT_VERSION, KIND
 
     _, meta, _ = unseal(path, KIND, FORMAT_VERSION, None)
-    return {"kind": "secret of a guard", **_describe_statement(meta.get("statement"))}
+    return {"kind": "secret of a guard", **_take(meta.get("statement"), _STATEMENT)}
 
 
 def _describe_ledger(path: Path) -> dict[str, Any]:
@@ -277,27 +246,12 @@ def _describe_ledger(path: Path) -> dict[str, Any]:
     found = read_summary(path)
     return {
         "kind": "ledger of a guard",
-        **_describe_statement(found.statement),
+        **_take(found.statement, _STATEMENT),
         "clients": len(found.clients),
         "questions": sum(client.asked for client in found.clients),
         "drawn": sum(client.drawn for client in found.clients),
         "entries": found.entries,
         "stamped": found.stamped,
-    }
-
-
-def _describe_statement(given: Any) -> dict[str, Any]:
-    """Return what a guard says of itself in public; anybody can write such a file."""
-    from timbermark.verification.verdict import printable
-
-    stated = given if isinstance(given, dict) else {}
-    settings = stated.get("settings")
-    return {
-        **{
-            shown: printable(str(stated.get(name, ""))[:300])
-            for shown, name in (("owner", "owner"), ("key", "claim_key"), ("model_digest", "model"))
-        },
-        "share": settings.get("share") if isinstance(settings, dict) else None,
     }
 
 
@@ -331,23 +285,18 @@ def _describe_model(path: Path) -> dict[str, Any]:
     per_iteration = 1 if (trees.tree_output < 0).any() else trees.n_outputs
     return {
         "kind": "model",
-        "library": model.library,
-        "type": model.kind,
-        "task": model.task,
-        "objective": trees.objective,
+        **_take(model, "library type=kind task objective=ensemble.objective"),
         "classes": model.classes.tolist(),
         "iterations": trees.n_trees // per_iteration,
-        "trees": trees.n_trees,
-        "leaves": trees.n_leaves,
-        "features": trees.n_features,
-        "feature_names": None if model.feature_names is None else list(model.feature_names),
+        **_take(trees, "trees=n_trees leaves=n_leaves features=n_features"),
+        **_take(model, "feature_names"),
         "digest": digest(trees),
         "notes": list(model.notes),
     }
 
 
 _DESCRIBE = {
-    "mark": _describe_mark_file,
+    "mark": _describe_mark,
     "owner-key": _describe_key,
     "claim": _describe_claim,
     "opening": _describe_opening,

@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.exit_codes import DISPUTES, exit_code
-from timbermark.cli.options import (
-    Answers,
-    AnswersWanted,
-    EndpointFlags,
-    Force,
-    Json,
-    SuspectLabels,
-    argument,
-    command,
-    option,
-    read_label_map,
-)
-from timbermark.cli.outputs import check_report, finish, tell
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, tell
 from timbermark.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,8 +46,9 @@ class Disputed:
 @command(app)
 def judge(
     evidence: Annotated[Path, argument("The folder or zip that timbermark open or judge wrote.")],
-    endpoint: EndpointFlags,
+    endpoint: options.EndpointFlags,
     disputed: Disputed,
+    output: Output,
     claim: Annotated[
         Path | None, option("The claim as it was published; else the one inside.")
     ] = None,
@@ -67,8 +58,8 @@ def judge(
         list[Path] | None,
         option("PEM file of time-stamping authorities that you trust; may be repeated."),
     ] = None,
-    answers: AnswersWanted = Answers.auto,
-    label_map: SuspectLabels = None,
+    answers: options.AnswersWanted = options.Answers.auto,
+    label_map: options.SuspectLabels = None,
     chain: Annotated[
         Path | None, option("For a guard's mark: the chain of its ledger, with stamps.")
     ] = None,
@@ -83,22 +74,19 @@ def judge(
     report: Annotated[
         Path | None, option("Write a page to file, HTML; it shows the answers to what was opened.")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Check a claim, an opening and a suspect, trusting nobody; all is derived again.
 
     Exit codes: 0 conclusive, 3 indicative, 1 none, 2 evidence that does not hold or bad input.
     With --against: 0 the first party was first, 1 the other, 3 undecided.
     """
-    check_report(
+    output.check_report(
         report,
         {
             "the evidence": evidence, "--claim": claim, "--rows": rows, **disputed.files,
             "--suspect": Path(suspect) if suspect else None, "--out": out,
             "--journal": endpoint.journal,
         },
-        force,
     )  # fmt: skip
     if not suspect:
         endpoint.refuse("without an endpoint after --suspect")
@@ -119,19 +107,19 @@ def judge(
             ),
             suspect=asked, judge=name, roots=trusted,
         )  # fmt: skip
-        finish(found, as_json, report, force)
+        output.finish(found, report)
         raise typer.Exit(DISPUTES[found.winner])
     for flag, value in disputed.files.items():
         if value is not None:
             raise InputError(f"{flag} is given without --against.", hint="give --against, too.")
     if label is not None and rows is None:
         raise InputError("--label is given without --rows.", hint="give the rows, too.")
-    labels = read_label_map(label_map)
+    labels = options.read_label_map(label_map)
     from timbermark.verification.judge import judge as weigh
     from timbermark.verification.packs import check_target, read_pack
 
     if out is not None:
-        check_target(out, force)
+        check_target(out, output.force)
     pack = read_pack(evidence)
     head = None if pack.opening is None else pack.opening.head
     names, columns = (None, ()) if head is None else (head.feature_names, head.columns)
@@ -141,9 +129,9 @@ def judge(
         chain=chain, trust_journal=trust_journal, progress=True,
         **endpoint.asking(names, _columns(pack.opening)),
     )  # fmt: skip
-    if out is not None and not judgment.save(out, force=force):
+    if out is not None and not judgment.save(out, force=output.force):
         tell(['The pack holds no page: that takes pip install "timbermark[report]".'])
-    finish(judgment, as_json, report, force)
+    output.finish(judgment, report)
     raise typer.Exit(exit_code(judgment.level))
 
 

@@ -7,38 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from timbermark.cli import options
 from timbermark.cli.app import app
-from timbermark.cli.attack import check_attacks, check_forecast, forecast, show_found, try_attacks
-from timbermark.cli.options import (
-    Attacks,
-    Choices,
-    Force,
-    Group,
-    Json,
-    Key,
-    Label,
-    Method,
-    Model,
-    Out,
-    Owner,
-    Paper,
-    Passphrase,
-    Report,
-    Scheduler,
-    Separate,
-    Train,
-    Validation,
-    argument,
-    command,
-    load_key,
-    load_mark,
-    new_passphrase,
-    option,
-)
+from timbermark.cli.attack import check_attacks, check_forecast, show_found
+from timbermark.cli.options import argument, command, option
 from timbermark.cli.outputs import (
+    Output,
     check_ending,
-    check_outputs,
-    check_report,
     show,
     show_json,
     tell,
@@ -55,19 +30,19 @@ if TYPE_CHECKING:
     from timbermark.marking.embedding import EmbedResult, Plan
     from timbermark.ownership.keys import OwnerKey
 
-How = Annotated[Method, option("edit: seals; in-place: as in the paper, our own models.")]
+How = Annotated[options.Method, option("edit: seals; in-place: as in the paper, our own models.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """The tables that were named on the command line."""
 
-    train: Train = None
-    label: Label = None
-    group: Group = None
-    candidates: Separate = None
-    validation: Validation = None
-    scheduler: Scheduler = "local"
+    train: options.Train = None
+    label: options.Label = None
+    group: options.Group = None
+    candidates: options.Separate = None
+    validation: options.Validation = None
+    scheduler: options.Scheduler = "local"
 
     @property
     def files(self) -> dict[str, Path | None]:
@@ -141,32 +116,30 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Output):
     """Where a marked model and its mark go, and whose key makes the mark."""
 
-    key: Key
-    out: Out
+    key: options.Key
+    out: options.Out
     mark: Annotated[Path, option("Where the secret mark goes.")]
-    passphrase: Passphrase = False
-    force: Force = False
-    as_json: Json = False
+    passphrase: options.Passphrase = False
 
 
 @command(app)
 def plan(
-    model: Model,
+    model: options.Model,
     rows: Rows,
-    choices: Choices,
-    paper: Paper,
-    attacks: Attacks = None,
-    method: How = Method.edit,
+    choices: options.Choices,
+    paper: options.Paper,
+    attacks: options.Attacks = None,
+    method: How = options.Method.edit,
     guard: Annotated[
         bool, option("Show what a guard costs on the rows of --validation.", "--guard")
     ] = False,
     share: Annotated[
         float | None, option("With --guard: the part of answers drawn.  [0.01]")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Rehearse a mark and show its strength, its cost and what it survives; writes nothing."""
     if guard:
@@ -175,13 +148,13 @@ def plan(
         if attacks is not None:
             raise InputError("--attacks is not for a guard.", hint="leave it out.")
         table = rows.validation or rows.candidates or rows.train
-        plan_guard(model, table, rows.label, share or 0.01, as_json)
+        plan_guard(model, table, rows.label, share or 0.01, Output(as_json=as_json))
         return
     if share is not None:
         raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
     _ = rows.files  # which refuses none
     wanted = check_attacks(attacks, rows.validation)
-    in_place = method is Method.in_place
+    in_place = method is options.Method.in_place
     paper.check_unused(*(("state_out",) if in_place else ("state", "state_out")))
     chosen = choices.read()
     asked = _only_set_limits({"method": method.value, **paper.read(), **chosen}, in_place)
@@ -194,26 +167,30 @@ def plan(
         if wanted is not None:
             check_forecast(opened, given, chosen["label_map"])
         found = embedding.plan(opened, **given, **asked, progress=True)
-        survived = None if wanted is None else forecast(opened, given, asked, wanted)
+        survived = None
+        if wanted is not None:
+            from timbermark.attacks import lab
+
+            survived = lab.forecast(opened, **given, **asked, attacks=wanted, progress=True)
     _show_found(found, chosen["budget"], {}, [], survived, as_json)
 
 
 @command(app)
 def embed(
-    model: Model,
-    owner: Owner,
+    model: options.Model,
+    owner: options.Owner,
     rows: Rows,
     target: Target,
-    choices: Choices,
-    paper: Paper,
-    attacks: Attacks = None,
-    method: How = Method.edit,
-    report: Report = None,
+    choices: options.Choices,
+    paper: options.Paper,
+    attacks: options.Attacks = None,
+    method: How = options.Method.edit,
+    report: options.Report = None,
 ) -> None:
     """Mark a model: a model of the same kind, and a secret mark that proves it is yours."""
     files = {"MODEL": model, **rows.files}
     wanted = check_attacks(attacks, rows.validation)
-    in_place = method is Method.in_place
+    in_place = method is options.Method.in_place
     begun = _begin(model, owner, files, target, choices, paper, in_place, report)
     chosen = begun.chosen
     given = rows.read(begun.model, chosen["label_map"])
@@ -229,7 +206,15 @@ def embed(
         kept = write_both(
             result, target.out, target.mark, begun.protection, target.force, begun.state
         )
-        survived = None if wanted is None else try_attacks(result, given, wanted, chosen)
+        survived = None
+        if wanted is not None:
+            from timbermark.attacks import lab
+
+            X, y, groups = (*given["validation"], None)[:3]
+            survived = lab.attack(
+                result.model, result.mark, X, y, groups=groups, label_map=chosen["label_map"],
+                attacks=wanted, random_state=chosen["random_state"], progress=True,
+            )  # fmt: skip
     if report is not None:
         result.report(report, attacks=survived, force=target.force)
     _show_made(result, begun, target, kept, report, survived)
@@ -243,8 +228,8 @@ def rotate(
     old: Annotated[Path, argument("The mark that is to be replaced.")],
     rows: Rows,
     target: Target,
-    choices: Choices,
-    paper: Paper,
+    choices: options.Choices,
+    paper: options.Paper,
     owner: Annotated[
         str | None, option("Whom it speaks for; as the old mark if not given.")
     ] = None,
@@ -258,7 +243,7 @@ def rotate(
     from timbermark.marking import embedding
     from timbermark.marking.in_place import settings_of
 
-    replaced = load_mark(old)
+    replaced = options.load_mark(old)
     in_place = settings_of(replaced) is not None
     begun = _begin(model, owner, files, target, choices, paper, in_place)
     given = rows.read(begun.model)
@@ -292,8 +277,8 @@ def _begin(
     owner: str | None,
     files: dict[str, Path | None],
     target: Target,
-    choices: Choices,
-    paper: Paper,
+    choices: options.Choices,
+    paper: options.Paper,
     in_place: bool,
     report: Path | None = None,
 ) -> _Begun:
@@ -301,19 +286,19 @@ def _begin(
     state = paper.target(in_place, target.out)
     files = {**files, "--key": target.key, "--state": paper.state}
     written = {"--out": target.out, "--mark": target.mark, "--state-out": state}
-    check_outputs(written, files, target.force)
-    check_report(report, {**files, **written}, target.force)
+    target.check(written, files)
+    target.check_report(report, {**files, **written})
     chosen, said = choices.read(), paper.read()
     if owner is not None:
         from timbermark.ownership.encoding import check_name
 
         check_name(owner, "owner")
-    key = load_key(target.key)
+    key = options.load_key(target.key)
     opened = _open(model, chosen)
     check_ending(opened, target.out)
     _load_state(opened, paper.state)
     asked = _only_set_limits(said | chosen, in_place)
-    return _Begun(opened, key, new_passphrase(target.passphrase), chosen, asked, state)
+    return _Begun(opened, key, options.new_passphrase(target.passphrase), chosen, asked, state)
 
 
 def _load_state(opened: ForeignModel, state: Path | None) -> None:
@@ -393,7 +378,7 @@ def _show_found(
     show("\n".join([*shown, *lines]))
     if survived is not None:
         show("")
-        show_found(survived, as_json=False)
+        show_found(survived, Output())
 
 
 def _open(path: Path, choices: dict[str, Any]) -> ForeignModel:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -61,7 +61,9 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
         groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
         shown = [p for p in own if p.name not in groups]
         for group in groups.values():
-            shown += inspect.signature(group, eval_str=True).parameters.values()
+            kinds = get_type_hints(group, include_extras=True)
+            options = inspect.signature(group).parameters.values()
+            shown += [option.replace(annotation=kinds[option.name]) for option in options]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:

@@ -15,13 +15,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from timbermark.cli.options import FLAGS, VARIABLE
+from timbermark.cli.options import FLAGS, VARIABLE, Force, Json
 from timbermark.cli.tables import is_pattern
 from timbermark.errors import InputError, PassphraseNeededError, TimbermarkError
 from timbermark.files import atomic_write, will_write
@@ -134,33 +135,6 @@ def tell(notes: Iterable[str]) -> None:
         typer.echo(f"note: {use_flags(note)}", err=True)
 
 
-def show_either(as_json: bool, facts: Mapping[str, Any], *lines: str) -> None:
-    """Print what a command did: facts as one line of JSON for machines, else lines for people."""
-    if as_json:
-        show_json(facts)
-        return
-    for line in lines:
-        show(line)
-
-
-def finish(
-    result: Any,
-    as_json: bool,
-    report: Path | None = None,
-    force: bool = False,
-    facts: Mapping[str, Any] | None = None,
-    lines: Iterable[str] = (),
-) -> None:
-    """Write the page of a result, if there shall be one, and print the result.
-
-    ``facts``: more of it for JSON; ``lines``: more of it for people.
-    """
-    if report is not None:
-        result.report(report, force=force)
-    page = [] if report is None else [f"{report}: the page"]
-    show_either(as_json, {**result.to_dict(), **(facts or {})}, str(result), *lines, *page)
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
@@ -176,56 +150,95 @@ def _plain(value: Any) -> Any:
 _STATE = "training state"
 
 
-def check_outputs(
-    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None], force: bool
-) -> None:
-    """Raise InputError for files that cannot or must not be written; keys are flags, None no file.
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How a command puts out what it made: over existing files or not, for people or machines."""
 
-    Refused are folders, files in folders that do not exist or are closed, one file under two
-    flags, a file that is also read, and, unless ``force``, files that exist.
-    """
-    taken = {flag: path for flag, path in inputs.items() if path is not None}
-    written = {flag: path for flag, path in outputs.items() if path is not None}
-    for flag, path in written.items():
-        folder = Path(os.path.realpath(path)).parent
-        if path.is_dir():
-            raise InputError(f"{flag} {path} is a folder.", hint="give the name of a file.")
-        if not folder.is_dir():
+    force: Force = False
+    as_json: Json = False
+
+    def check(self, outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+        """Raise InputError for files that cannot or must not be written; keys are flags.
+
+        None is no file. Refused are folders, files in folders that do not exist or are closed, one
+        file under two flags, a file that is also read, and, unless ``force``, files that exist.
+        """
+        taken = {flag: path for flag, path in inputs.items() if path is not None}
+        written = {flag: path for flag, path in outputs.items() if path is not None}
+        for flag, path in written.items():
+            if path.is_dir():
+                raise InputError(f"{flag} {path} is a folder.", hint="give the name of a file.")
+            check_folder(Path(os.path.realpath(path)).parent, flag)
+            for other, also in taken.items():
+                if _same(path, also):
+                    raise InputError(
+                        f"{other} and {flag} are the same file, {path}.", hint="give each its own."
+                    )
+                if is_pattern(also) and any(_same(path, Path(read)) for read in _files_of(also)):
+                    raise InputError(
+                        f"{flag} {path} is one of the files of {other} {also}.",
+                        hint="give it a name of its own.",
+                    )
+            taken[flag] = path
+        for flag, path in written.items():
+            self.check_absent(f"{flag} {path}", path)
+
+    def check_absent(self, name: str, path: Path) -> None:
+        """Raise InputError for a file that exists, unless ``force``; ``name`` is for people."""
+        if os.path.lexists(path) and not self.force:
             raise InputError(
-                f"The folder {folder} of {flag} does not exist.", hint="make it first."
-            )
-        if not os.access(folder, os.W_OK):
-            raise InputError(
-                f"The folder {folder} of {flag} cannot be written to.",
-                hint="choose another, or change its permissions.",
-            )
-        for other, also in taken.items():
-            if _same(path, also):
-                raise InputError(
-                    f"{other} and {flag} are the same file, {path}.", hint="give each its own."
-                )
-            if is_pattern(also) and any(_same(path, Path(read)) for read in _files_of(also)):
-                raise InputError(
-                    f"{flag} {path} is one of the files of {other} {also}.",
-                    hint="give it a name of its own.",
-                )
-        taken[flag] = path
-    for flag, path in written.items():
-        if os.path.lexists(path) and not force:
-            raise InputError(
-                f"{flag} {path} exists already.",
+                f"{name} exists already.",
                 hint="choose another name, or use --force to overwrite it.",
+                code="file.exists",
             )
 
+    def check_report(self, report: Path | None, inputs: Mapping[str, Path | None]) -> None:
+        """Raise InputError for a page that cannot or must not be written, or not be drawn here."""
+        if report is None:
+            return
+        from timbermark.report import check_packages
 
-def check_report(report: Path | None, inputs: Mapping[str, Path | None], force: bool) -> None:
-    """Raise InputError for a page that cannot or must not be written, or not be drawn here."""
-    if report is None:
-        return
-    from timbermark.report import check_packages
+        check_packages()
+        self.check({"--report": report}, inputs)
 
-    check_packages()
-    check_outputs({"--report": report}, inputs, force)
+    def show(self, facts: Mapping[str, Any], *lines: str) -> None:
+        """Print what a command did: facts as one line of JSON for machines, or lines for people."""
+        if self.as_json:
+            show_json(facts)
+            return
+        for line in lines:
+            show(line)
+
+    def finish(
+        self,
+        result: Any,
+        report: Path | None = None,
+        facts: Mapping[str, Any] | None = None,
+        lines: Iterable[str] = (),
+    ) -> None:
+        """Write the page of a result, if there shall be one, and print the result.
+
+        ``facts``: more of it for JSON; ``lines``: more of it for people.
+        """
+        if report is not None:
+            result.report(report, force=self.force)
+        page = [] if report is None else [f"{report}: the page"]
+        self.show({**result.to_dict(), **(facts or {})}, str(result), *lines, *page)
+
+
+def check_folder(folder: Path, flag: str) -> None:
+    """Raise InputError unless files can be written to a folder; ``flag`` is whose it is."""
+    if not folder.is_dir():
+        raise InputError(
+            f"The folder {folder} of {flag} does not exist.", hint="make it first.",
+            code="folder.none",
+        )  # fmt: skip
+    if not os.access(folder, os.W_OK):
+        raise InputError(
+            f"The folder {folder} of {flag} cannot be written to.",
+            hint="choose another, or change its permissions.",
+            code="folder.closed",
+        )
 
 
 def check_ending(model: ForeignModel, out: Path) -> None:

@@ -13,48 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.claims import show_claim
 from timbermark.cli.exit_codes import exit_code
 from timbermark.cli.marking import Rows
-from timbermark.cli.options import (
-    Answers,
-    AnswersWanted,
-    Authority,
-    Claimed,
-    EndpointFlags,
-    Force,
-    Group,
-    Json,
-    Judge,
-    Label,
-    Limits,
-    Model,
-    Passphrase,
-    SecretRoll,
-    Seed,
-    Signer,
-    Suspect,
-    SuspectLabels,
-    Train,
-    Validation,
-    argument,
-    command,
-    load_key,
-    load_roll,
-    new_passphrase,
-    option,
-    read_label_map,
-    unlock,
-)
-from timbermark.cli.outputs import (
-    check_ending,
-    check_outputs,
-    check_report,
-    finish,
-    show_either,
-    use_flags,
-)
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, check_ending, check_folder, use_flags
 from timbermark.errors import InputError
 from timbermark.files import will_write
 
@@ -74,10 +39,11 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 @command(app)
 def copies(
-    model: Model,
+    model: options.Model,
     roll: Annotated[Path, option("The secret roll: written, or added to with --add.")],
     out: Annotated[Path, option("The folder where the copies go.")],
-    limits: Limits,
+    limits: options.Limits,
+    output: Output,
     customers: Annotated[
         Path | None, option("A text file with one customer's name on each line.")
     ] = None,
@@ -90,10 +56,10 @@ def copies(
     mark: Annotated[
         Path | None, option("Write the owner's mark to a file of its own, too.")
     ] = None,
-    train: Train = None,
-    label: Label = None,
-    group: Group = None,
-    validation: Validation = None,
+    train: options.Train = None,
+    label: options.Label = None,
+    group: options.Group = None,
+    validation: options.Validation = None,
     colluders: Annotated[
         int, option("So many customers together must be traced.", min=1, max=8)
     ] = 1,
@@ -101,10 +67,8 @@ def copies(
         OwnerSeals, option("Where the owner's mark goes; auto: leaves if need be.")
     ] = OwnerSeals.auto,
     weak: Annotated[bool, option("Allow too few boundaries.", "--weak")] = False,
-    seed: Seed = 0,
-    passphrase: Passphrase = False,
-    force: Force = False,
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    passphrase: options.Passphrase = False,
 ) -> None:
     """Mark a model and make a copy for each customer, told apart by a secret roll.
 
@@ -123,8 +87,9 @@ def copies(
     files = {"MODEL": model, "--train": train, "--validation": validation, "--key": key}
     from timbermark.tracing import making
 
-    check_outputs({"--roll": None if adding else roll, "--mark": mark}, files, force)
-    _check_targets(out, model, names, force)
+    output.check({"--roll": None if adding else roll, "--mark": mark}, files)
+    for path in _targets(out, model, names).values():
+        output.check_absent(str(path), path)
     if adding:
         from timbermark.tracing.roll import Roll
 
@@ -134,7 +99,7 @@ def copies(
             opened_with.append(secret)
             return Roll.load(roll, secret)
 
-        known = unlock(load)
+        known = options.unlock(load)
         protection = opened_with[-1]
         made = making.copies(model, roll=known, customers=names, colluders=colluders, weak=weak)
     else:
@@ -147,9 +112,9 @@ def copies(
     with tempfile.TemporaryDirectory(prefix=".timbermark-", dir=beside) as folder:
         written = _write(made, Path(folder), model)
         # A copy must never leave without the roll that knows it.
-        made.roll.save(roll, protection, force=force or adding)
+        made.roll.save(roll, protection, force=output.force or adding)
         if mark is not None:
-            made.mark.save(mark, protection, force=force)
+            made.mark.save(mark, protection, force=output.force)
         out.mkdir(exist_ok=True)
         for name, path in _targets(out, model, list(made.copies)).items():
             will_write(path)
@@ -158,8 +123,7 @@ def copies(
     n = len(made.roll.customers)
     own = [] if mark is None else [f"{mark}: the secret mark {made.mark.mark_id.hex()}, keep it"]
     places = {"roll": str(roll), "mark_file": None if mark is None else str(mark)}
-    show_either(
-        as_json,
+    output.show(
         {**made.to_dict(), **places, "files": written},
         use_flags(str(made)),
         *(f"{file['file']}: {name}, SHA-256 {file['sha256']}" for name, file in written.items()),
@@ -184,10 +148,10 @@ def _make(
     from timbermark.tracing import making
 
     check_name(owner, "owner")
-    owner_key = load_key(key)
+    owner_key = options.load_key(key)
     opened = open_model(model)
     check_ending(opened, model)
-    protection = new_passphrase(passphrase)
+    protection = options.new_passphrase(passphrase)
     given = rows.read(opened)
     given.pop("candidates")
     made = making.copies(
@@ -220,26 +184,7 @@ def _check_folder(out: Path) -> None:
     """Raise InputError unless ``out`` is a folder or one can be made."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file.", hint="give a folder.", code="folder.file")
-    if not out.parent.is_dir():
-        raise InputError(
-            f"The folder {out.parent} of --out does not exist.", hint="make it first.",
-            code="folder.none",
-        )  # fmt: skip
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(
-            f"The folder {out} of --out cannot be written to.",
-            hint="choose another, or change its permissions.",
-            code="folder.closed",
-        )
-
-
-def _check_targets(out: Path, model: Path, names: list[str], force: bool) -> None:
-    for path in _targets(out, model, names).values():
-        if os.path.lexists(path) and not force:
-            raise InputError(
-                f"{path} exists already.", hint="choose another folder, or use --force.",
-                code="file.exists",
-            )  # fmt: skip
+    check_folder(out if out.exists() else out.parent, "--out")
 
 
 def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]:
@@ -256,19 +201,18 @@ def _write(made: Copies, folder: Path, model: Path) -> dict[str, dict[str, str]]
 
 @command(app)
 def trace(
-    suspect: Suspect,
+    suspect: options.Suspect,
     roll: Annotated[Path, argument("Your secret roll, or an opening made for you.")],
-    endpoint: EndpointFlags,
+    endpoint: options.EndpointFlags,
+    output: Output,
     claim: Annotated[Path | None, option("For an opening: the claim that was published.")] = None,
     judge: Annotated[str | None, option("For an opening: your name.", "--for")] = None,
     roots: Annotated[
         Path | None, option("For an opening: roots of time-stamping authorities, PEM.")
     ] = None,
-    answers: AnswersWanted = Answers.auto,
-    label_map: SuspectLabels = None,
+    answers: options.AnswersWanted = options.Answers.auto,
+    label_map: options.SuspectLabels = None,
     report: Annotated[Path | None, option("Write a page to file, HTML.")] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Ask a suspect the boundaries of a roll and say whose copy it comes from.
 
@@ -278,46 +222,45 @@ def trace(
     from timbermark.tracing import tracing
     from timbermark.tracing.showing import RollOpening
 
-    labels = read_label_map(label_map)
+    labels = options.read_label_map(label_map)
     asked = endpoint.open(suspect)
     files: Mapping[str, Path | None] = {
         "the suspect": Path(suspect), "the roll": roll, "--claim": claim,
         "--journal": endpoint.journal,
     }  # fmt: skip
-    check_report(report, files, force)
+    output.check_report(report, files)
     opened: Any
     if RollOpening.is_file(roll):
         opened = RollOpening.load(roll)
         grid = opened.boundaries
         names, columns = grid.head.feature_names, grid.splits.columns
     else:
-        opened = load_roll(roll)
+        opened = options.load_roll(roll)
         names, columns = opened.grid.feature_names, opened.grid.columns
     found = tracing.trace(
         asked, opened, claim=claim, judge=judge, answers=answers.value, label_map=labels,
         roots=() if roots is None else [roots.read_bytes()],
         **endpoint.asking(names, columns), progress=True,
     )  # fmt: skip
-    finish(found, as_json, report, force)
+    output.finish(found, report)
     raise typer.Exit(exit_code(found.level))
 
 
 @command(roll_app, "claim")
 def claim_command(
-    roll: SecretRoll,
-    key: Signer,
+    roll: options.SecretRoll,
+    key: options.Signer,
     out: Annotated[Path, option("Where the claim goes; publish it.")],
-    tsa: Authority = "",
-    force: Force = False,
-    as_json: Json = False,
+    output: Output,
+    tsa: options.Authority = "",
 ) -> None:
     """Claim all copies of a roll in public, before they leave; reveals no customer."""
-    check_outputs({"--out": out}, {"ROLL": roll, "--key": key}, force)
+    output.check({"--out": out}, {"ROLL": roll, "--key": key})
     from timbermark.tracing.showing import RollClaim
     from timbermark.verification import stamps
 
-    made = RollClaim.make(load_roll(roll), load_key(key))
-    made.save(out, force=force)
+    made = RollClaim.make(options.load_roll(roll), options.load_key(key))
+    made.save(out, force=output.force)
     if tsa:
         from timbermark.verification.records import fetch_stamp
 
@@ -330,32 +273,30 @@ def claim_command(
         "stamps": len(made.stamps),
     }  # fmt: skip
     said = f"the claim of {owner} about {made.n_customers} copies, SHA-256 {digest}; publish it"
-    show_claim(as_json, facts, [f"{out}: {said}"], stamps.check_stamps(made))
+    show_claim(output, facts, [f"{out}: {said}"], stamps.check_stamps(made))
 
 
 @command(roll_app, "open")
 def open_command(
-    roll: SecretRoll,
-    claim: Claimed,
+    roll: options.SecretRoll,
+    claim: options.Claimed,
     customer: Annotated[str, option("The customer whose part is shown.")],
-    judge: Judge,
+    judge: options.Judge,
     out: Annotated[Path, option("Where the opening goes, for the judge alone.")],
+    output: Output,
     share: Annotated[
         float | None, option("Share of the boundaries to show.  [the smallest that suffices]")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Show one customer's part to a judge; the symbols of all others stay secret."""
-    check_outputs({"--out": out}, {"ROLL": roll, "--claim": claim}, force)
+    output.check({"--out": out}, {"ROLL": roll, "--claim": claim})
     from timbermark.tracing.showing import RollClaim, open_roll
 
     published = RollClaim.load(claim)
-    opened = load_roll(roll)
+    opened = options.load_roll(roll)
     made = open_roll(opened, published, customer=customer, judge=judge, share=share)
-    made.save(out, force=force)
-    show_either(
-        as_json,
+    made.save(out, force=output.force)
+    output.show(
         {"evidence": str(out), "customer": made.customer, **made.boundaries.to_dict()},
         f"{out}: the part of {made.customer} for {made.judge}, {made.boundaries.n_opened} of "
         f"{opened.n_boundaries} boundaries",

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from timbermark.cli.app import app
-from timbermark.cli.options import Force, Json, argument, command, option
-from timbermark.cli.outputs import check_outputs, show_either
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output
 from timbermark.errors import InputError
 from timbermark.files import will_write
 
@@ -29,6 +29,7 @@ def update(
     model: Annotated[Path, argument("A model of timbermark's own engine.")],
     state: Annotated[Path, option("Its training state, as save_state wrote it.")],
     out: Annotated[Path, option("Where the updated model goes.")],
+    output: Output,
     add: Annotated[Path | None, option("Rows to learn, CSV or Parquet.")] = None,
     label: Annotated[str | None, option("The column of answers.")] = None,
     weight: Annotated[str | None, option("The column of weights, if any.")] = None,
@@ -40,8 +41,6 @@ def update(
         Path | None, option("Where the new state goes; OUT with .state by default.")
     ] = None,
     mode: Annotated[str, option("lazy, or exact: as if trained again.")] = "lazy",
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Learn and forget rows in place: no new trees, no second training.
 
@@ -52,7 +51,7 @@ def update(
     target = state_out or out.with_suffix(".state")
     _check_request(add, label, weight, forget, mode)
     files = {"MODEL": model, "--state": state, "--add": add, "--forget": forget}
-    check_outputs({"--out": out, "--state-out": target}, files, force)
+    output.check({"--out": out, "--state-out": target}, files)
     # The engine alone: importing scikit-learn takes longer than an update.
     from timbermark.boosting.progress import training_bar
     from timbermark.boosting.state_file import load_state
@@ -81,8 +80,7 @@ def update(
         "out": str(out),
         "state": str(target),
     }
-    show_either(
-        as_json,
+    output.show(
         facts,
         f"learnt {facts['learnt']} rows, forgot {facts['forgotten']}; {facts['rows']} are left",
         f"{out}: the updated model\n{target}: its state, keep it to yourself",

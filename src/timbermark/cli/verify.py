@@ -12,30 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from timbermark.cli import options
 from timbermark.cli.app import app
 from timbermark.cli.exit_codes import DONE, NONE, exit_code
-from timbermark.cli.options import (
-    DECOYS_FROM,
-    Answers,
-    AnswersWanted,
-    EndpointFlags,
-    Force,
-    Json,
-    Report,
-    SecretMark,
-    Suspect,
-    SuspectLabels,
-    argument,
-    command,
-    is_roll,
-    load_mark,
-    load_roll,
-    option,
-    read_label_map,
-    read_rows,
-    split_words,
-)
-from timbermark.cli.outputs import check_outputs, check_report, finish, show_either, tell
+from timbermark.cli.options import argument, command, option
+from timbermark.cli.outputs import Output, tell
 from timbermark.files import atomic_write
 
 if TYPE_CHECKING:
@@ -44,15 +25,14 @@ if TYPE_CHECKING:
 
 @command(app)
 def verify(
-    suspect: Suspect,
+    suspect: options.Suspect,
     mark: Annotated[Path, argument("Your secret mark, or a roll that holds it.")],
-    endpoint: EndpointFlags,
-    answers: AnswersWanted = Answers.auto,
-    label_map: SuspectLabels = None,
-    report: Report = None,
+    endpoint: options.EndpointFlags,
+    output: Output,
+    answers: options.AnswersWanted = options.Answers.auto,
+    label_map: options.SuspectLabels = None,
+    report: options.Report = None,
     table: Annotated[bool, option("One line per trigger: secret.", "--table")] = False,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Ask a suspect your triggers and say what its answers prove.
 
@@ -61,12 +41,12 @@ def verify(
     """
     from timbermark.verification.verifying import verify as ask
 
-    labels = read_label_map(label_map)
+    labels = options.read_label_map(label_map)
     asked = endpoint.open(suspect)
     files = {"the suspect": Path(suspect), "the mark": mark, "--journal": endpoint.journal}
-    check_report(report, files, force)
+    output.check_report(report, files)
     # Every copy carries the owner's mark, which the roll holds.
-    opened = load_roll(mark).mark if is_roll(mark) else load_mark(mark)
+    opened = options.load_roll(mark).mark if options.is_roll(mark) else options.load_mark(mark)
     verdict = ask(
         asked, opened, answers=answers.value, label_map=labels,
         **endpoint.asking(opened.feature_names, opened.columns), progress=True,
@@ -77,7 +57,7 @@ def verify(
         f"{row['response']!s:12} {'match' if row['matched'] else 'no match'}"
         for row in rows
     ]
-    finish(verdict, as_json, report, force, {"table": rows} if table else {}, lines)
+    output.finish(verdict, report, {"table": rows} if table else {}, lines)
     raise typer.Exit(exit_code(verdict.level))
 
 
@@ -85,13 +65,12 @@ def verify(
 def questions(
     mark: Annotated[Path, argument("Your secret mark or roll, or evidence opened for you.")],
     out: Annotated[Path, option("Where the questions go: .csv or .parquet.")],
+    output: Output,
     decoys: Annotated[int, option("Decoys for each trigger.")] = 1,
-    decoys_from: Annotated[Path | None, option(DECOYS_FROM)] = None,
+    decoys_from: Annotated[Path | None, option(options.DECOYS_FROM)] = None,
     columns: Annotated[
         str | None, option("The suspect's columns in its order, with commas.")
     ] = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
     """Write your triggers among decoys; `timbermark verify answers.csv mark` judges the answers.
 
@@ -102,24 +81,23 @@ def questions(
     from timbermark.verification.packs import is_pack, read_pack
     from timbermark.verification.table import id_column, write_questions
 
-    check_outputs({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from}, force)
+    output.check({"--out": out}, {"the mark": mark, "--decoys-from": decoys_from})
     opened: Mark
     if is_pack(mark):
         # A judge asks what was opened for him.
         claim, opening = find_parts(read_pack(mark), None)
         opened = opening.check(claim)
     else:
-        opened = load_roll(mark).grid if is_roll(mark) else load_mark(mark)
+        opened = options.load_roll(mark).grid if options.is_roll(mark) else options.load_mark(mark)
     n = write_questions(
         opened,
         out,
         decoys=decoys,
-        decoys_from=read_rows(opened.feature_names, decoys_from, opened.columns),
-        columns=split_words(columns),
+        decoys_from=options.read_rows(opened.feature_names, decoys_from, opened.columns),
+        columns=options.split_words(columns),
     )
     names, triggers = id_column(opened), opened.n_triggers
-    show_either(
-        as_json,
+    output.show(
         {"questions": str(out), "rows": n, "triggers": triggers, "id_column": names},
         f"{out}: {n} questions, {triggers} of them triggers; keep it to yourself",
         f"answers belong beside the column '{names}'; their order does not matter",
@@ -129,8 +107,8 @@ def questions(
 @command(app)
 def check(
     served: Annotated[str, argument("The served model's file, or its address.")],
-    mark: SecretMark,
-    endpoint: EndpointFlags,
+    mark: options.SecretMark,
+    endpoint: options.EndpointFlags,
     at_least: Annotated[float, option("Bits of evidence that are wanted.")] = 64.0,
     unmarked: Annotated[
         Path | None,
@@ -145,7 +123,7 @@ def check(
     label: Annotated[str | None, option("The column of these rows that is no feature.")] = None,
     max_changed: Annotated[float, option("The share of these answers that may differ.")] = 0.01,
     junit: Annotated[Path | None, option("Write JUnit XML; replaces a file.")] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Check in a pipeline that the model that is served carries your mark.
 
@@ -156,12 +134,12 @@ def check(
 
     asked = endpoint.open(served)
     given = {"SERVED": Path(served), "MARK": mark, "--max-changed-from": unmarked, "--rows": rows}
-    check_outputs({"--junit": junit}, given, force=True)
-    secret = load_mark(mark)
+    Output(force=True).check({"--junit": junit}, given)
+    secret = options.load_mark(mark)
     asking = endpoint.asking(secret.feature_names, secret.columns)
     if is_url(served) and asking["stop_at"] is None:
         asking["stop_at"] = at_least
-    compared = read_rows(secret.feature_names, rows, secret.columns, label=label)
+    compared = options.read_rows(secret.feature_names, rows, secret.columns, label=label)
     found = run_check(
         asked, secret, at_least=at_least, unmarked=unmarked, rows=compared,
         max_changed=max_changed, **asking, progress=True,
@@ -169,7 +147,7 @@ def check(
     if junit is not None:
         atomic_write(junit, found.to_junit())
     lines = (f"{'ok    ' if f.passed else 'FAILED'}  {f.name}: {f.said}" for f in found.findings)
-    show_either(as_json, found.to_dict(), *lines)
+    Output(as_json=as_json).show(found.to_dict(), *lines)
     if not as_json and unmarked is not None and rows is None:
         tell(["Answers were not compared: --rows names rows to compare them on."])
     raise typer.Exit(DONE if found.passed else NONE)

@@ -6,6 +6,7 @@ only if its sha256 is the one noted here, so that everybody's tables are made fr
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import os
@@ -13,6 +14,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -50,59 +52,17 @@ class Source:
         return f"{_ARCHIVE}/{self.archive}"
 
 
-SOURCES: dict[str, Source] = {
-    "avila": Source(
-        "avila",
-        "459/avila.zip",
-        {
-            "avila-tr.txt": "493332af20f750a6b0f7b0c581dd2236bb68a8ace52b412aea1c9c82b2076357",
-            "avila-ts.txt": "0ec227d595dd8d8dc6804a7139c8b6d6e00e21aaea0d9052085057aa98c3e589",
-        },
-    ),
-    "image_segmentation": Source(
-        "segmentation",
-        "50/image+segmentation.zip",
-        {"segmentation.data": "ed5b5aee8081bbe875357149f73f50d7085e22cc0897f5b52eb7b52fea969a5b"},
-        {"segmentation.test": "2e9e966479d54c6aaec309059376dd9c89c1b46bf3a23aceeefb36d20d93a189"},
-    ),
-    "letter": Source(
-        "letter",
-        "59/letter+recognition.zip",
-        {
-            "letter-recognition.data": (
-                "2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2"
-            )
-        },
-    ),
-    "optdigits": Source(
-        "optdigits",
-        "80/optical+recognition+of+handwritten+digits.zip",
-        {
-            "optdigits.tra": "e1b683cc211604fe8fd8c4417e6a69f31380e0c61d4af22e93cc21e9257ffedd",
-            "optdigits.tes": "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8",
-        },
-    ),
-    "pendigits": Source(
-        "pendigits",
-        "81/pen+based+recognition+of+handwritten+digits.zip",
-        {
-            "pendigits.tra": "e2b9eb9f0d0467e2b64a4816a3420edf2b8043447576f4b84337aba44a9f97d3",
-            "pendigits.tes": "8bd03229c5c5291fefe43e45465dd948d2645bf23328b9d993e0b777666b2015",
-        },
-    ),
-    "wine_quality": Source(
-        "wine_quality",
-        "186/wine+quality.zip",
-        {
-            "winequality-red.csv": (
-                "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e"
-            ),
-            "winequality-white.csv": (
-                "76c3f809815c17c07212622f776311faeb31e87610d52c26d87d6e361b169836"
-            ),
-        },
-    ),
-}
+def _read_sources() -> dict[str, Source]:
+    text = (resources.files(__package__) / "sources.csv").read_text(encoding="ascii")
+    found: dict[str, Source] = {}
+    for row in csv.DictReader(text.splitlines()):
+        source = found.setdefault(row["dataset"], Source(row["folder"], row["archive"], {}))
+        sums = source.sums if row["used"] == "yes" else source.unused
+        sums[row["file"]] = row["sha256"]
+    return found
+
+
+SOURCES = _read_sources()
 """The paper's data sets, in the order of its tables."""
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 import timbermark
 from timbermark.errors import TimbermarkError
 from timbermark.experiments.datasets import TITLES, cut, load_dataset
@@ -35,6 +33,7 @@ from timbermark.experiments.tables import (
     method_title,
     overall,
     show_difference,
+    show_number,
     to_markdown,
 )
 from timbermark.files import atomic_write
@@ -132,7 +131,7 @@ def overall_lines(plan: Plan, results: Results) -> list[str]:
     """Return the summary in a few words, for a terminal."""
     return [
         f"{METRIC_TITLES[line.metric]}, {SCENARIO_TITLES[line.candidates]}: ours "
-        f"{_number(line.ours)}, paper {_number(line.paper)}, {line.low} of {line.averages} "
+        f"{show_number(line.ours)}, paper {show_number(line.paper)}, {line.low} of {line.averages} "
         "averages too low"
         for line in overall(plan, results)
     ]
@@ -143,9 +142,9 @@ def _overall_part(lines: list[Overall]) -> Part:
         (
             METRIC_TITLES[line.metric],
             SCENARIO_TITLES[line.candidates],
-            _number(line.ours),
-            _number(line.paper),
-            _difference(line.ours, line.paper),
+            show_number(line.ours),
+            show_number(line.paper),
+            show_difference(line.ours, line.paper),
             ("yes" if line.is_higher else "no") if line.cells else DASH,
             f"{line.low} of {line.averages}",
             str(line.cells),
@@ -168,9 +167,9 @@ def _averages_part(found: list[Comparison]) -> Part:
             SCENARIO_TITLES[place.candidates],
             method_title(place.method, place.selection),
             f"{place.ratio:g}",
-            _number(one.ours),
-            _number(one.paper),
-            _difference(one.ours, one.paper),
+            show_number(one.ours),
+            show_number(one.paper),
+            show_difference(one.ours, one.paper),
             "too low" if one.is_low else "",
             str(one.datasets),
         )
@@ -192,7 +191,7 @@ def _thief_part(plan: Plan, results: Results) -> Part:
             for metric in ("accuracy", *_THIEF)
         ]
         name = method_title(method, selection)
-        rows.append((SCENARIO_TITLES[scenario], name, f"{ratio:g}", *map(_number, numbers)))
+        rows.append((SCENARIO_TITLES[scenario], name, f"{ratio:g}", *map(show_number, numbers)))
     header = (
         "scenario", "method", "ratio", "accuracy marked", "robustness, owner's state", "accuracy",
         "robustness, model only", "accuracy", "robustness, regrown", "accuracy",
@@ -212,25 +211,16 @@ def _thief_part(plan: Plan, results: Results) -> Part:
 def _wrong_part(plan: Plan, finished: Mapping[Cell, Measured]) -> Part:
     rows = tuple(
         (
-            SCENARIO_TITLES[one.candidates],
-            TITLES[one.dataset],
-            ", ".join(map(str, one.n_wrong)) or DASH,
-            ", ".join(map(str, one.wanted)) or DASH,
+            SCENARIO_TITLES[scenario],
+            TITLES[dataset],
+            *(", ".join(map(str, counts)) or DASH for counts in found),
         )
-        for one in count_wrong(plan, finished)
+        for (scenario, dataset), found in count_wrong(plan, finished).items()
     )
     ratios = ", ".join(f"{ratio:g}" for ratio in plan.ratios)
     header = ("scenario", "data set", "wrong predictions, seed by seed", f"wanted at {ratios}")
     text = "How many rows of D_cand the unmarked model predicts wrongly."
     return Part("What Wrong Prediction Flip has to choose from", text, header, rows)
-
-
-def _number(value: float) -> str:
-    return DASH if np.isnan(value) else f"{value:.3f}"
-
-
-def _difference(ours: float, paper: float) -> str:
-    return "" if np.isnan(ours) or np.isnan(paper) else show_difference(ours - paper)
 
 
 def page_to_html(page: Page) -> str:

@@ -60,14 +60,9 @@ class Overall:
     low: int
 
     @property
-    def difference(self) -> float:
-        """Return ours minus the paper's."""
-        return self.ours - self.paper
-
-    @property
     def is_higher(self) -> bool:
         """Return whether ours is the higher on average."""
-        return self.difference >= 0.0
+        return self.ours >= self.paper
 
 
 def is_low(metric: str, ours: float, paper: float, k: float) -> bool:
@@ -151,34 +146,19 @@ SCENARIO_TITLES = {"train": "D_cand = D_train", "holdout": "D_cand ≠ D_train"}
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """``ours`` and ``paper`` are None for a dash. ``is_best``: the highest of its column."""
+    """Our number, the paper's and the difference as texts; ``is_best``: ours is the highest."""
 
-    ours: Value | None
-    paper: float | None
+    number_text: str
+    spread_text: str
+    paper_text: str
+    difference_text: str
     is_low: bool
     is_best: bool
 
     @property
-    def number_text(self) -> str:
-        """Return the text of our number."""
-        return DASH if self.ours is None else f"{self.ours.mean:.3f}"
-
-    @property
-    def spread_text(self) -> str:
-        """Return the text of its standard deviation over seeds, where there is one."""
-        return "" if self.ours is None else show_spread(self.ours.sd)
-
-    @property
-    def paper_text(self) -> str:
-        """Return the text of the paper's number."""
-        return DASH if self.paper is None else f"{self.paper:.3f}"
-
-    @property
-    def difference_text(self) -> str:
-        """Return the text of ours minus the paper's, where both are."""
-        if self.ours is None or self.paper is None:
-            return ""
-        return show_difference(self.ours.mean - self.paper)
+    def is_dash(self) -> bool:
+        """Return whether neither we nor the paper have a number."""
+        return self.number_text == self.paper_text == DASH
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +177,24 @@ class Table:
         return [TITLES[name] for name in self.datasets]
 
 
-def show_spread(sd: float) -> str:
-    """Return the text of the standard deviation behind a number, or nothing.
+def show_number(value: float) -> str:
+    """Return the text of a number; a dash for NaN.
 
-    >>> show_spread(0.0104), show_spread(float("nan"))
-    (' ± 0.010', '')
+    >>> show_number(0.5), show_number(float("nan"))
+    ('0.500', '—')
     """
-    return "" if np.isnan(sd) else f" ± {sd:.3f}"
+    return DASH if np.isnan(value) else f"{value:.3f}"
 
 
-def show_difference(difference: float) -> str:
-    """Return a difference with its sign; a true minus.
+def show_difference(ours: float, paper: float) -> str:
+    """Return a difference with its sign, a true minus; nothing if a number is NaN.
 
-    >>> show_difference(-0.01), show_difference(-0.0001)
+    >>> show_difference(0.5, 0.51), show_difference(0.5, 0.5001)
     ('−0.010', '+0.000')
     """
+    difference = ours - paper
+    if np.isnan(difference):
+        return ""
     shown = f"{abs(difference):.3f}"
     return ("−" if difference < 0 and float(shown) > 0 else "+") + shown
 
@@ -252,36 +235,37 @@ def _make_table(number: int, plan: Plan, results: Results) -> Table:
 
 
 def _make_cell(place: Place, plan: Plan, ours: Value, best: float) -> TableCell:
-    paper = _paper_number(place, plan)
-    if ours.is_dash:
-        return TableCell(None, paper, is_low=False, is_best=False)
-    low = paper is not None and is_low(place.metric, ours.mean, paper, ours.k)
-    return TableCell(ours, paper, low, round(ours.mean, 3) == round(best, 3))
+    mean, paper = ours.mean, _paper_number(place, plan)
+    return TableCell(
+        show_number(mean),
+        "" if np.isnan(ours.sd) else f" ± {ours.sd:.3f}",
+        show_number(paper),
+        show_difference(mean, paper),
+        is_low(place.metric, mean, paper, ours.k),
+        round(mean, 3) == round(best, 3),
+    )
 
 
-def _paper_number(place: Place, plan: Plan) -> float | None:
+def _paper_number(place: Place, plan: Plan) -> float:
     """Return the number as printed; for some data sets, the average of what is printed for them."""
     numbers = published()
-    if place.dataset != AVERAGE or plan.datasets == NAMES:
-        return numbers[place]
-    some = [numbers[replace(place, dataset=name)] for name in plan.datasets]
+    names = [place.dataset]
+    if place.dataset == AVERAGE and plan.datasets != NAMES:
+        names = list(plan.datasets)
+    some = (numbers[replace(place, dataset=name)] for name in names)
     there = [number for number in some if number is not None]
-    return float(np.mean(there)) if there else None
+    return float(np.mean(there)) if there else NAN
 
 
-@dataclass(frozen=True, slots=True)
-class WrongCount:
-    """How many wrong predictions a pool has, for each seed, against the candidates wanted."""
+def count_wrong(
+    plan: Plan, finished: Mapping[Cell, Measured]
+) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
+    """Return what Wrong Prediction Flip has to choose from, by scenario and data set.
 
-    dataset: str
-    candidates: str
-    n_wrong: tuple[int, ...]
-    wanted: tuple[int, ...]
-
-
-def count_wrong(plan: Plan, finished: Mapping[Cell, Measured]) -> list[WrongCount]:
-    """Count what Wrong Prediction Flip has to choose from; a dash where that is less than n."""
-    found = []
+    That is how many wrong predictions the pool has, seed by seed, and how many candidates are
+    wanted, ratio by ratio.
+    """
+    found: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
     for scenario, dataset in product(plan.scenarios, plan.datasets):
         cells = [
             [
@@ -292,7 +276,7 @@ def count_wrong(plan: Plan, finished: Mapping[Cell, Measured]) -> list[WrongCoun
         ]
         there = [row[0].n_wrong for row in cells if row[0] is not None]
         wanted = [cell.n for cell in cells[0] if cell is not None]
-        found.append(WrongCount(dataset, scenario, tuple(there), tuple(wanted)))
+        found[scenario, dataset] = there, wanted
     return found
 
 
@@ -316,7 +300,7 @@ def to_markdown(table: Table) -> str:
 
 def _markdown_cell(cell: TableCell) -> str:
     ours = f"**{cell.number_text}**" if cell.is_best else cell.number_text
-    if cell.ours is None and cell.paper is None:
+    if cell.is_dash:
         return DASH
     low = " ▼" if cell.is_low else ""
     return f"{ours}{cell.spread_text}<br>{cell.paper_text}<br>{cell.difference_text}{low}"

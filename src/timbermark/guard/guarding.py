@@ -19,17 +19,8 @@ from sklearn.base import BaseEstimator
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.encrypting import save_sealed, seal, unseal, warn_if_readable
-from timbermark.guard.drawing import (
-    Drawer,
-    Drawn,
-    Settings,
-    choose_width,
-    guarded_numbers,
-    guarded_scores,
-    learn_answers,
-    make_mark,
-    take_rows,
-)
+from timbermark.guard import drawing
+from timbermark.guard.drawing import Drawer, Drawn, Settings
 from timbermark.guard.ledger import Ledger
 from timbermark.guard.ledger_file import clean_client, list_clients, read_questions
 from timbermark.libraries.wrappers import asked_model
@@ -155,7 +146,7 @@ def settle(
             move = float(spread) or 1.0
         _check("move", move, np.inf, "a part of the model's error is a good start.")
         return Settings(float(share), 0.0, 0.0, float(move))
-    width = choose_width(answers, share)
+    width = drawing.choose_width(answers, share)
     if lead != "auto":
         _check("lead", lead, 0.5, "0.2 is a good start.")
         return Settings(float(share), width, float(lead), 0.0)
@@ -183,7 +174,9 @@ def _strongest(scores: Reals, settings: Settings, drawer: Drawer, X: Any) -> Set
 
     def cost(lead: float) -> float:
         # Half the cost of this draw and half that of the opposite one: the key shall not matter.
-        after = [mean_auc(guarded_scores(scores, one, lead), known) for one in (drawn, other)]
+        after = [
+            mean_auc(drawing.guarded_scores(scores, one, lead), known) for one in (drawn, other)
+        ]
         return before - sum(after) / 2.0
 
     # Where exchanging labels alone costs more than that, a lead that adds little to it is free.
@@ -223,7 +216,7 @@ def measure(
     points: float | None = None
     auc: float | None = None
     if classes is None:
-        after = answers if drawn is None else guarded_numbers(answers, drawn)
+        after = answers if drawn is None else drawing.guarded_numbers(answers, drawn)
         scale = float(np.abs(answers).mean()) or 1.0
         mean = abs(float(after.mean() - answers.mean())) / scale
         if y is not None:
@@ -231,7 +224,7 @@ def measure(
             points = 100.0 * float(errors[1] - errors[0]) / max(float(errors[0]), 1e-300)
     else:
         before = np.asarray(answers, np.float64)
-        after = before if drawn is None else guarded_scores(before, drawn, settings.lead)
+        after = before if drawn is None else drawing.guarded_scores(before, drawn, settings.lead)
         known = _shares(before) if y is None else _one_hot(y, classes)
         right = [known[np.arange(n), one.argmax(axis=1)].mean() for one in (before, after)]
         points = 100.0 * float(right[0] - right[1])
@@ -349,7 +342,7 @@ class Guard(BaseEstimator):
         guard_id = _guard_id(self._foreign, owner)
         secret = key.mark_secret(guard_id)
         self._drawer = Drawer(self._foreign, secret)
-        rows = take_rows(X, np.arange(min(_count(X), _MOST_ROWS)))
+        rows = drawing.take_rows(X, np.arange(min(_count(X), _MOST_ROWS)))
         numbers = None if y is None else np.asarray(y)[: _count(rows)]
         settings = settle(self._answer(rows), share, lead, move, self._drawer, rows, numbers)
         self._start(
@@ -373,13 +366,6 @@ class Guard(BaseEstimator):
         self._foreign = open_model(model)
         self._asked = asked_model(self._foreign.native)
         self._classes = self._foreign.classes if self._foreign.task == "classification" else None
-        if self._classes is not None and len(self._classes) < 2:
-            raise InputError(
-                "A model with one class has no second label that a guard could draw.",
-                hint="guard a model of two classes or more.",
-                code="guard.one-class",
-                parameter="model",
-            )
         self._rows = None
         self._names = self._foreign.feature_names
 
@@ -444,7 +430,7 @@ class Guard(BaseEstimator):
         if self._classes is None:
             numbers = self._answer(X)
             drawn = self._draw(X, numbers, client)
-            return numbers if drawn is None else guarded_numbers(numbers, drawn)
+            return numbers if drawn is None else drawing.guarded_numbers(numbers, drawn)
         scores = self._answer(X)
         if self._by_scores or not hasattr(self._asked, "predict"):
             labels = self._classes[scores.argmax(axis=1)]
@@ -463,7 +449,9 @@ class Guard(BaseEstimator):
             raise AttributeError("a guard of numbers has no predict_proba")
         scores = self._answer(X)
         drawn = self._draw(X, scores, client)
-        return scores if drawn is None else guarded_scores(scores, drawn, self._settings.lead)
+        return (
+            scores if drawn is None else drawing.guarded_scores(scores, drawn, self._settings.lead)
+        )
 
     def _answer(self, X: Any) -> AnyArray:
         """Return what the model itself says: scores [n, K], or numbers [n]."""
@@ -485,7 +473,7 @@ class Guard(BaseEstimator):
             ask = self._drawer.draw_numbers if self._classes is None else self._drawer.draw_scores
             drawn = ask(X, answers, self._settings)
             if drawn is not None and self._ledger is not None:
-                self._ledger.add(name, drawn, take_rows(X, drawn.rows))
+                self._ledger.add(name, drawn, drawing.take_rows(X, drawn.rows))
             return drawn
         except Exception as error:  # an answer must never fail because of the guard
             _LOG.warning("the guard drew nothing: %s: %s", type(error).__name__, error)
@@ -527,8 +515,8 @@ class Guard(BaseEstimator):
         self._ledger.flush()
         names = list_clients(client)
         found = read_questions(self._ledger.path, self._secret, clients=names, stamped=stamped)
-        others = learn_answers(self._rows if rows is None else rows, self._answer)
-        return make_mark(found, self._statement, self.key, clients=names, others=others)
+        others = drawing.learn_answers(self._rows if rows is None else rows, self._answer)
+        return drawing.make_mark(found, self._statement, self.key, clients=names, others=others)
 
     def cost(self, X: Any, y: Any = None) -> GuardCost:
         """Return what the guard costs on rows, best unseen ones; see `timbermark.plan`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,6 +22,7 @@ from timbermark.errors import InputError, StateError
 from timbermark.libraries.contract import ForeignModel
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, FloatType
+from timbermark.trees.statistics import NodeStatistics, node_statistics
 
 _EDITABLE = ("value", "threshold")
 _FEWEST_ROWS, _MOST_ROWS = 32, 256
@@ -246,6 +247,33 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
         probes = np.concatenate([probes, probe_rows(foreign.ensemble)])
     check_margins(foreign, ensemble, model, probes)
     return model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """How leaves were made: a leaf's value is its weight times ``rate`` plus ``bias``, [T] each.
+
+    ``l2_of_node`` [N]: what each node's own weight was regularized with, if not all by ``l2``.
+    """
+
+    rate: Reals
+    l2: float
+    l1: float = 0.0
+    l2_of_node: Reals | None = None
+    bias: Reals | float = 0.0
+
+    def statistics(self, ensemble: Ensemble) -> NodeStatistics:
+        """Return what the leaves of an ensemble, which holds the first trees, say of every node."""
+        return node_statistics(
+            ensemble,
+            ensemble.value[:, 0],
+            hessian=ensemble.hessian,
+            l1=self.l1,
+            l2=self.l2,
+            l2_of_node=self.l2_of_node,
+            learning_rate=self.rate[: ensemble.n_trees],
+            bias=self.bias,
+        )
 
 
 def gains_fall(left: AnyArray, right: AnyArray, gain: AnyArray) -> bool:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Reals
-from timbermark.errors import InputError, MissingLibraryError
+from timbermark.errors import FileFormatError, InputError, MissingLibraryError
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble, FloatType
 
@@ -170,6 +171,31 @@ def import_library(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise MissingLibraryError.for_extra(module.partition(".")[0], purpose) from None
+
+
+def ancestors(model: object, package: str) -> frozenset[str]:
+    """Return the names of a package's classes that an object belongs to, without an import.
+
+    >>> sorted(ancestors(7, "builtins"))
+    ['int', 'object']
+    """
+    kinds = type(model).__mro__
+    return frozenset(k.__name__ for k in kinds if k.__module__.partition(".")[0] == package)
+
+
+def unfitted(model: object) -> InputError:
+    """Return the error for a model that was never trained."""
+    return InputError(f"The {type(model).__name__} is not fitted.", hint="call its fit first.")
+
+
+@contextmanager
+def naming(path: PathLike) -> Iterator[None]:
+    """Let errors about what a file holds begin with its path, as errors about a file."""
+    try:
+        yield
+    except (FileFormatError, InputError) as error:
+        message = f"{os.fspath(path)}: {error.message}"
+        raise FileFormatError(message, error.hint, error.code) from None
 
 
 class Adapter(Protocol):

@@ -20,7 +20,7 @@ from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
 from timbermark.libraries import scikit_learn, skops_files
 from timbermark.libraries.closing import check_margins
-from timbermark.libraries.contract import ForeignModel, PathLike, plain_columns
+from timbermark.libraries.contract import ForeignModel, PathLike, ancestors, plain_columns
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 
@@ -48,7 +48,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return scikit_learn.is_any_kind(model, scikit_learn.GRADIENT_KINDS)
+    return not ancestors(model, "sklearn").isdisjoint(scikit_learn.GRADIENT_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:

@@ -19,7 +19,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, Reals
 from timbermark.libraries import scikit_learn, skops_files
 from timbermark.libraries.closing import changed_leaves, changed_thresholds, check_margins
-from timbermark.libraries.contract import ForeignModel, PathLike, find_texts
+from timbermark.libraries.contract import ForeignModel, PathLike, ancestors, find_texts
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.statistics import find_children, sum_leaves
@@ -43,7 +43,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    return scikit_learn.is_any_kind(model, scikit_learn.HISTOGRAM_KINDS)
+    return not ancestors(model, "sklearn").isdisjoint(scikit_learn.HISTOGRAM_KINDS)
 
 
 def open_file(path: PathLike) -> ForeignModel:

@@ -13,7 +13,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.contract import Task
+from timbermark.libraries.contract import Task, ancestors, unfitted
 from timbermark.trees.ensemble import Objective
 
 name = "scikit-learn"
@@ -34,18 +34,7 @@ def is_kind(model: object, kind: str) -> bool:
     >>> is_kind("a text", "GradientBoostingClassifier")
     False
     """
-    return any(
-        c.__name__ == kind and c.__module__.startswith("sklearn.") for c in type(model).__mro__
-    )
-
-
-def is_any_kind(model: object, kinds: tuple[str, str]) -> bool:
-    """Return whether an object is of one of the kinds, fitted or not.
-
-    >>> is_any_kind("a text", GRADIENT_KINDS)
-    False
-    """
-    return any(is_kind(model, kind) for kind in kinds)
+    return kind in ancestors(model, "sklearn")
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:
@@ -69,7 +58,7 @@ def check_form(model: Any, kinds: tuple[str, str], trees: str, needs: Iterable[s
             hint=f"give a fitted {' or '.join(kinds)}.",
         )
     if not hasattr(model, trees) and not hasattr(model, "classes_"):
-        raise InputError(f"This {kind} is not fitted.", hint="call its fit first.")
+        raise unfitted(model)
     labels = task_of(kind) == "classification"
     for name in (trees, *needs, *(("classes_",) if labels else ())):
         if not hasattr(model, name):

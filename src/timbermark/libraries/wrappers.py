@@ -29,7 +29,7 @@ from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import InputError, TimbermarkError
 from timbermark.libraries import skops_files
 from timbermark.libraries.closing import close as close_inside
-from timbermark.libraries.contract import Adapter, ForeignModel, PathLike, find_texts
+from timbermark.libraries.contract import Adapter, ForeignModel, PathLike, find_texts, unfitted
 from timbermark.libraries.scikit_learn import is_kind, name, without_scorer
 from timbermark.libraries.skops_files import list_parts
 from timbermark.trees.construction import join, split
@@ -61,11 +61,6 @@ class Peeled:
 Peel: TypeAlias = Callable[[Any], Peeled]
 
 
-def _refuse_unfitted(model: Any) -> NoReturn:
-    """Raise InputError for a wrapper that is not fitted."""
-    raise InputError(f"The {type(model).__name__} is not fitted.", hint="call its fit first.")
-
-
 def _peel_pipelines(model: Any, peel: Peel) -> Peeled:
     """Return what is inside the last step; rows pass through the others first."""
     if not model.steps or model.steps[-1][1] in (None, "passthrough"):
@@ -94,7 +89,7 @@ def _peel_searches(model: Any, peel: Peel) -> Peeled:
                 f"The {type(model).__name__} keeps no model (refit=False).",
                 hint="search with refit=True, or give the model that you deploy.",
             )
-        _refuse_unfitted(model)
+        raise unfitted(model)
     return peel(best)
 
 
@@ -108,7 +103,7 @@ def _peel_calibration(model: Any, peel: Peel) -> Peeled:
     """Return the models inside, and the mean of what calibration makes of each."""
     fitted = getattr(model, "calibrated_classifiers_", None)
     if not fitted:
-        _refuse_unfitted(model)
+        raise unfitted(model)
     parts = [peel(one.estimator) for one in fitted]
     if any(len(part.models) != 1 for part in parts):
         raise InputError(
@@ -172,9 +167,7 @@ def _peel_label_maps(model: Any, peel: Peel) -> Peeled:
     """Return what is inside the model, with the labels of the encoder."""
     inner, encoder = model
     if getattr(encoder, "classes_", None) is None:
-        raise InputError(
-            f"The {type(encoder).__name__} is not fitted.", hint="fit it on the labels first."
-        )
+        raise unfitted(encoder)
     inside = peel(inner)
     numbers = np.asarray(getattr(inner, "classes_", np.arange(len(encoder.classes_))))
     try:
@@ -191,7 +184,7 @@ def _peel_targets(model: Any, peel: Peel) -> Peeled:
     """Return what is inside the regressor, and the inverse transformation of its numbers."""
     inner, transformer = (getattr(model, name, None) for name in ("regressor_", "transformer_"))
     if inner is None or transformer is None:
-        _refuse_unfitted(model)
+        raise unfitted(model)
     inside = peel(inner)
     before = inside.numbers
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from timbermark.errors import InputError, MissingLibraryError
+from timbermark.errors import InputError, MissingLibraryError, require_library
 from timbermark.files import atomic_write
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ def check_packages() -> None:
     >>> check_packages()
     """
     for package in ("jinja2", "matplotlib"):
-        if find_spec(package) is None:
-            raise MissingLibraryError(
-                f"{package} is needed to write a page.", hint='pip install "timbermark[report]"'
-            )
+        require_library(package, "report", "to write a page")
 
 
 def describe(result: Any, **more: Any) -> Page:

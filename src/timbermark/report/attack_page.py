@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import timbermark
 from timbermark.attacks.results import MEASURE_NAMES, draw_curves, explain, show_quality, tabulate
-from timbermark.report.pages import (
-    Page,
-    Plot,
-    Section,
-    Table,
-    capitalized,
-    note_section,
-    section,
-)
+from timbermark.report import pages
+from timbermark.report.pages import Page, Section, Table, section
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -23,7 +16,7 @@ if TYPE_CHECKING:
 def describe(result: AttackResult) -> Page:
     """Return the page of what `timbermark attack` found."""
     run = result.run
-    notes = note_section("Notes", explain(result) if result.notes else ())
+    notes = pages.note_section("Notes", explain(result) if result.notes else ())
     conclusive = sum(row.level == "conclusive" for row in run)
     shown, said = result.weakest, "after the attack that leaves least, whatever it costs the thief"
     if result.stealable:
@@ -87,7 +80,7 @@ def _headline(result: AttackResult) -> str:
         return f"Nothing could be stolen: the thief's own model is as good{end}"
     if row is None:
         return "No attack keeps half of what the theft is worth."
-    return capitalized(
+    return pages.capitalized(
         f"the worst attack that pays, {row.name}, leaves {row.score_bits or 0.0:.0f} bits of "
         "evidence"
     )
@@ -109,7 +102,7 @@ def _explanation(result: AttackResult) -> str:
     )
 
 
-def _chart(result: AttackResult) -> Plot:
+def _chart(result: AttackResult) -> pages.Plot:
     def draw(axes: Any) -> None:
         draw_curves(result, axes)
 
@@ -119,7 +112,7 @@ def _chart(result: AttackResult) -> Plot:
         said = f"Evidence left against the {name} of attacked models, {said}strengths. "
         if result.weakest is not None:
             said += f"The least that is left are {result.weakest.score_bits or 0.0:.0f} bits."
-        return Plot(f"Evidence left and {name}", said, draw, wide=True)
+        return pages.Plot(f"Evidence left and {name}", said, draw, wide=True)
     said = f"Evidence left against the theft kept, {said}strengths. "
     paying = [row for row in result.run if row.pays]
     said += (
@@ -128,4 +121,4 @@ def _chart(result: AttackResult) -> Plot:
         else f"Of the {len(paying)} results that keep half of the theft's worth, the worst leaves "
         f"{result.worst.score_bits or 0.0:.0f} bits."
     )
-    return Plot("Evidence left and theft kept", said, draw, wide=True)
+    return pages.Plot("Evidence left and theft kept", said, draw, wide=True)

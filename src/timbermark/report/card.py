@@ -25,17 +25,8 @@ from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import check_name
 from timbermark.ownership.evidence import level
 from timbermark.ownership.keys import OwnerKey
-from timbermark.report.pages import (
-    Commands,
-    Facts,
-    Notes,
-    Page,
-    Section,
-    Table,
-    chance_of,
-    facts,
-    section,
-)
+from timbermark.report import pages
+from timbermark.report.pages import Page, Section, Table, facts, section
 
 if TYPE_CHECKING:
     from timbermark.attacks.results import AttackResult
@@ -136,19 +127,21 @@ def describe_card(card: Card) -> Page:
         lead=(),
         figures=(
             (f"{card.bits:.0f} bits", "of evidence in an untouched copy"),
-            (chance_of(card.bits), "chance of coincidence, at most"),
+            (pages.chance_of(card.bits), "chance of coincidence, at most"),
         ),
         sections=(
             _purpose(card),
             _changes(card),
             _survival(card),
             _verifiers(card),
-            section("Residual risk", Notes(_list_risks(card))),
+            section("Residual risk", pages.Notes(_list_risks(card))),
             section(
                 "Monitoring and change control",
                 "Check the served model at every deployment. A retrained model needs a new mark, a "
                 "new claim and a new card; marks of earlier versions stay valid.",
-                Commands(("timbermark check SERVED secret.mark --at-least 64 --junit check.xml",)),
+                pages.Commands(
+                    ("timbermark check SERVED secret.mark --at-least 64 --junit check.xml",)
+                ),
             ),
             _places(),
         ),
@@ -263,7 +256,7 @@ def _verifiers(card: Card) -> Section:
         "address. A judge or an auditor can do so with a part of the mark that the owner "
         f"opens to them, without trusting the owner. Others cannot. {said}",
         shown,
-        Commands(lines),
+        pages.Commands(lines),
     )
 
 
@@ -326,11 +319,11 @@ def to_markdown(page: Page, depth: int = 1) -> str:
 
 
 def _part_lines(part: Any) -> list[str]:
-    if isinstance(part, Facts):
+    if isinstance(part, pages.Facts):
         return [f"- {_escape(name)}: {_escape(value)}" for name, value in part.rows]
-    if isinstance(part, Notes):
+    if isinstance(part, pages.Notes):
         return [f"- {_escape(line)}" for line in part.lines]
-    if isinstance(part, Commands):
+    if isinstance(part, pages.Commands):
         return ["```sh", *part.lines, "```"]
     if isinstance(part, Table):
         rule = ["---"] * part.texts + ["---:"] * (len(part.header) - part.texts)

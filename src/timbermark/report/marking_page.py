@@ -8,26 +8,11 @@ import timbermark
 from timbermark.guard.guarding import GuardCost
 from timbermark.marking.cost import Cost
 from timbermark.marking.embedding import Plan
-from timbermark.marking.tallies import (
-    CHANGE_EDGES,
-    NumberDistributions,
-    ScoreDistributions,
-)
+from timbermark.marking.tallies import CHANGE_EDGES, NumberDistributions, ScoreDistributions
 from timbermark.marking.words import BOUND_SENTENCE, LIMIT_WORDS, cost_lines, rows_sentence
 from timbermark.ownership.evidence import level
-from timbermark.report.pages import (
-    Commands,
-    Page,
-    Plot,
-    Section,
-    Table,
-    capitalized,
-    chance_in_words,
-    chance_of,
-    facts,
-    note_section,
-    section,
-)
+from timbermark.report import pages
+from timbermark.report.pages import Page, Section, Table, facts, section
 from timbermark.report.plots import bars_plot, classes_plot, histogram_plot, reliability_plot
 from timbermark.report.verdict_pages import install_line
 
@@ -62,7 +47,7 @@ def describe(
         headline = f"a mark would be worth {result.bits:.0f} bits; nothing was marked"
     return Page(
         what="the plan of a mark" if planned else "a marked model",
-        headline=capitalized(headline),
+        headline=pages.capitalized(headline),
         lead=(
             *(f"Warning: {note}" for note in result.notes if note.is_warning),
             rows_sentence(cost),
@@ -70,7 +55,7 @@ def describe(
         ),
         figures=(
             (f"{result.bits:.0f} bits", f"of evidence in the {_scores(cost)} of an untouched copy"),
-            (chance_of(result.bits), "chance of coincidence, at most"),
+            (pages.chance_of(result.bits), "chance of coincidence, at most"),
             (str(result.mark.n_triggers), "secret questions, known to the owner alone"),
             _changed_figure(cost),
         ),
@@ -79,7 +64,9 @@ def describe(
             *_distribution_sections(cost),
             _worth_section(result, planned),
             *survival,
-            *note_section("Notes", (str(note) for note in result.notes if not note.is_warning)),
+            *pages.note_section(
+                "Notes", (str(note) for note in result.notes if not note.is_warning)
+            ),
             *(() if planned else (_next_section(),)),
         ),
         version=timbermark.__version__,
@@ -120,7 +107,7 @@ def _quality_sentence(cost: Cost) -> tuple[str, ...]:
     """Return how good the model is before and after, where rows that it did not see tell."""
     for line in cost_lines(cost):
         if line[1] and "training" not in line[5]:
-            return (capitalized(f"{line[0]} {line[1]} before and {line[2]} after marking"),)
+            return (pages.capitalized(f"{line[0]} {line[1]} before and {line[2]} after marking"),)
     return ()
 
 
@@ -165,7 +152,7 @@ def _score_sections(cost: Cost, found: ScoreDistributions) -> list[Section]:
     assert before == after
     n = sum(found.changes)
     tiny = sum(found.changes[:3])
-    plots: list[Plot] = [
+    plots: list[pages.Plot] = [
         histogram_plot(
             "Scores",
             f"How many of {before} rows have {what} in each twentieth from 0 to 1, before and "
@@ -212,7 +199,7 @@ def _calibration_section(found: ScoreDistributions, names: list[str]) -> Section
     )
 
 
-def _number_plots(found: NumberDistributions) -> list[Plot]:
+def _number_plots(found: NumberDistributions) -> list[pages.Plot]:
     errors, ndcg = found.errors, found.ndcg
     plots = [
         (
@@ -269,7 +256,7 @@ def _worth_section(result: EmbedResult | Plan, planned: bool) -> Section:
     return section(
         "What the mark is worth",
         f"An untouched copy gives {result.bits:.0f} bits of evidence, which convinces {convinces}.",
-        chance_in_words(result.bits),
+        pages.chance_in_words(result.bits),
         shown,
     )
 
@@ -284,5 +271,5 @@ def _next_section() -> Section:
         "Before the model leaves the house",
         "Publish a claim with a time stamp, keep the mark secret, and keep the unmarked model. "
         "This page shows no trigger and no symbol.",
-        Commands(lines),
+        pages.Commands(lines),
     )

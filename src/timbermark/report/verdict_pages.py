@@ -12,20 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import timbermark
-from timbermark.report.pages import (
-    Commands,
-    Facts,
-    Notes,
-    Page,
-    Section,
-    Table,
-    capitalized,
-    chance_in_words,
-    chance_of,
-    facts,
-    note_section,
-    section,
-)
+from timbermark.report import pages
+from timbermark.report.pages import Page, Section, Table, facts, section
 from timbermark.report.plots import Curve, evidence_plot
 from timbermark.verification import words
 from timbermark.verification.verdict import printable
@@ -59,7 +47,7 @@ def describe_verdict(verdict: Verdict) -> Page:
             _evidence_section(verdict, blur_curve(verdict.curve)),
             section("The suspect", _suspect_facts(verdict)),
             section("The mark", _mark_facts(verdict)),
-            *note_section("Warnings", _warnings(verdict)),
+            *pages.note_section("Warnings", _warnings(verdict)),
             section(
                 "How to recompute it",
                 "Asking again takes the suspect and the secret mark, and gives the same bits if "
@@ -76,7 +64,7 @@ def describe_verdict(verdict: Verdict) -> Page:
 def describe_judgment(judgment: Judgment) -> Page:
     """Return the page of what `timbermark judge` found about one suspect."""
     verdict = judgment.verdict
-    checks = (capitalized(words.say(words.CHECKS, check)) for check in judgment.checks)
+    checks = (pages.capitalized(words.say(words.CHECKS, check)) for check in judgment.checks)
     told = (
         ("asked", judgment.asked),
         (
@@ -104,12 +92,12 @@ def describe_judgment(judgment: Judgment) -> Page:
                 "What was checked",
                 "All of this was derived again from the files. If one of these did not hold, there "
                 "would be no verdict.",
-                Notes(tuple(checks)),
+                pages.Notes(tuple(checks)),
             ),
             section("The suspect", _suspect_facts(verdict), facts(*told)),
             section("The mark", _mark_facts(verdict)),
             *_second_opinion(judgment),
-            *note_section("Notes", (*words.say_notes(judgment.notes), *_warnings(verdict))),
+            *pages.note_section("Notes", (*words.say_notes(judgment.notes), *_warnings(verdict))),
             _answers_section(judgment),
             _judge_again(judgment),
         ),
@@ -124,8 +112,10 @@ def describe_dispute(dispute: Dispute) -> Page:
         headline = f"{dispute.owner} was first"
     return Page(
         what="dispute between two claims",
-        headline=capitalized(headline),
-        lead=tuple(capitalized(words.say(words.REASONS, reason)) for reason in dispute.reasons),
+        headline=pages.capitalized(headline),
+        lead=tuple(
+            pages.capitalized(words.say(words.REASONS, reason)) for reason in dispute.reasons
+        ),
         figures=tuple(
             (party.first_seen or "no time", f"of the claim of {party.owner}, by a verified stamp")
             for party in dispute.parties
@@ -133,7 +123,7 @@ def describe_dispute(dispute: Dispute) -> Page:
         sections=(
             _marks_section(dispute),
             *map(_party_section, dispute.parties),
-            *note_section("Notes", words.say_notes(dispute.notes)),
+            *pages.note_section("Notes", words.say_notes(dispute.notes)),
             _dispute_again(dispute),
         ),
         version=timbermark.__version__,
@@ -149,23 +139,23 @@ def describe_trace(trace: Trace) -> Page:
     conditions = words.list_conditions(asked) if trace.level != "none" else []
     figures = [
         (f"{trace.bits:.1f} bits", "of evidence, after all prices"),
-        (chance_of(trace.bits), "chance of accusing anybody wrongly, at most"),
+        (pages.chance_of(trace.bits), "chance of accusing anybody wrongly, at most"),
     ]
     if best.matched is not None:
         figures.append((f"{best.matched} of {best.counted}", "boundaries lie as in this copy"))
     return Page(
         what="trace",
-        headline=capitalized(trace.finding),
+        headline=pages.capitalized(trace.finding),
         level=trace.level,
         lead=(trace.meaning, *conditions),
         figures=tuple(figures),
         sections=(
             _customers_section(trace),
-            section("What this does not say", Notes(LIMITS)),
+            section("What this does not say", pages.Notes(LIMITS)),
             section("How it works", _explain_copies(trace)),
             section("The suspect", _suspect_facts(asked)),
             section("The roll", _roll_facts(trace)),
-            *note_section("Warnings", _warnings(asked)),
+            *pages.note_section("Warnings", _warnings(asked)),
             section(
                 "How to recompute it",
                 "This page shows neither a question nor an answer. To convince somebody else, open "
@@ -178,7 +168,7 @@ def describe_trace(trace: Trace) -> Page:
 
 
 def _headline(verdict: Verdict) -> str:
-    return capitalized(words.FINDINGS[verdict.level].format(owner=verdict.owner))
+    return pages.capitalized(words.FINDINGS[verdict.level].format(owner=verdict.owner))
 
 
 def _lead(verdict: Verdict) -> tuple[str, ...]:
@@ -194,7 +184,7 @@ def _warnings(verdict: Verdict) -> list[str]:
 def _figures(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     return (
         (f"{verdict.bits:.1f} bits", "of evidence"),
-        (chance_of(verdict.bits), "chance of coincidence, at most"),
+        (pages.chance_of(verdict.bits), "chance of coincidence, at most"),
         *(
             (
                 f"{seal.matched} of {seal.counted}",
@@ -229,7 +219,7 @@ def _evidence_section(verdict: Verdict, curve: Curve) -> Section:
         ),
     )
     plot = evidence_plot(curve) if curve else None
-    return section("The evidence", chance_in_words(verdict.bits), facts(*rows), seals, plot)
+    return section("The evidence", pages.chance_in_words(verdict.bits), facts(*rows), seals, plot)
 
 
 def _list_prices(prices: Iterable[Price]) -> list[tuple[str, str]]:
@@ -377,8 +367,8 @@ def _party_section(party: PartyFinding) -> Section:
     return section(f"The {party.side} side", shown, stamps)
 
 
-def _explain_copies(trace: Trace) -> Notes:
-    return Notes(
+def _explain_copies(trace: Trace) -> pages.Notes:
+    return pages.Notes(
         (
             f"Every customer of {trace.owner} has a copy of one model. The copies give the same "
             "answers to nearly all rows, but at some places between two training values, called "
@@ -391,7 +381,7 @@ def _explain_copies(trace: Trace) -> Notes:
     )
 
 
-def _suspect_facts(verdict: Verdict) -> Facts:
+def _suspect_facts(verdict: Verdict) -> pages.Facts:
     """Return the facts about the suspect and how it was asked."""
     context = verdict.context
     return facts(
@@ -414,7 +404,7 @@ def _show_request(value: object) -> str:
     return printable(said)[:_LONGEST_SHOWN]
 
 
-def _mark_facts(verdict: Verdict) -> Facts:
+def _mark_facts(verdict: Verdict) -> pages.Facts:
     """Return the facts about the mark."""
     return facts(
         ("owner", verdict.owner),
@@ -426,7 +416,7 @@ def _mark_facts(verdict: Verdict) -> Facts:
     )
 
 
-def _roll_facts(trace: Trace) -> Facts:
+def _roll_facts(trace: Trace) -> pages.Facts:
     asked = trace.asked
     return facts(
         ("owner", trace.owner),
@@ -459,12 +449,12 @@ def install_line(version: str, extra: str = "") -> str:
 
 def _ask_again(
     verdict: Verdict, command: str, extra: str = "", before: tuple[str, ...] = ()
-) -> Commands:
+) -> pages.Commands:
     """Return the lines that ask a suspect again; ``command`` has {} where the suspect goes."""
     path, digest = _suspect_path(verdict), verdict.suspect_digest
     check = () if digest is None else (f"sha256sum {path}   # {digest}",)
     asked = command.format(path)
-    return Commands((install_line(verdict.version, extra), *before, *check, asked))
+    return pages.Commands((install_line(verdict.version, extra), *before, *check, asked))
 
 
 def _judge_again(judgment: Judgment) -> Section:
@@ -501,7 +491,7 @@ def _dispute_again(dispute: Dispute) -> Section:
     if any(stamp.counts for party in dispute.parties for stamp in party.stamps):
         typed += ["--roots", "authority.pem"]
     lines = (install_line(timbermark.__version__, "[stamps]"), shlex.join(typed))
-    return section("How to recompute it", Commands(lines))
+    return section("How to recompute it", pages.Commands(lines))
 
 
 def blur_curve(curve: Curve) -> Curve:

@@ -18,17 +18,10 @@ from timbermark.boosting.progress import step_bar
 from timbermark.errors import InputError
 from timbermark.kernels.workers import Workers, count_threads
 from timbermark.libraries.contract import ForeignModel
+from timbermark.marking import sealing
 from timbermark.marking.budget import Budget
 from timbermark.marking.models import close_model, open_model
-from timbermark.marking.sealing import (
-    Choices,
-    Draft,
-    Outcome,
-    Say,
-    draft_mark,
-    draw_seals,
-    make_mark,
-)
+from timbermark.marking.sealing import Choices, Draft, Outcome, Say
 from timbermark.marking.splits import SplitLimits, SplitTriggers, set_thresholds
 from timbermark.marking.words import Note
 from timbermark.ownership.encoding import check_count, check_name
@@ -225,9 +218,9 @@ def copies(
             random_state, workers, say,
         )  # fmt: skip
         _check_enough(len(others), len(names), wanted, weak)
-        sealed = draw_seals(draft, key, owner, workers, say)
+        sealed = sealing.draw_seals(draft, key, owner, workers, say)
         say("making the roll")
-        grid = make_mark(draft.prepared, others, None, None, key, owner, {})
+        grid = sealing.make_mark(draft.prepared, others, None, None, key, owner, {})
         foreign = draft.prepared.foreign
         # What the library makes of the trees is what later customers' copies are made of.
         blank = set_thresholds(sealed.ensemble, others.boundaries, np.zeros(len(others)))
@@ -252,7 +245,7 @@ def _draft(
     limits = SplitLimits(
         free=MOST_BOUNDARIES + OWNERS_FREE, wide_price=WIDE_PRICE, measured=2 * MOST_BOUNDARIES
     )
-    begin = partial(draft_mark, foreign, **given, seed=seed, workers=workers, say=say)
+    begin = partial(sealing.draft_mark, foreign, **given, seed=seed, workers=workers, say=say)
     try:
         draft = begin(choices=choices, limits=limits)
         n = len(_divide(draft.splits, True)[1])

@@ -25,11 +25,7 @@ from timbermark.ownership.encoding import FOREIGN, check_digest, check_name, enc
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, clean_name
 from timbermark.ownership.symbols import HASH_BYTES, derive_seed
-from timbermark.tracing.codes import (
-    derive_biases,
-    derive_customer_seed,
-    derive_customer_symbols,
-)
+from timbermark.tracing.codes import derive_biases, derive_customer_seed, derive_customer_symbols
 from timbermark.trees.ensemble import Ensemble, digest
 
 KIND = "roll"

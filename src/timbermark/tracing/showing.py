@@ -12,34 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from timbermark.dtypes import AnyArray, SmallKinds
+from timbermark.dtypes import SmallKinds
 from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import (
-    container_bytes,
-    container_kind,
-    read_container,
-    write_public,
-)
+from timbermark.files import container_bytes, container_kind, read_container, write_public
 from timbermark.files.encrypting import SizeLimits, save_sealed
+from timbermark.ownership import encoding
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature
-from timbermark.ownership.encoding import (
-    FOREIGN,
-    TIME_FORMAT,
-    check_bytes,
-    check_count,
-    check_name,
-    check_time,
-    encode,
-    from_hex,
-    require,
-)
+from timbermark.ownership.encoding import FOREIGN, encode, require
 from timbermark.ownership.evidence import CONCLUSIVE_BITS, sum_prices
 from timbermark.ownership.keys import OwnerKey
 from timbermark.ownership.opening import (
@@ -90,10 +77,10 @@ class RollClaim:
     stamps: tuple[bytes, ...] = field(default=(), repr=False)  # RFC 3161 responses
 
     def __post_init__(self) -> None:
-        check_count("n_customers", self.n_customers, 1, MOST_CUSTOMERS)
-        check_bytes("root", self.root, HASH_BYTES)
-        check_time("claimed", self.claimed)
-        check_bytes("signature", self.signature, _SIGNATURE_BYTES)
+        encoding.check_count("n_customers", self.n_customers, 1, MOST_CUSTOMERS)
+        encoding.check_bytes("root", self.root, HASH_BYTES)
+        encoding.check_time("claimed", self.claimed)
+        encoding.check_bytes("signature", self.signature, _SIGNATURE_BYTES)
         require(
             len(self.stamps) <= MAX_STAMPS
             and all(isinstance(s, bytes) and 0 < len(s) <= MAX_STAMP_BYTES for s in self.stamps),
@@ -109,9 +96,9 @@ class RollClaim:
         Raises InputError if the roll was not made with the key, or has no customers.
         """
         inner = Claim.make(roll.grid, key, marked_digest=roll.blank_digest)
-        n_customers = check_count("customers", len(roll.customers), 1, MOST_CUSTOMERS)
+        n_customers = encoding.check_count("customers", len(roll.customers), 1, MOST_CUSTOMERS)
         root = merkle_root(_leaves(roll))
-        claimed = datetime.now(UTC).strftime(TIME_FORMAT)
+        claimed = datetime.now(UTC).strftime(encoding.TIME_FORMAT)
         signed = _statement(inner, n_customers, root, claimed)
         return cls(
             claim=inner,
@@ -164,21 +151,17 @@ class RollClaim:
 
         Raises FileFormatError if it is anything but a whole and sound claim of a roll.
         """
-        meta, arrays, name = _read(source, CLAIM_KIND, _CLAIM_LIMITS)
-        try:
-            _check_parts(meta, arrays, {"customers", "root", "claimed", "signature", "stamps"},
-                         "claim")  # fmt: skip
+        names = {"customers", "root", "claimed", "signature", "stamps"}
+        with _reading(source, CLAIM_KIND, _CLAIM_LIMITS, names) as (meta, inner):
             require(isinstance(meta["stamps"], list), "it has no stamps", code="field.stamps")
             return cls(
-                claim=Claim.from_bytes(arrays["claim"].tobytes()),
+                claim=Claim.from_bytes(inner),
                 n_customers=meta["customers"],
-                root=from_hex("root", meta["root"]),
+                root=encoding.from_hex("root", meta["root"]),
                 claimed=meta["claimed"],
-                signature=from_hex("signature", meta["signature"]),
-                stamps=tuple(from_hex("stamps", stamp) for stamp in meta["stamps"]),
+                signature=encoding.from_hex("signature", meta["signature"]),
+                stamps=tuple(encoding.from_hex("stamps", stamp) for stamp in meta["stamps"]),
             )
-        except (InputError, FileFormatError) as error:
-            raise _unsound(name, "claim of a roll", error) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -259,21 +242,18 @@ class RollOpening:
 
         Raises FileFormatError if it is anything but a whole opening of a roll.
         """
-        meta, arrays, name = _read(source, OPENING_KIND, _OPENING_LIMITS)
-        try:
-            _check_parts(meta, arrays, {"claim", "customer", "token", "place", "path"}, "opening")
-            check_name(meta["customer"], "customers")
+        names = {"claim", "customer", "token", "place", "path"}
+        with _reading(source, OPENING_KIND, _OPENING_LIMITS, names) as (meta, inner):
+            encoding.check_name(meta["customer"], "customers")
             require(isinstance(meta["path"], list), "it has no path", code="field.path")
             return cls(
-                claim_digest=from_hex("claim", meta["claim"], HASH_BYTES),
+                claim_digest=encoding.from_hex("claim", meta["claim"], HASH_BYTES),
                 customer=meta["customer"],
-                token=from_hex("token", meta["token"], HASH_BYTES),
-                place=check_count("place", meta["place"], 0, MOST_CUSTOMERS),
-                path=tuple(from_hex("path", step, HASH_BYTES) for step in meta["path"]),
-                boundaries=Opening.from_bytes(arrays["opening"].tobytes()),
+                token=encoding.from_hex("token", meta["token"], HASH_BYTES),
+                place=encoding.check_count("place", meta["place"], 0, MOST_CUSTOMERS),
+                path=tuple(encoding.from_hex("path", step, HASH_BYTES) for step in meta["path"]),
+                boundaries=Opening.from_bytes(inner),
             )
-        except (InputError, FileFormatError) as error:
-            raise _unsound(name, "opening of a roll", error) from None
 
 
 def open_roll(
@@ -334,24 +314,25 @@ def _statement(claim: Claim, n_customers: int, root: bytes, claimed: str) -> byt
     return _DOMAIN + encode(stated)
 
 
-def _read(
-    source: str | os.PathLike[str] | bytes, kind: str, limits: SizeLimits
-) -> tuple[dict[str, Any], Mapping[str, AnyArray], str]:
+@contextmanager
+def _reading(
+    source: str | os.PathLike[str] | bytes, kind: str, limits: SizeLimits, names: set[str]
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Give what a file of a ``kind`` states, by ``names``, and the mark's claim or opening in it.
+
+    Raises FileFormatError for whatever is found wrong with it.
+    """
+    part = kind.removeprefix("roll-")
     name = "The data" if isinstance(source, bytes) else os.fspath(source)
     limits.check(source, name)
     _, meta, arrays = read_container(source, kind, FORMAT_VERSION)
-    return meta, arrays, name
-
-
-def _check_parts(
-    meta: Mapping[str, Any], arrays: Mapping[str, AnyArray], names: set[str], inner: str
-) -> None:
-    require(
-        meta.keys() == names and arrays.keys() == {inner} and arrays[inner].dtype == np.uint8,
-        "it has not exactly the parts of its kind",
-        code="file.parts",
-    )
-
-
-def _unsound(name: str, what: str, error: InputError | FileFormatError) -> FileFormatError:
-    return FileFormatError(f"{name} is no sound {what}. {error.message}", FOREIGN, error.code)
+    try:
+        require(
+            meta.keys() == names and arrays.keys() == {part} and arrays[part].dtype == np.uint8,
+            "it has not exactly the parts of its kind",
+            code="file.parts",
+        )
+        yield meta, arrays[part].tobytes()
+    except (InputError, FileFormatError) as error:
+        message = f"{name} is no sound {part} of a roll. {error.message}"
+        raise FileFormatError(message, FOREIGN, error.code) from None

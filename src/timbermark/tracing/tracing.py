@@ -70,6 +70,11 @@ MEANINGS = {
         "alone is it certain."
     ),
 }
+_AS_ASKED = (
+    *("model_digest", "created", "suspect", "suspect_digest", "asked_through"),
+    *("warnings", "conditions", "timbermark"),
+)
+"""Facts of a trace that are those of the verdict on the grid."""
 LIMITS = (
     "It does not say who passed the copy on: a thief may have stolen it from the customer, and the "
     "owner, who made it, had it too. That this copy was handed to this customer must be shown by "
@@ -179,6 +184,7 @@ class Trace(Reportable):
         """Return codes, numbers and sentences, ready for JSON; secret are only the names."""
         from timbermark.verification import words
 
+        asked = self.asked.facts()
         return {
             "level": self.level,
             "bits": self.bits,
@@ -200,14 +206,7 @@ class Trace(Reportable):
             "owner": self.owner,
             "roll_id": self.asked.mark_id,
             "roll_digest": self.asked.mark_digest,
-            "model_digest": self.asked.model_digest,
-            "created": self.asked.created,
-            "suspect": self.context.suspect,
-            "suspect_digest": self.context.suspect_digest,
-            "asked_through": self.context.through,
-            "warnings": [note.to_dict() for note in self.asked.warnings],
-            "conditions": [note.to_dict() for note in self.context.conditions],
-            "timbermark": self.asked.version,
+            **{name: asked[name] for name in _AS_ASKED},
             "words": {
                 "finding": self.finding,
                 "meaning": self.meaning,

@@ -35,46 +35,19 @@ class DamagedBufferError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A number in the table itself; ``form`` is what `struct` calls its type."""
+class Field:
+    """A field of a table, which is read as its ``kind`` says.
 
-    form: str
+    "number": ``of`` is what `struct` calls its type, and ``default`` its value where it is missing;
+    "text": bytes, mostly UTF-8; "array": of numbers or records of the type ``of``, ``align`` bytes
+    from the next; "table": of the layout ``of``, or None; "list": of texts or tables, of the field
+    ``of``; "unread": a list of which only the length is wanted, written only if that is 0.
+    """
+
+    kind: str
+    of: Any = None
     default: float = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Bytes, mostly UTF-8."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """An array of numbers or of fixed records of numbers, each ``align`` bytes from the next."""
-
-    dtype: Any
-    align: int
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Another table, or None."""
-
-    layout: Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """A list of texts or of tables."""
-
-    of: Text | Part
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A list of which only the length is wanted; it can be written only if it is 0."""
-
-
-Field: TypeAlias = Number | Text | Numbers | Part | Many | Unread
+    align: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +58,58 @@ class Layout:
     fields: dict[str, Field]
 
 
+STEP = np.dtype([("left", "<u2"), ("right", "<u2")])
+BUCKET = np.dtype([("hash", "<u8"), ("index", "<u4")])
+_RECORDS = {
+    "Step": STEP,
+    "FloatSplit": np.dtype([("index", "<i4"), ("border", "<f4")]),
+    "OneHotSplit": np.dtype([("index", "<i4"), ("value", "<i4")]),
+}
+
+
+def read_schema(text: str) -> dict[str, Layout]:
+    """Return the tables of a schema: each a name, then its fields as ``name:type=default``.
+
+    A type is one that `struct` knows, ``text``, ``unread``, a table above, or one of these in
+    brackets; arrays of numbers and records are ``[i4]`` or, where the alignment differs from the
+    size, ``[u1@16]``.
+
+    >>> read_schema("Pair name:text sizes:[i4]")["Pair"].fields["name"]
+    Field(kind='text', of=None, default=0, align=4)
+    """
+    known: dict[str, Layout] = {}
+    fields: dict[str, Field] = {}
+    for word in text.split():
+        name, sign, kind = word.partition(":")
+        if sign:
+            fields[name] = _read_field(kind, known)
+        else:
+            fields = {}
+            known[name] = Layout(name, fields)
+    return known
+
+
+def _read_field(text: str, known: dict[str, Layout]) -> Field:
+    kind, _, default = text.partition("=")
+    inner, _, align = kind.strip("[]").partition("@")
+    if inner in known or inner in ("text", "unread"):
+        one = Field("table", known[inner]) if inner in known else Field(inner)
+        return Field("list", one) if kind.startswith("[") else one
+    if kind.startswith("["):
+        dtype = _RECORDS[inner] if inner in _RECORDS else np.dtype(f"<{inner}")
+        return Field("array", dtype, align=int(align or dtype.itemsize))
+    form = f"<{kind}"
+    zero = struct.unpack(form, bytes(struct.calcsize(form)))[0]
+    return Field("number", form, type(zero)(float(default or 0)))
+
+
 def decode(data: bytes, layout: Layout) -> Record:
     """Return the root table of a buffer.
 
     Raises DamagedBufferError if an offset, a length or a field leads outside what the buffer and
     the layout allow, or if the whole would be far larger than the buffer.
 
-    >>> pair = Layout("pair", {"name": Text(), "sizes": Numbers("<i4", 4)})
+    >>> pair = read_schema("Pair name:text sizes:[i4]")["Pair"]
     >>> decode(encode({"name": b"a", "sizes": np.array([1, 2])}, pair), pair)["sizes"]
     array([1, 2], dtype=int32)
     """
@@ -157,21 +175,21 @@ class _Reader:
         }
 
     def field(self, at: int, field: Field) -> Any:
-        match field:
-            case Number(form, default):
-                return self.unpack(form, at) if at else default
-            case Text():
+        match field.kind:
+            case "number":
+                return self.unpack(field.of, at) if at else field.default
+            case "text":
                 return self.text(at) if at else b""
-            case Numbers(dtype):
-                start, count = self.block(at, np.dtype(dtype).itemsize) if at else (0, 0)
-                return np.frombuffer(self.data, dtype, count, start)
-            case Part(layout):
-                return self.table(self.follow(at), layout) if at else None
-            case Unread():
+            case "array":
+                start, count = self.block(at, field.of.itemsize) if at else (0, 0)
+                return np.frombuffer(self.data, field.of, count, start)
+            case "table":
+                return self.table(self.follow(at), field.of) if at else None
+            case "unread":
                 return int(self.unpack("<I", self.follow(at))) if at else 0
-            case Many(of):
+            case _:
                 start, count = self.block(at, 4) if at else (0, 0)
-                return [self.field(i, of) for i in range(start, start + 4 * count, 4)]
+                return [self.field(i, field.of) for i in range(start, start + 4 * count, 4)]
 
     def text(self, at: int) -> bytes:
         start, count = self.block(at, 1)
@@ -189,8 +207,8 @@ def _put_table(out: bytearray, record: Record, layout: Layout) -> int:
     for place, (name, field) in zip(places, layout.fields.items(), strict=True):
         if not place:
             continue
-        if isinstance(field, Number):
-            struct.pack_into(field.form, out, at + place, record[name])
+        if field.kind == "number":
+            struct.pack_into(field.of, out, at + place, record[name])
         else:
             _patch(out, at + place, _put(out, record[name], field))
     return at
@@ -201,10 +219,10 @@ def _arrange(record: Record, layout: Layout) -> tuple[list[int], int]:
     places, end = [], 4
     for name, field in layout.fields.items():
         value = record.get(name)
-        if value is None or (isinstance(field, Unread) and value == 0):
+        if value is None or (field.kind == "unread" and value == 0):
             places.append(0)
             continue
-        width = struct.calcsize(field.form) if isinstance(field, Number) else 4
+        width = struct.calcsize(field.of) if field.kind == "number" else 4
         end += -end % width
         places.append(end)
         end += width
@@ -212,18 +230,18 @@ def _arrange(record: Record, layout: Layout) -> tuple[list[int], int]:
 
 
 def _put(out: bytearray, value: Any, field: Field) -> int:
-    match field:
-        case Text():
+    match field.kind:
+        case "text":
             return _put_block(out, len(value), bytes(value) + b"\0", 4)
-        case Numbers(dtype, align):
-            array: AnyArray = np.asarray(value, dtype)
-            return _put_block(out, len(array), array.tobytes(), align)
-        case Part(layout):
-            return _put_table(out, value, layout)
-        case Many(of):
+        case "array":
+            array: AnyArray = np.asarray(value, field.of)
+            return _put_block(out, len(array), array.tobytes(), field.align)
+        case "table":
+            return _put_table(out, value, field.of)
+        case "list":
             at = _put_block(out, len(value), bytes(4 * len(value)), 4)
             for i, one in enumerate(value):
-                _patch(out, at + 4 + 4 * i, _put(out, one, of))
+                _patch(out, at + 4 + 4 * i, _put(out, one, field.of))
             return at
         case _:
             raise DamagedBufferError(f"{field} cannot be written")
@@ -251,108 +269,39 @@ MAGIC = b"CBM1"
 FORMAT = b"FlabuffersModel_v1"
 CTR_PART = b"static_provider_v1"
 
-STEP = np.dtype([("left", "<u2"), ("right", "<u2")])
-BUCKET = np.dtype([("hash", "<u8"), ("index", "<u4")])
-
-_INTS, _FLOATS, _REALS = Numbers("<i4", 4), Numbers("<f4", 4), Numbers("<f8", 8)
-
-_FLOAT_FEATURE = Layout(
-    "TFloatFeature",
-    {
-        "HasNans": Number("<?", False),
-        "Index": Number("<i", -1),
-        "FlatIndex": Number("<i", -1),
-        "Borders": _FLOATS,
-        "FeatureId": Text(),
-        "NanValueTreatment": Number("<b"),
-    },
-)
-_CAT_FEATURE = Layout(
-    "TCatFeature",
-    {
-        "Index": Number("<i", -1),
-        "FlatIndex": Number("<i", -1),
-        "FeatureId": Text(),
-        "UsedInModel": Number("<?", True),
-    },
-)
-_ONE_HOT_FEATURE = Layout(
-    "TOneHotFeature",
-    {"Index": Number("<i", -1), "Values": _INTS, "StringValues": Many(Text())},
-)
-_COMBINATION = Layout(
-    "TFeatureCombination",
-    {
-        "CatFeatures": _INTS,
-        "FloatSplits": Numbers(np.dtype([("index", "<i4"), ("border", "<f4")]), 4),
-        "OneHotSplits": Numbers(np.dtype([("index", "<i4"), ("value", "<i4")]), 4),
-    },
-)
-_CTR_BASE = Layout(
-    "TModelCtrBase",
-    {
-        "FeatureCombination": Part(_COMBINATION),
-        "CtrType": Number("<b"),
-        "TargetBorderClassifierIdx": Number("<i"),
-    },
-)
-_CTR = Layout(
-    "TModelCtr",
-    {
-        "Base": Part(_CTR_BASE),
-        "TargetBorderIdx": Number("<i"),
-        "PriorNum": Number("<f"),
-        "PriorDenom": Number("<f", 1.0),
-        "Shift": Number("<f"),
-        "Scale": Number("<f", 1.0),
-    },
-)
-_CTR_FEATURE = Layout("TCtrFeature", {"Ctr": Part(_CTR), "Borders": _FLOATS})
-_CTR_TABLE = Layout(
-    "TCtrValueTable",
-    {
-        "ModelCtrBase": Part(_CTR_BASE),
-        "IndexHashRaw": Numbers("u1", 16),
-        "CTRBlob": Numbers("u1", 16),
-        "CounterDenominator": Number("<i"),
-        "TargetClassesCount": Number("<i"),
-    },
-)
-_TREES = Layout(
-    "TModelTrees",
-    {
-        "ApproxDimension": Number("<i"),
-        "TreeSplits": _INTS,
-        "TreeSizes": _INTS,
-        "TreeStartOffsets": _INTS,
-        "CatFeatures": Many(Part(_CAT_FEATURE)),
-        "FloatFeatures": Many(Part(_FLOAT_FEATURE)),
-        "OneHotFeatures": Many(Part(_ONE_HOT_FEATURE)),
-        "CtrFeatures": Many(Part(_CTR_FEATURE)),
-        "LeafValues": _REALS,
-        "LeafWeights": _REALS,
-        "NonSymmetricStepNodes": Numbers(STEP, 2),
-        "NonSymmetricNodeIdToLeafId": Numbers("<u4", 4),
-        "TextFeatures": Unread(),
-        "EstimatedFeatures": Unread(),
-        "Scale": Number("<d", 1.0),
-        "Bias": Number("<d"),
-        "MultiBias": _REALS,
-        # CatBoost works these out anew whenever it loads a model.
-        "RepackedBins": Numbers("<u4", 4),
-        "EmbeddingFeatures": Unread(),
-    },
-)
-_KEY_VALUE = Layout("TKeyValue", {"Key": Text(), "Value": Text()})
-_CORE = Layout(
-    "TModelCore",
-    {
-        "FormatVersion": Text(),
-        "ModelTrees": Part(_TREES),
-        "InfoMap": Many(Part(_KEY_VALUE)),
-        "ModelPartIds": Many(Text()),
-    },
-)
+_LAYOUTS = read_schema("""
+TFloatFeature
+    HasNans:? Index:i=-1 FlatIndex:i=-1 Borders:[f4] FeatureId:text NanValueTreatment:b
+TCatFeature
+    Index:i=-1 FlatIndex:i=-1 FeatureId:text UsedInModel:?=1
+TOneHotFeature
+    Index:i=-1 Values:[i4] StringValues:[text]
+TFeatureCombination
+    CatFeatures:[i4] FloatSplits:[FloatSplit@4] OneHotSplits:[OneHotSplit@4]
+TModelCtrBase
+    FeatureCombination:TFeatureCombination CtrType:b TargetBorderClassifierIdx:i
+TModelCtr
+    Base:TModelCtrBase TargetBorderIdx:i PriorNum:f PriorDenom:f=1 Shift:f Scale:f=1
+TCtrFeature
+    Ctr:TModelCtr Borders:[f4]
+TCtrValueTable
+    ModelCtrBase:TModelCtrBase IndexHashRaw:[u1@16] CTRBlob:[u1@16]
+    CounterDenominator:i TargetClassesCount:i
+TModelTrees
+    ApproxDimension:i TreeSplits:[i4] TreeSizes:[i4] TreeStartOffsets:[i4]
+    CatFeatures:[TCatFeature] FloatFeatures:[TFloatFeature]
+    OneHotFeatures:[TOneHotFeature] CtrFeatures:[TCtrFeature]
+    LeafValues:[f8] LeafWeights:[f8]
+    NonSymmetricStepNodes:[Step@2] NonSymmetricNodeIdToLeafId:[u4]
+    TextFeatures:unread EstimatedFeatures:unread
+    Scale:d=1 Bias:d MultiBias:[f8] RepackedBins:[u4] EmbeddingFeatures:unread
+TKeyValue
+    Key:text Value:text
+TModelCore
+    FormatVersion:text ModelTrees:TModelTrees InfoMap:[TKeyValue] ModelPartIds:[text]
+""")
+"""CatBoost's tables. It works ``RepackedBins`` out anew whenever it loads a model."""
+_CORE, _CTR_TABLE = _LAYOUTS["TModelCore"], _LAYOUTS["TCtrValueTable"]
 
 _HINT = "get the file again from where it came; if CatBoost reads it, write it with save_model."
 
@@ -366,11 +315,11 @@ class Contents:
     tables: tuple[Record, ...] | None
 
 
-def unpack(data: bytes, name: str = "The model") -> Contents:
+def unpack(data: bytes) -> Contents:
     """Return what the bytes of a file hold; whether it makes sense is not checked here.
 
-    Raises FileFormatError, which calls the file ``name``, if it is damaged, has an unknown layout
-    or features of text or embeddings.
+    Raises FileFormatError if they are damaged, have an unknown layout or features of text or
+    embeddings.
     """
     try:
         if data[:4] != MAGIC:
@@ -380,14 +329,14 @@ def unpack(data: bytes, name: str = "The model") -> Contents:
         trees = record["ModelTrees"]
         if record["FormatVersion"] != FORMAT or trees is None:
             raise DamagedBufferError(f"its format is {record['FormatVersion']!r}")
-        _refuse_text(trees, record["ModelPartIds"], name)
+        _refuse_text(trees, record["ModelPartIds"])
         tables = None
         if record["ModelPartIds"]:
             tables, rest = _unpack_tables(rest)
         if rest:
             raise DamagedBufferError(f"{len(rest)} bytes follow its end")
     except DamagedBufferError as error:
-        raise FileFormatError(f"{name} is not a sound CatBoost model: {error}.", _HINT) from None
+        raise FileFormatError(f"This is not a sound CatBoost model: {error}.", _HINT) from None
     info = {pair["Key"]: pair["Value"] for pair in record["InfoMap"]}
     return Contents(trees, info, tables)
 
@@ -414,11 +363,11 @@ def pack(contents: Contents) -> bytes:
     return MAGIC + b"".join(sized)
 
 
-def _refuse_text(trees: Record, parts: list[bytes], name: str) -> None:
+def _refuse_text(trees: Record, parts: list[bytes]) -> None:
     for kind in ("Text", "Embedding"):
         if trees[f"{kind}Features"]:
             raise FileFormatError(
-                f"{name} has {kind.lower()} features, which timbermark does not read.",
+                f"The model has {kind.lower()} features, which timbermark does not read.",
                 hint="train it on numbers and categories only.",
             )
     if trees["EstimatedFeatures"] or parts not in ([], [CTR_PART]):

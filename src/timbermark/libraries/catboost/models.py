@@ -19,6 +19,7 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Reals
 from timbermark.errors import FileFormatError, InputError
+from timbermark.libraries import contract
 from timbermark.libraries.catboost.cbm import MAGIC, Contents, Record, pack, unpack
 from timbermark.libraries.catboost.soundness import check_contents
 from timbermark.libraries.catboost.trees import (
@@ -30,7 +31,7 @@ from timbermark.libraries.catboost.trees import (
     read_nodes,
 )
 from timbermark.libraries.closing import changed_thresholds
-from timbermark.libraries.contract import ForeignModel, PathLike, Task, import_library
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble, Objective
 from timbermark.trees.reference import check_width
@@ -96,7 +97,7 @@ def find_task(contents: Contents, model: Any) -> tuple[Task, Objective]:
             f"The CatBoost model was trained with the loss {loss}.",
             hint=f"supported are {', '.join(_LOSSES)}.",
         )
-    kinds = {kind.__name__ for kind in type(model).__mro__} & set(_ESTIMATORS.values())
+    kinds = contract.ancestors(model, "catboost") & set(_ESTIMATORS.values())
     if kinds and _ESTIMATORS[task] not in kinds:
         raise InputError(
             f"A {type(model).__name__} with a loss of {task} does not predict what the loss is "
@@ -163,10 +164,7 @@ def is_model(model: Any) -> bool:
     >>> is_model("model.cbm")
     False
     """
-    return any(
-        kind.__name__ == "CatBoost" and kind.__module__.split(".")[0] == "catboost"
-        for kind in type(model).__mro__
-    )
+    return "CatBoost" in contract.ancestors(model, "catboost")
 
 
 def open(model: Any) -> ForeignModel:
@@ -179,10 +177,9 @@ def open(model: Any) -> ForeignModel:
     features of text or embeddings, or decides at another probability than one half.
     """
     if not model.is_fitted():
-        raise InputError("The CatBoost model is not fitted.", hint="call its fit first.")
+        raise contract.unfitted(model)
     try:
-        contents = unpack(serialize(model))
-        check_contents(contents)
+        contents = _sound(serialize(model))
     except FileFormatError as error:
         raise InputError(error.message, error.hint) from None
     return open_contents(model, None, contents)
@@ -484,12 +481,11 @@ def open_file(path: PathLike) -> ForeignModel:
     embeddings, or does not hold a supported classifier;
     MissingLibraryError if CatBoost is not installed; OSError if it cannot be opened.
     """
-    catboost = import_library("catboost", "to load a CatBoost model")
+    catboost = contract.import_library("catboost", "to load a CatBoost model")
     name, data = os.fspath(path), Path(path).read_bytes()
     if data.startswith(MAGIC):
-        contents = unpack(data, name)
-        check_contents(contents, name)
-        return _open_checked(catboost, contents, name)
+        with contract.naming(path):
+            return _open_checked(catboost, _sound(data))
     if is_file(data[:256]):
         raise FileFormatError(
             f"{name} is CatBoost's JSON, which rounds leaf values and is not read.",
@@ -515,19 +511,22 @@ def save(model: Any, path: PathLike) -> None:
     Path(path).write_bytes(serialize(model))
 
 
-def _open_checked(catboost: Any, contents: Contents, name: str) -> ForeignModel:
+def _sound(data: bytes) -> Contents:
+    """Return the contents of a model's bytes. Raises FileFormatError unless they are sound."""
+    contents = unpack(data)
+    check_contents(contents)
+    return contents
+
+
+def _open_checked(catboost: Any, contents: Contents) -> ForeignModel:
     task = _LOSSES.get(str(find_loss(contents)), (None, None))[0]
     model = getattr(catboost, "CatBoost" if task is None else _ESTIMATORS[task])()
     try:
         # Written anew, so that CatBoost meets no offset but ours.
         _load(model, contents)
-        contents = unpack(serialize(model), name)
-        check_contents(contents, name)
-        return open_contents(model, model, contents)
-    except FileFormatError:
+        return open_contents(model, model, _sound(serialize(model)))
+    except (FileFormatError, InputError):
         raise
-    except InputError as error:
-        raise FileFormatError(f"{name}: {error.message}", error.hint) from None
     except Exception as error:  # whatever CatBoost says, the file is the reason
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise FileFormatError(f"CatBoost cannot load {name}: {reason[:200]}", _HINT) from None
+        raise FileFormatError(f"CatBoost cannot load it: {reason[:200]}", _HINT) from None

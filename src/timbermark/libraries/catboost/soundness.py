@@ -33,10 +33,10 @@ class _UnsoundError(ValueError):
     """What is wrong, without the file's name."""
 
 
-def check_contents(contents: Contents, name: str = "The model") -> None:
+def check_contents(contents: Contents) -> None:
     """Check every number that CatBoost would use as an index or a length.
 
-    Raises FileFormatError, which calls the file ``name``, for the first that does not.
+    Raises FileFormatError for the first that leads nowhere.
     """
     try:
         _check_trees(contents.trees)
@@ -46,7 +46,7 @@ def check_contents(contents: Contents, name: str = "The model") -> None:
             if key in _LABEL_KEYS:
                 _check_labels(value, contents.trees["ApproxDimension"])
     except _UnsoundError as error:
-        raise FileFormatError(f"{name} is not a sound CatBoost model: {error}.", _HINT) from None
+        raise FileFormatError(f"This is not a sound CatBoost model: {error}.", _HINT) from None
 
 
 def _count_splits(trees: Record) -> int:

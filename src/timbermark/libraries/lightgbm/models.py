@@ -16,22 +16,9 @@ from numpy.typing import DTypeLike
 
 from timbermark.dtypes import AnyArray, Reals, Rows
 from timbermark.errors import FileFormatError, InputError
-from timbermark.libraries.contract import (
-    ForeignModel,
-    PathLike,
-    Task,
-    find_texts,
-    import_library,
-    plain_columns,
-    with_categories,
-)
-from timbermark.libraries.lightgbm.text import (
-    OBJECTIVES,
-    Blocks,
-    Frame,
-    parse_text,
-    print_text,
-)
+from timbermark.libraries import contract
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
+from timbermark.libraries.lightgbm.text import OBJECTIVES, Blocks, Frame, parse_text, print_text
 from timbermark.libraries.lightgbm.trees import (
     edit_trees,
     keep_best_first,
@@ -93,7 +80,7 @@ def open_file(path: PathLike) -> ForeignModel:
     frame, blocks = parse_text(_read_text(path))
     ensemble = to_ensemble(frame, blocks)
     frame, blocks = _plain(frame), with_finite_statistics(blocks)
-    basic = import_library("lightgbm", "to read a LightGBM model").basic
+    basic = contract.import_library("lightgbm", "to read a LightGBM model").basic
     try:
         # The library prints its warnings, but standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
@@ -169,7 +156,7 @@ def _opened(
     names = frame.feature_names
     automatic = names == tuple(f"Column_{i}" for i in range(len(names)))
     categories = _named_categories(native, frame)
-    texts = find_texts(categories)
+    texts = contract.find_texts(categories)
     share = 1 / max(n_iterations, 1) if frame.average_output else 1.0
     return ForeignModel(
         library=name,
@@ -187,7 +174,7 @@ def _opened(
         known_texts=texts,
         takes_frames=bool(categories),
         task=task,
-        input_columns=plain_columns(ensemble, categories),
+        input_columns=contract.plain_columns(ensemble, categories),
         stores_labels="LGBMClassifier" in _ancestors(model),
         told_monotone=bool(frame.parameters.get("monotone_constraints", "").strip()),
     )
@@ -203,7 +190,7 @@ def rows(foreign: ForeignModel, X: Any) -> Rows:
     Raises InputError if ``X`` cannot be used or has another number of columns.
     """
     extra: LightGBMExtra = foreign.extra
-    X = with_categories(X, extra.categories, extra.frame.feature_names, strict=False)
+    X = contract.with_categories(X, extra.categories, extra.frame.feature_names, strict=False)
     # scikit-learn makes float64 of objects before the library sees them.
     objects = np.float64 if "LGBMModel" in _ancestors(foreign.native) else np.float32
     known = getattr(_inner(foreign.native), "pandas_categorical", None)
@@ -226,7 +213,7 @@ def margins(model: Any, X: Any) -> Reals:
     booster = _booster(model)
     n_outputs = int(booster.num_model_per_iteration())
     categories = _named_categories(model, None)
-    X = with_categories(X, categories, booster.feature_name(), strict=False)
+    X = contract.with_categories(X, categories, booster.feature_name(), strict=False)
     if (X.shape[0] if hasattr(X, "shape") else len(X)) == 0:
         return np.empty((0, n_outputs))
     with warnings.catch_warnings():
@@ -265,13 +252,8 @@ def save(model: Any, path: PathLike) -> None:
     Path(path).write_bytes(_booster(model).model_to_string().encode("utf-8"))
 
 
-def _ancestors(model: object) -> set[str]:
-    """Return the names of the classes of LightGBM that an object belongs to."""
-    return {
-        kind.__name__
-        for kind in type(model).__mro__
-        if kind.__module__.partition(".")[0] == "lightgbm"
-    }
+def _ancestors(model: object) -> frozenset[str]:
+    return contract.ancestors(model, "lightgbm")
 
 
 def _inner(model: Any) -> Any:
@@ -296,7 +278,7 @@ def _booster(model: Any) -> Any:
         )
     booster = _inner(model)
     if booster is None:
-        _refuse_model(model, "is not fitted", "call its fit first.")
+        raise contract.unfitted(model)
     if model.get_params().get("pred_early_stop"):
         _refuse_model(
             model, "leaves out trees when it predicts (pred_early_stop)", "switch that off."

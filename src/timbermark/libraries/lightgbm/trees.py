@@ -21,28 +21,12 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import InputError
-from timbermark.libraries.closing import changed_leaves, gains_fall, grow_best_first
-from timbermark.libraries.lightgbm.text import (
-    BY_CATEGORY,
-    OBJECTIVES,
-    OF_LEAVES,
-    OF_SPLITS,
-    Blocks,
-    Frame,
-    damaged,
-    starts,
-    tree_of,
-)
+from timbermark.libraries.closing import Steps, changed_leaves, gains_fall, grow_best_first
+from timbermark.libraries.lightgbm import text
+from timbermark.libraries.lightgbm.text import Blocks, Frame, damaged, starts, tree_of
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import MISSING_NAN, Ensemble
-from timbermark.trees.statistics import (
-    NodeStatistics,
-    find_children,
-    inner_levels,
-    node_statistics,
-    shift_gains,
-    sum_leaves,
-)
+from timbermark.trees.statistics import find_children, inner_levels, shift_gains, sum_leaves
 
 # The bits of decision_type: a category split, missing values go left, what is missing.
 _MISSING_LEFT = 2
@@ -73,7 +57,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
     decision = blocks.decision_type
     if ((decision < 0) | (decision >> _KIND_SHIFT > MISSING_NAN)).any():
         damaged("the decision_type of a split is not known")
-    by_category = (decision & BY_CATEGORY) > 0
+    by_category = (decision & text.BY_CATEGORY) > 0
     sets, offsets, values = _read_categories(blocks, tree, by_category)
 
     def at_splits(array: AnyArray, elsewhere: float) -> AnyArray:
@@ -87,7 +71,7 @@ def to_ensemble(frame: Frame, blocks: Blocks) -> Ensemble:
         ensemble = make_ensemble(
             n_features=len(frame.feature_names),
             n_outputs=frame.n_outputs,
-            objective=OBJECTIVES[frame.objective][1],
+            objective=text.OBJECTIVES[frame.objective][1],
             tree_start=start,
             tree_output=np.arange(len(leaves)) % frame.n_outputs,
             feature=at_splits(blocks.split_feature, -1),
@@ -195,28 +179,10 @@ _DEFAULTS = {"lambda_l1": 0.0, "lambda_l2": 0.0, "cat_l2": 10.0, "learning_rate"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """How leaves were made: a leaf's value is its weight times ``rate`` plus ``bias``, [T] each."""
+class StepsWithStart(Steps):
+    """How leaves were made, where some trees have a start added to them."""
 
-    l1: float
-    l2: float
-    l2_of_node: Reals  # [N]
-    rate: Reals
-    bias: Reals
-    roots_follow: bool  # early versions print the start alone as the value of a root
-
-    def statistics(self, ensemble: Ensemble) -> NodeStatistics:
-        """Return what the leaves say of every node."""
-        return node_statistics(
-            ensemble,
-            ensemble.value[:, 0],
-            hessian=ensemble.hessian,
-            l1=self.l1,
-            l2=self.l2,
-            l2_of_node=self.l2_of_node,
-            learning_rate=self.rate,
-            bias=self.bias,
-        )
+    roots_follow: bool = True  # early versions print the start alone as the value of a root
 
 
 def edit_trees(frame: Frame, blocks: Blocks, old: Ensemble, new: Ensemble) -> Blocks:
@@ -260,7 +226,7 @@ def regularization(frame: Frame) -> float:
     return _parameter(frame, "lambda_l2")
 
 
-def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
+def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> StepsWithStart:
     """Return how the leaves of an ensemble were made, from parameters and by what fits the gains.
 
     The ensemble holds the first trees of the blocks.
@@ -275,12 +241,10 @@ def find_steps(frame: Frame, blocks: Blocks, e: Ensemble) -> Steps:
     biased = (shrinkage == 1) | (np.arange(e.n_trees) < e.n_outputs)
     roots = mean[e.tree_start[:-1][inner[e.tree_start[:-1]]]]
     starts = e.n_outputs + 1  # how many different ones there can be, 0 among them
-    steps = Steps(
-        known["lambda_l1"],
-        known["lambda_l2"],
-        np.full(e.n_nodes, known["lambda_l2"]),
+    steps = StepsWithStart(
         rate,
-        np.zeros(e.n_trees),
+        known["lambda_l2"],
+        known["lambda_l1"],
         roots_follow=len(roots) <= starts or len(np.unique(roots)) > starts,
     )
     steps = _fit_start(steps, e, biased, mean, gain, known["learning_rate"])
@@ -311,8 +275,9 @@ def _damped(e: Ensemble, l2: float, more: float, chosen: Flags) -> Reals:
 
 
 def _fit_start(
-    steps: Steps, e: Ensemble, biased: Flags, mean: Reals, gain: Reals, learning_rate: float
-) -> Steps:
+    steps: StepsWithStart, e: Ensemble, biased: Flags, mean: Reals, gain: Reals,
+    learning_rate: float,
+) -> StepsWithStart:  # fmt: skip
     """Return the steps with the bias and the learning rate of trees that may have a start."""
     bias = np.where(biased, _find_bias(steps, e, mean), 0.0)
     found = replace(steps, bias=bias, rate=np.ones(e.n_trees)).statistics(e).gain
@@ -330,7 +295,7 @@ def _fit_start(
     return replace(steps, bias=bias, rate=np.where(biased, chosen, steps.rate))
 
 
-def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
+def _find_bias(steps: StepsWithStart, e: Ensemble, mean: Reals) -> Reals:
     """Return the best-fitting start of each tree, [T]; undetermined without regularization.
 
     Times H + l2, weights of two children add up to the parent's, and values do so without the
@@ -343,12 +308,12 @@ def _find_bias(steps: Steps, e: Ensemble, mean: Reals) -> Reals:
     splits = np.flatnonzero(inner)
     left, right = (side[splits] for side in find_children(e))
     value = np.where(inner, mean, e.value[:, 0])
-    damped = e.hessian + steps.l2_of_node
-    part = value * damped
+    own = np.full(e.n_nodes, steps.l2) if steps.l2_of_node is None else steps.l2_of_node
+    part = value * (e.hessian + own)
     error = _DIGITS * np.where(inner, np.abs(part), 0.0) + 1e-12 * np.abs(part)
     rest = part[splits] - part[left] - part[right]
     # H adds up, so that this is what regularization leaves.
-    factor = steps.l2_of_node[splits] - steps.l2_of_node[left] - steps.l2_of_node[right]
+    factor = own[splits] - own[left] - own[right]
     size = np.maximum(error[splits] ** 2 + error[left] ** 2 + error[right] ** 2, 1e-300)
     tree = np.searchsorted(e.tree_start, splits, side="right") - 1
     below = np.bincount(tree, factor**2 / size, minlength=e.n_trees)
@@ -405,8 +370,8 @@ def keep_best_first(old: Blocks, new: Blocks) -> Blocks:
             side[at] = moved[splits]
     if not renumbered:
         return new
-    by_split = {name: getattr(new, name)[split_order] for name in OF_SPLITS}
-    by_leaf = {name: getattr(new, name)[leaf_order] for name in OF_LEAVES}
+    by_split = {name: getattr(new, name)[split_order] for name in text.OF_SPLITS}
+    by_leaf = {name: getattr(new, name)[leaf_order] for name in text.OF_LEAVES}
     by_split |= {"left_child": left, "right_child": right}
     return _order_sets(replace(new, **by_split, **by_leaf), renumbered)
 
@@ -445,7 +410,7 @@ def _order_sets(blocks: Blocks, trees: list[int]) -> Blocks:
     boundaries, words = blocks.cat_boundaries.copy(), blocks.cat_threshold.copy()
     for tree in trees:
         asks = split[tree] + np.flatnonzero(
-            blocks.decision_type[split[tree] : split[tree + 1]] & BY_CATEGORY
+            blocks.decision_type[split[tree] : split[tree + 1]] & text.BY_CATEGORY
         )
         asked = threshold[asks].astype(np.int64)
         if not np.array_equal(np.sort(asked), np.arange(blocks.num_cat[tree])) or not len(asked):

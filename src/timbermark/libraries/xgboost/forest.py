@@ -26,6 +26,7 @@ import numpy as np
 from timbermark.dtypes import AnyArray, Flags, Offsets, Reals
 from timbermark.errors import FileFormatError, InputError
 from timbermark.libraries.closing import (
+    Steps,
     changed_leaves,
     changed_thresholds,
     gains_fall,
@@ -41,12 +42,7 @@ from timbermark.libraries.xgboost.document import (
 )
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.statistics import (
-    NodeStatistics,
-    find_children,
-    node_statistics,
-    shift_gains,
-)
+from timbermark.trees.statistics import find_children, shift_gains
 
 MOST_CATEGORIES = 1 << 24  # beyond, a float32 does not know one from the next
 _MOST_CATEGORY_BYTES = 1 << 30
@@ -419,26 +415,6 @@ _BY_NODE = (
     *("base_weights", "default_left", "loss_changes", "split_conditions", "split_indices"),
     *("split_type", "sum_hessian"),
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Steps:
-    """How leaves were made: learning rate of each tree [T], and regularization."""
-
-    eta: Reals
-    l2: float
-    l1: float = 0.0
-
-    def statistics(self, ensemble: Ensemble) -> NodeStatistics:
-        """Return what the leaves of the first trees say of every node."""
-        return node_statistics(
-            ensemble,
-            ensemble.value[:, 0],
-            hessian=ensemble.hessian,
-            l1=self.l1,
-            l2=self.l2,
-            learning_rate=self.eta[: ensemble.n_trees],
-        )
 
 
 def edited_trees(

@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,13 +17,9 @@ import numpy as np
 
 from timbermark.dtypes import AnyArray, Margins, Reals, Rows
 from timbermark.errors import FileFormatError, InputError, MissingLibraryError
-from timbermark.libraries.contract import (
-    ForeignModel,
-    PathLike,
-    Task,
-    plain_columns,
-    with_categories,
-)
+from timbermark.libraries import contract
+from timbermark.libraries.closing import Steps
+from timbermark.libraries.contract import ForeignModel, PathLike, Task
 from timbermark.libraries.xgboost.document import (
     CUT_NAMES,
     OBJECTIVES,
@@ -37,7 +32,6 @@ from timbermark.libraries.xgboost.document import (
 )
 from timbermark.libraries.xgboost.forest import (
     Forest,
-    Steps,
     edited_trees,
     find_steps,
     has_empty_sets,
@@ -237,9 +231,7 @@ def is_model(model: object) -> bool:
     >>> is_model("a text")
     False
     """
-    library = sys.modules.get("xgboost")
-    kinds = (getattr(library, name, None) for name in ("Booster", "XGBModel"))
-    return isinstance(model, tuple(kind for kind in kinds if isinstance(kind, type)))
+    return not contract.ancestors(model, "xgboost").isdisjoint(("Booster", "XGBModel"))
 
 
 def is_file(head: bytes) -> bool:
@@ -266,28 +258,27 @@ def open_file(path: PathLike) -> ForeignModel:
     """
     xgb = _library("to load an XGBoost model")
     raw = Path(path).read_bytes()
-    try:
+    with contract.naming(path):
         known = outline(parse(raw))
         _check_version(known, xgb)
         forest = to_forest(known)
         trees = write_trees(forest.ensemble, forest.weight)
         document = with_trees(known, trees, known.tree_output, known.round_start)
-        model = getattr(xgb, _kind_in_file(known))()
-        model.load_model(bytearray(document))
-        known = outline(parse(document))
-        # The trees are the same unless they had to be written in another way.
-        forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
-        return _opened(xgb, model, model, document, known, forest)
-    except FileFormatError as error:
-        raise FileFormatError(
-            f"{os.fspath(path)}: {error.message}", error.hint, error.code
-        ) from None
-    except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
-        said = refused(error).message.partition(": ")[2]
-        raise FileFormatError(
-            f"{os.fspath(path)}: XGBoost does not take the model: {said}",
-            hint="get the file again from where it came.",
-        ) from error
+        try:
+            model = getattr(xgb, _kind_in_file(known))()
+            model.load_model(bytearray(document))
+            known = outline(parse(document))
+            # The trees are the same unless they had to be written in another way.
+            forest = to_forest(known) if has_empty_sets(forest.ensemble) else forest.in_order()
+            return _opened(xgb, model, model, document, known, forest)
+        except FileFormatError:
+            raise
+        except Exception as error:  # whatever XGBoost still finds wrong, in whatever way it says so
+            said = refused(error).message.partition(": ")[2]
+            raise FileFormatError(
+                f"XGBoost does not take the model: {said}",
+                hint="get the file again from where it came.",
+            ) from error
 
 
 def open_trees(path: PathLike) -> ForeignModel | None:
@@ -301,15 +292,11 @@ def open_trees(path: PathLike) -> ForeignModel | None:
     objective; OSError if it cannot be opened.
     """
     raw = Path(path).read_bytes()
-    try:
+    with contract.naming(path):
         known = outline(parse(raw))
         if known.most_categories or "c" in (known.feature_types or ()):
             return None
         foreign = _as_trees(raw, known, to_forest(known), _kind_in_file(known))
-    except FileFormatError as error:
-        raise FileFormatError(
-            f"{os.fspath(path)}: {error.message}", error.hint, error.code
-        ) from None
     return None if (foreign.ensemble.category_set >= 0).any() else foreign
 
 
@@ -322,7 +309,7 @@ def open(model: Any) -> ForeignModel:
     """
     xgb = _library("to read an XGBoost model")
     model = _local_model(xgb, model)
-    booster = _fitted_booster(xgb, model)
+    booster = _fitted_booster(model)
     try:
         raw = bytes(booster.save_raw("ubj"))
     except ValueError as error:
@@ -348,7 +335,7 @@ def open(model: Any) -> ForeignModel:
 def _opened(
     xgb: ModuleType, model: Any, native: Any, raw: bytes, known: Outline, forest: Forest
 ) -> ForeignModel:
-    booster = _fitted_booster(xgb, native)
+    booster = _fitted_booster(native)
     wrapped = native is not booster
     foreign = _as_trees(raw, known, forest, type(model).__name__ if wrapped else "Booster")
     config = booster.save_config()
@@ -360,7 +347,7 @@ def _opened(
     return replace(
         foreign,
         kind=type(model).__name__,
-        ensemble=replace(foreign.ensemble, init=_find_init(xgb, known)),
+        ensemble=replace(foreign.ensemble, init=_find_init(xgb, known, forest.ensemble)),
         classes=classes,
         native=native,
         l2=steps.l2,
@@ -392,7 +379,7 @@ def _as_trees(raw: bytes, known: Outline, forest: Forest, kind: str) -> ForeignM
         known_texts={place: frozenset(texts) for place, texts in known.categories.items()},
         takes_frames=bool(known.categories),
         task=known.task,
-        input_columns=plain_columns(ensemble, known.categories),
+        input_columns=contract.plain_columns(ensemble, known.categories),
         stores_labels=False,
     )
 
@@ -430,7 +417,7 @@ def margins(model: Any, X: Any) -> Margins:
     Raises InputError if the model is not fitted or does not take such rows.
     """
     xgb = _library("to predict with an XGBoost model")
-    booster = _fitted_booster(xgb, model)
+    booster = _fitted_booster(model)
     wrapped = model is not booster
     learner = json.loads(booster.save_config())["learner"]
     is_dart = learner["gradient_booster"]["name"] == "dart"
@@ -468,18 +455,15 @@ def close(foreign: ForeignModel, ensemble: Ensemble) -> Any:
 def save(model: Any, path: PathLike) -> None:
     """Write XGBoost's own file, JSON or UBJ, as the path ends in ``.json`` or ``.ubj``.
 
-    Raises InputError for any other ending, a missing folder or a model that is not fitted.
+    Raises InputError for any other ending or a model that is not fitted.
     """
-    xgb = _library("to save an XGBoost model")
-    _fitted_booster(xgb, model)
+    _fitted_booster(model)
     target = Path(path)
     if target.suffix not in _ENDINGS:
         raise InputError(
             f"{target.name} does not end in {' or '.join(_ENDINGS)}.",
             hint="the ending decides the format; .ubj is the smaller one.",
         )
-    if not target.parent.is_dir():
-        raise InputError(f"The folder {target.parent} does not exist.", hint="make it first.")
     try:
         model.save_model(os.fspath(target))
     except (ValueError, TypeError) as error:
@@ -505,30 +489,30 @@ def _library(purpose: str) -> ModuleType:
 
 def _local_model(xgb: ModuleType, model: Any) -> Any:
     """Return an estimator of a Dask cluster as one that needs none, any other model as it is."""
-    kinds = {f"Dask{name}": name for name in _ESTIMATORS.values()}
-    found = [kinds[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in kinds]
-    if not found:
+    kinds = contract.ancestors(model, "xgboost")
+    found = next((name for name in _ESTIMATORS.values() if f"Dask{name}" in kinds), None)
+    if found is None:
         return model
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+        raise contract.unfitted(model)
     booster = model.get_booster()
-    local = getattr(xgb, found[0])(**model.get_params())
+    local = getattr(xgb, found)(**model.get_params())
     local.load_model(bytearray(booster.save_raw("ubj")))
     local.get_booster().load_config(booster.save_config())
     return local
 
 
-def _fitted_booster(xgb: ModuleType, model: Any) -> Any:
-    if isinstance(model, xgb.Booster):
+def _fitted_booster(model: Any) -> Any:
+    kinds = contract.ancestors(model, "xgboost")
+    if "Booster" in kinds:
         return model
-    known: tuple[Any, ...] = tuple(getattr(xgb, kind) for kind in _ESTIMATORS.values())
-    if not any(isinstance(model, kind) for kind in known):
+    if kinds.isdisjoint(_ESTIMATORS.values()):
         raise InputError(
             f"A {type(model).__name__} is not a model of XGBoost that can be read.",
             hint=f"give a Booster, {', '.join(_ESTIMATORS.values())}.",
         )
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"The {type(model).__name__} is not fitted.", hint="call fit first.")
+        raise contract.unfitted(model)
     return model.get_booster()
 
 
@@ -565,7 +549,7 @@ def _with_named_categories(booster: Any, X: Any) -> Any:
 def _take_categories(known: Outline, X: Any) -> Any:
     """Return rows with the model's categories where they are texts."""
     try:
-        return with_categories(X, known.categories, known.feature_names, strict=True)
+        return contract.with_categories(X, known.categories, known.feature_names, strict=True)
     except InputError as error:
         if all(text.isascii() for texts in known.categories.values() for text in texts):
             raise
@@ -586,7 +570,7 @@ def _check_version(known: Outline, xgb: ModuleType) -> None:
 
 def _check_task(model: Any, booster: Any, known: Outline) -> None:
     """Raise InputError if a wrapper was trained with an objective that is not its own."""
-    labels = any(kind.__name__ == "XGBClassifier" for kind in type(model).__mro__)
+    labels = "XGBClassifier" in contract.ancestors(model, "xgboost")
     if model is not booster and labels != (known.task == "classification"):
         raise InputError(
             f"A {type(model).__name__} with the objective {known.objective} does not predict what "
@@ -664,26 +648,15 @@ def _computed_init(known: Outline) -> Reals:
     return np.broadcast_to(base.astype(np.float64), (known.n_outputs,)).copy()
 
 
-def _find_init(xgb: ModuleType, known: Outline) -> Reals:
-    """Return where the sums start, by asking for the margins of leaves of 0.
+def _find_init(xgb: ModuleType, known: Outline, ensemble: Ensemble) -> Reals:
+    """Return where the sums start, by asking for the margins of a first round with leaves of 0.
 
     From the base score XGBoost computes it in float32, with roundings of its own.
     """
-    outputs = np.arange(known.n_outputs)
-    none = np.full(len(outputs), -1)
-    flat = make_ensemble(
-        n_features=known.n_features,
-        n_outputs=known.n_outputs,
-        tree_start=np.arange(len(outputs) + 1),
-        tree_output=outputs,
-        feature=none,
-        threshold=np.zeros(len(outputs)),
-        left=none,
-        right=none,
-        value=np.zeros(len(outputs)),
-    )
+    flat = first_trees(ensemble, int(known.round_start[1]))
+    flat = replace(flat, value=np.zeros_like(flat.value))
     booster = xgb.Booster({"nthread": 1})
-    raw = with_trees(known, write_trees(flat), outputs, np.array([0, len(outputs)]))
+    raw = with_trees(known, write_trees(flat), flat.tree_output, known.round_start[:2])
     booster.load_model(bytearray(raw))
     row = xgb.DMatrix(np.zeros((1, known.n_features)), nthread=1)
     found = booster.predict(row, output_margin=True, validate_features=False)
