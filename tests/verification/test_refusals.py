@@ -48,4 +48,4 @@ def test_lists_are_cut_and_labels_quoted():
     error = refusal("classes.twice", own=(1, "b", 3, 4, 5, 6))
     assert "1, 'b', 3, 4, 5, …" in error.message
     assert refusal("journal.foreign", FileFormatError, name="x").code == "journal.foreign"
-    assert refusal("columns.by-hand:own").code == "columns.by-hand"
+    assert refusal("columns.by-hand:unfit").code == "columns.by-hand"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,15 +128,14 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
 
 
 def _report(made: Claim, out: Path, query: Path | None, as_json: bool) -> None:
-    from timbermark.verification.judge import describe_claim, describe_stamp
     from timbermark.verification.stamps import check_stamps
 
     checks = check_stamps(made)
     facts = {
         "claim": str(out),
         "claim_digest": made.digest.hex(),
-        **describe_claim(made),
-        "stamps": [describe_stamp(check) for check in checks],
+        **made.to_dict()["statement"],
+        "stamps": [asdict(check) for check in checks],
     }
     lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:

@@ -28,7 +28,7 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import Label
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, refusal
 from timbermark.verification.verdict import log2_factorial
 
 AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
@@ -169,8 +169,7 @@ class ReadingRules:
 
 def check_wanted(wanted: Any, mark: Mark) -> None:
     """Raise InputError unless a kind of answers is known and a mark can be asked for it."""
-    if wanted not in get_args(AnswersWanted):
-        raise refusal("answers.unknown", wanted=wanted, known=get_args(AnswersWanted))
+    check_choice("answers", wanted, get_args(AnswersWanted))
     numbers = mark.answers == "numbers"
     if wanted != "auto" and (wanted == "numbers") != numbers:
         is_one, said = ("numbers", "labels or scores") if numbers else ("labels", "numbers")
@@ -186,7 +185,7 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
     if given is None:
         return None
     if mark.answers == "numbers":
-        raise refusal("label-map.numbers")
+        raise refusal("option.unfit", name="label_map", what="a mark of classes")
     if not isinstance(given, Mapping) or not given:
         raise refusal("label-map.type")
     targets = match_labels(list(given.values()), mark.classes)

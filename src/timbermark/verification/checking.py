@@ -20,7 +20,7 @@ from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.mark import Mark
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_number, refusal
 from timbermark.verification.suspects import NamedModel, is_url, open_named, read_model
 from timbermark.verification.table import is_answer_file
 from timbermark.verification.verdict import Verdict, printable
@@ -177,10 +177,9 @@ def _check_limits(mark: Mark, at_least: float, unmarked: Any, rows: Any, changed
         raise refusal("check.at-least", at_least=at_least)
     if mark.full_bits < at_least:
         raise refusal("check.beyond-mark", at_least=at_least, worth=mark.full_bits)
-    if not 0.0 <= changed <= 1.0:
-        raise refusal("check.max-changed", changed=changed)
+    check_number("max_changed", changed, 0.0, 1.0)
     if rows is not None and unmarked is None:
-        raise refusal("check.rows-alone")
+        raise refusal("option.unfit", name="rows", what="a check against an unmarked model")
 
 
 def _is_model_file(served: Any) -> bool:

@@ -70,7 +70,7 @@ def match_columns(
     'by-place'
     """
     if by_hand is not None and server is not None:
-        raise refusal("columns.both")
+        raise refusal("option.unfit", name="feature_names", what="suspects that take no columns=…")
     known = mark.feature_names
     # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
     named = own is not None and known is not None and _share_names(own, known)
@@ -131,15 +131,11 @@ def _match_own(own: Sequence[str], known: Sequence[str]) -> list[int]:
 
 def _match_by_hand(mark: Mark, given: tuple[str, ...], named: bool, count: int | None) -> Columns:
     known = mark.feature_names
-    if named:
-        raise refusal("columns.by-hand:own")
-    if known is None:
-        raise refusal("columns.by-hand:unknown")
-    if count not in (None, len(given)):
-        raise refusal("columns.by-hand:count", given=len(given), columns=count)
+    if named or known is None:
+        raise refusal("columns.by-hand:unfit")
     places = match_names(given, known)
-    if places is None:
-        raise refusal("columns.by-hand", features=mark.n_features)
+    if places is None or count not in (None, len(given)):
+        raise refusal("columns.by-hand", parameter="feature_names", features=mark.n_features)
     prices = () if places == list(range(len(places))) else (_price_of_order(mark),)
     return Columns(places, given, "by-hand", prices)
 
@@ -154,7 +150,7 @@ def _match_server(mark: Mark, names: tuple[str, ...], sends_names: bool) -> Colu
             return Columns(places, names, "by-name")
         return Columns(places, names, "by-hand", (_price_of_order(mark),))
     if known is not None and _share_names(names, known):
-        raise refusal("columns.mixed")
+        raise refusal("columns.by-hand", parameter="columns", features=mark.n_features)
     if not sends_names:
         return Columns(range(mark.n_features), names, "by-place")
     if not are_numbered(names):

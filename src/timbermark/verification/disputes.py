@@ -28,7 +28,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -40,15 +40,11 @@ from timbermark.ownership.opening import OpenedMark
 from timbermark.reportable import Reportable
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
-from timbermark.verification.judge import (
-    describe_claim,
-    describe_stamp,
-    find_parts,
-    name_model,
-)
+from timbermark.verification.judge import find_parts
 from timbermark.verification.packs import Pack, read_pack
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, read_roots
+from timbermark.verification.suspects import name_model
 from timbermark.verification.transcript import Note
 from timbermark.verification.verifying import verify
 
@@ -134,19 +130,16 @@ class Dispute(Reportable):
                 {
                     "side": party.side,
                     "owner": party.owner,
-                    "claim": None if party.claim is None else describe_claim(party.claim),
+                    "claim": None if party.claim is None else party.claim.to_dict()["statement"],
                     "claim_digest": None if party.claim is None else party.claim.digest.hex(),
-                    "stamps": [describe_stamp(stamp) for stamp in party.stamps],
+                    "stamps": [asdict(stamp) for stamp in party.stamps],
                     "first_seen": party.first_seen,
                     "refused": party.refused,
                     "full_bits": round(party.full_bits, 3),
                 }
                 for party in self.parties
             ],
-            "table": [
-                {"mark_of": c.mark_of, "model": c.model, "bits": c.bits, "level": c.level}
-                for c in self.cells
-            ],
+            "table": [{**asdict(cell), "level": cell.level} for cell in self.cells],
             "in_common": dict(self.in_common),
             "notes": [note.to_dict() for note in self.notes],
             "words": {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
@@ -29,13 +28,12 @@ from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, check_number, refusal
 from timbermark.verification.suspects import is_url
 from timbermark.verification.transcript import Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
 
-_SCALES = ("auto", "probabilities", "margins")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PATH_BITS = float(MOST_PATHS.bit_length() - 1)
 _MOST_OUTPUTS = 1024
@@ -116,15 +114,14 @@ class Endpoint:
         object.__setattr__(self, "protocol", protocol)
         _check_body(self.body)
         one_at_a_time = self.dialect.one_at_a_time
-        _check_number("batch", self.batch, 1, 10_000, whole=True)
-        _check_number("timeout", self.timeout, 0.01, 3600.0)
-        _check_number("retries", self.retries, 0, 100, whole=True)
+        check_number("batch", self.batch, 1, 10_000, whole=True)
+        check_number("timeout", self.timeout, 0.01, 3600.0)
+        check_number("retries", self.retries, 0, 100, whole=True)
         if self.rate is not None:
-            _check_number("rate", self.rate, 0.001, 1e6)
+            check_number("rate", self.rate, 0.001, 1e6)
         if self.batch > 1 and one_at_a_time:
             raise refusal("batch.one", batch=self.batch)
-        if self.scale not in _SCALES:
-            raise refusal("scale", scale=self.scale, known=_SCALES)
+        check_choice("scale", self.scale, get_args(Scale))
         object.__setattr__(self, "headers", MappingProxyType(_check_headers(self.headers)))
         for name in ("columns", "classes"):
             given = getattr(self, name)
@@ -403,16 +400,9 @@ def _check_body(body: Any) -> None:
         raise refusal("template:no-json-value") from None
 
 
-def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
-    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not low <= value <= high:
-        kind = "whole number" if whole else "number"
-        raise refusal("option.number", name=name, value=value, kind=kind, low=low, high=high)
-
-
 def _check_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
-        raise refusal("headers.type")
+        raise refusal("headers.unsendable", where="")
     for name, value in headers.items():
         sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
         if (
@@ -421,7 +411,7 @@ def _check_headers(headers: Any) -> dict[str, str]:
             or not (value.isascii() and value.isprintable() and value == value.strip())
         ):
             # The value itself is not shown: it may be a secret.
-            raise refusal("headers.unsendable", name=name)
+            raise refusal("headers.unsendable", where=f", at {name!r:.40}")
         if name.lower() in OWN_HEADERS:
             raise refusal("headers.own", name=name)
     return dict(headers)
@@ -429,12 +419,10 @@ def _check_headers(headers: Any) -> dict[str, str]:
 
 def _check_names(what: str, given: Any) -> tuple[Any, ...]:
     given = given.tolist() if hasattr(given, "tolist") else given
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise refusal("names.no-list", what=what)
     try:
-        distinct = len(set(given)) == len(given)
+        fits = isinstance(given, Sequence) and 0 < len(given) == len(set(given))
     except TypeError:
-        raise refusal("names.type", what=what) from None
-    if not distinct:
-        raise refusal("names.twice", what=what)
+        fits = False
+    if not fits or isinstance(given, str | bytes):
+        raise refusal("names", what=what)
     return tuple(given)

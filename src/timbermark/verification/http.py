@@ -279,7 +279,7 @@ def _explain(error: httpx.TransportError) -> FailureError:
     if isinstance(error, httpx.ConnectError):
         return _failure("again", "unreachable", why=said)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
-        return _failure("final", "proxy", why=said)
+        return _failure("final", "address", why=said)
     return _failure("again", "broke-off", why=said)
 
 

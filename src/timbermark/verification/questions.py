@@ -28,7 +28,7 @@ from timbermark.dtypes import AnyArray
 from timbermark.ownership.columns import Column
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import HIGH, Seal, SplitSeal
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_number, refusal
 
 DECOY = -1
 MOST_DECOYS = 100
@@ -92,9 +92,8 @@ def check_decoys(decoys: Any) -> int:
     2
     """
     # A trigger without a decoy of its own would stand out from the families of the others.
-    if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
-        raise refusal("decoys", decoys=decoys, most=MOST_DECOYS)
-    return decoys
+    check_number("decoys", decoys, 0, MOST_DECOYS, whole=True)
+    return int(decoys)
 
 
 def make_questions(mark: Mark, decoys: int = 0, table: Any = None) -> dict[str, Questions]:

@@ -19,6 +19,7 @@ from timbermark.errors import InputError
 from timbermark.files import container_kind
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.trees.ensemble_file import load_ensemble
 from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, SavedModel
 from timbermark.trees.model_file import read_model as read_saved
@@ -211,6 +212,32 @@ class NamedModel:
     feature_names: tuple[str, ...] | None
     file_digest: str | None  # SHA-256, if it is a file
     foreign: ForeignModel | None = None  # of another library
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the trees, the same in every file format; claims name it."""
+        return digest_trees(self.trees)
+
+
+def name_model(model: Any) -> NamedModel:
+    """Return the trees of a model or a model file, by whose digests a claim names it.
+
+    Raises InputError or FileFormatError if it is no model with trees, OSError if the file cannot be
+    opened.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> fitted = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
+    >>> len(name_model(fitted).digest)
+    64
+    """
+    if isinstance(model, str | os.PathLike):
+        return read_model(model, whole=True)
+    own_trees = getattr(model, "ensemble_", None)
+    if isinstance(own_trees, Ensemble):
+        return NamedModel(own_trees, None, None, None)
+    from timbermark import libraries
+
+    return _name_foreign(libraries.open(model))
 
 
 def _name_foreign(foreign: ForeignModel, digest: str | None = None) -> NamedModel:

@@ -256,4 +256,4 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
         return columns, places
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
-    raise refusal("columns.by-hand:questions", known=known)
+    raise refusal("columns.by-hand", parameter="columns", features=len(known))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from importlib import import_module
 from typing import Any
@@ -173,18 +173,7 @@ class Verdict(Reportable):
             "chance": self.chance,
             "kind": self.kind,
             "raw_bits": round_bits(self.raw_bits),
-            "seals": [
-                {
-                    "seal": seal.seal,
-                    "bits": round_bits(seal.bits),
-                    "triggers": seal.triggers,
-                    "answered": seal.answered,
-                    "counted": seal.counted,
-                    "matched": seal.matched,
-                    "q": seal.q,
-                }
-                for seal in self.seals
-            ],
+            "seals": [{**asdict(seal), "bits": round_bits(seal.bits)} for seal in self.seals],
             "prices": [
                 {"code": price.code, "bits": round_bits(price.bits), **price.facts}
                 for price in self.prices
@@ -313,13 +302,8 @@ def _find_warnings(
     found = []
     for seal in seals:
         if lack_of_matches(seal.matched, seal.counted, seal.q) >= FEW_MATCHES_BITS:
-            facts = {
-                "seal": seal.seal,
-                "matched": seal.matched,
-                "counted": seal.counted,
-                "q": seal.q,
-            }
-            found.append(Note("few-matches", facts))
+            names = ("seal", "matched", "counted", "q")
+            found.append(Note("few-matches", {name: getattr(seal, name) for name in names}))
     if answers.kind == "numbers" and _are_unlike(mark, answers):
         found.append(Note("unlike-numbers"))
     unknown = int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0

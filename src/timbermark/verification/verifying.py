@@ -25,7 +25,7 @@ from timbermark.verification.answers import AnswersWanted
 from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import check_decoys, list_questions
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, refusal
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.transcript import Note
 from timbermark.verification.verdict import Verdict
@@ -148,8 +148,7 @@ def ask_suspect(
     given = {name: value for name, value in asking.items() if value is not None}
     one_by_one = getattr(asked, "one_by_one", False)
     if given and not one_by_one:
-        name = next(iter(given))
-        raise refusal("endpoints-only", name=name)
+        raise refusal("option.unfit", name=next(iter(given)), what="endpoints")
     if one_by_one:
         with questions_bar(progress) as bar:
             return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
@@ -168,8 +167,7 @@ def _ask_endpoint(
 ) -> Result:
     stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     check_stop_at(stop)
-    if in_doubt not in ("ask", "skip"):
-        raise refusal("in-doubt", in_doubt=in_doubt)
+    check_choice("in_doubt", in_doubt, ("ask", "skip"))
     decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
     inquiry = inquiries(
         endpoint,
