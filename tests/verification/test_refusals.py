@@ -11,8 +11,8 @@ from timbermark.errors import FileFormatError
 from timbermark.verification.refusals import REFUSALS, refusal
 
 SOURCES = [*(Path(timbermark.__file__).parent / "verification").glob("*.py")]
-PREFIXES = {"_failure": ("server:", 1), "_changed": ("file.pack:", 0), "refusal": ("", 0)}
-COMMON = {"_changed": {"name"}, "_failure": set(), "refusal": set()}
+PREFIXES = {"FailureError": ("server:", 1), "_changed": ("file.pack:", 0), "refusal": ("", 0)}
+COMMON = {"_changed": {"name"}, "FailureError": set(), "refusal": set()}
 
 
 def find_raised():

@@ -150,19 +150,16 @@ class Reading:
 class ReadingRules:
     """What decides how a suspect's answers are read, fixed before any of them is known.
 
-    ``classes``: labels of the suspect's scores, in their order; ``classes_by_hand``: whether
-    somebody chose them. ``class_numbers``: labels are numbers from 0 in the order of the mark's
-    classes; ``numbers_by_hand``: whether somebody said so. ``prices`` are those of the rules
-    themselves.
+    ``classes``: labels of the suspect's scores, in their order; ``class_numbers``: labels are
+    numbers from 0 in the order of the mark's classes; ``scale``: that of scores. ``by_hand``:
+    whether somebody chose these, or a model itself has them. ``prices`` are those of the rules.
     """
 
     wanted: AnswersWanted = "auto"
     classes: tuple[Any, ...] | None = None
-    classes_by_hand: bool = False
-    scale: Scale = "auto"
-    scale_by_hand: bool = True
     class_numbers: bool = False
-    numbers_by_hand: bool = False
+    scale: Scale = "auto"
+    by_hand: bool = False
     label_map: Mapping[Any, Any] | None = None
     prices: tuple[Price, ...] = ()
 
@@ -259,7 +256,7 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     prices = rules.prices
     if rules.label_map is not None:
         prices += (_price_label_map(rules.label_map, given, mark),)
-    elif rules.numbers_by_hand and mark.classes != tuple(range(len(mark.classes))):
+    elif rules.by_hand and rules.class_numbers and mark.classes != tuple(range(len(mark.classes))):
         prices += (Price("class-numbers", 1.0),)
     return Reading(
         "labels", by_number=rules.class_numbers, label_map=rules.label_map, prices=prices
@@ -301,7 +298,7 @@ def _settle_names(
     if len(set(known)) < len(known):
         raise refusal("classes.twice", own=named)
     strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
-    by_hand = rules.classes_by_hand and not isinstance(first, dict)
+    by_hand = rules.by_hand and not isinstance(first, dict)
     return named, strange, _price_of_order(numbers.tolist(), mark) if by_hand else ()
 
 
@@ -309,7 +306,7 @@ def _settle_scale(
     given: Sequence[Sequence[Any]], rules: ReadingRules
 ) -> tuple[Scale, tuple[Price, ...]]:
     if rules.scale != "auto":
-        return rules.scale, (Price("scale", 1.0),) if rules.scale_by_hand else ()
+        return rules.scale, (Price("scale", 1.0),) if rules.by_hand else ()
     within = [_are_within(row) for row in given]
     if not within[0]:
         return "margins", ()

@@ -30,7 +30,7 @@ from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
 from timbermark.verification.refusals import check_choice, check_number, refusal
 from timbermark.verification.suspects import is_url
-from timbermark.verification.transcript import Note
+from timbermark.verification.transcript import Context, Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
 
@@ -174,22 +174,19 @@ class Endpoint:
     def facts(self) -> Facts:
         """Return what is known of the server, what was chosen by hand and what that costs."""
         warnings = (Note("credentials-in-the-open"),) if self.exposes_credentials else ()
+        context = Context(
+            f"endpoint {self.shown_url}", "http", request=_describe(self), warnings=warnings
+        )
         return Facts(
-            description=f"endpoint {self.shown_url}",
-            through="http",
+            context=context.choosing(*list_choices(self)),
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
             sends_names=self.dialect.sends_names,
             reading=ReadingRules(
                 classes=None if self.classes is None else tuple(self.classes),
-                classes_by_hand=self.classes is not None,
                 class_numbers=self.class_numbers,
-                numbers_by_hand=self.class_numbers,
                 scale=self.scale,
+                by_hand=True,
             ),
-            request=_describe(self),
-            prices=price_request(self),
-            conditions=tuple(c for c in _list_choices(self) if isinstance(c, Note)),
-            warnings=warnings,
         )
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
@@ -198,16 +195,8 @@ class Endpoint:
         Every answer is in the inquiry's journal by then, and what that holds already is not asked
         again. Raises InputError if the server does not answer, or not with what can be read.
         """
-        line = Line(
-            self.url,
-            self.dialect,
-            self.sent_headers,
-            self.timeout,
-            self.retries,
-            None if self.cafile is None else os.fspath(self.cafile),
-        )
         pace, taken, refused = Pace(self.rate), 0, 0
-        with line:
+        with Line(self) as line:
             while waiting := inquiry.following(self.batch):
                 while waiting:
                     batch, waiting = waiting[: self.batch], waiting[self.batch :]
@@ -281,8 +270,8 @@ def _complaint(endpoint: Endpoint, journal: History, failure: FailureError) -> I
     )
 
 
-def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
-    """Return the prices of what was chosen by hand about requests and replies.
+def list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
+    """Yield what was chosen by hand about requests and replies: its price, or what depends on it.
 
     A path to the answers is one of 1,024 at most, which is checked against each reply. An output is
     one of four standard names, or one of 1,024. Of a template everything costs what it takes to
@@ -292,14 +281,9 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     Several rows in a request cost 5 bits if their number is a round one (a power of two; 1, 2 or 5
     and zeros) and 16 bits if not: a server's answers may depend on the other rows.
 
-    >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
+    >>> next(list_choices(Endpoint("http://host/invocations", answer="results.*.label"))).bits
     10.0
     """
-    return tuple(choice for choice in _list_choices(endpoint) if isinstance(choice, Price))
-
-
-def _list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
-    """Yield the prices of what was chosen by hand, and what the evidence depends on thereby."""
     if endpoint.body is not None:
         written = json.dumps(endpoint.body, ensure_ascii=False)
         n_bytes = len(written.encode(errors="replace"))

@@ -79,9 +79,7 @@ _BETS = np.arange(1, 8) / 8.0
 class Facts:
     """What is known of a suspect before it is asked."""
 
-    description: str
-    through: str  # "file", "object", "function", "table" or "http"
-    digest: str | None = None  # SHA-256 of its file, if it is one
+    context: Context  # what it is, and what is chosen by hand about asking it
     names: tuple[str, ...] | None = None  # of its columns, in its order
     n_features: int | None = None
     takes_frames: bool = False  # complains about columns without names
@@ -90,10 +88,6 @@ class Facts:
     offers: tuple[str, ...] = ()  # kinds of answers it can be asked for, best first; (): unknown
     stores_labels: bool = True  # otherwise its classes are numbers from 0, whatever labels were
     reading: ReadingRules = field(default_factory=ReadingRules)  # as far as it decides that
-    request: Mapping[str, Any] = field(default_factory=dict)
-    prices: tuple[Price, ...] = ()
-    conditions: tuple[Note, ...] = ()
-    warnings: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +121,7 @@ class Inquiry:
 
     mark: Mark
     facts: Facts
+    context: Context
     columns: Columns
     rules: ReadingRules
     decoys: int = 0
@@ -144,12 +139,7 @@ class Inquiry:
 
     def add(self, *choices: Price | Note, **request: Any) -> None:
         """Add prices and conditions of how the suspect is asked, and facts of the request."""
-        self.facts = replace(
-            self.facts,
-            prices=(*self.facts.prices, *(c for c in choices if isinstance(c, Price))),
-            conditions=(*self.facts.conditions, *(c for c in choices if isinstance(c, Note))),
-            request={**self.facts.request, **request},
-        )
+        self.context = self.context.choosing(*choices, **request)
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -258,7 +248,7 @@ class Inquiry:
     def _by_hand(self) -> tuple[Price, ...]:
         reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        return (*self.columns.prices, *self.facts.prices, *read_prices)
+        return (*self.columns.prices, *self.context.prices, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
@@ -352,7 +342,7 @@ class Inquiry:
         Raises InputError if nothing was answered that can be read.
         """
         reading = self.known.reading
-        warnings = [*self.facts.warnings]
+        warnings = [*self.context.warnings]
         asked = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
             stop = self._limit() or 0.0
@@ -361,17 +351,14 @@ class Inquiry:
             )
         if reading is not None and reading.strange:
             warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
-        context = Context(
-            suspect=printable(self.facts.description),
-            through=self.facts.through,
-            suspect_digest=self.facts.digest,
+        context = replace(
+            self.context,
+            suspect=printable(self.context.suspect),
             columns=self.columns.how,
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
-            request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=self.facts.conditions,
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:
@@ -410,33 +397,27 @@ def begin(
     rules = replace(facts.reading, wanted=wanted, label_map=translation, prices=prices)
     if mark.answers == "numbers":
         rules = replace(rules, classes=None)
-    elif rules.classes is not None and not rules.classes_by_hand and translation is None:
+    elif rules.classes is not None and not rules.by_hand and translation is None:
         classes = settle_classes(rules.classes, mark, facts.stores_labels)
-        rules = replace(
-            rules, classes=classes, class_numbers=rules.class_numbers or classes is None
-        )
-    return (make or Inquiry)(mark, facts, columns, rules, **more)
+        rules = replace(rules, classes=classes, class_numbers=classes is None)
+    return (make or Inquiry)(mark, facts, facts.context, columns, rules, **more)
 
 
 def _choose_kind(
     facts: Facts, mark: Mark, wanted: AnswersWanted
 ) -> tuple[AnswersWanted, tuple[Price, ...]]:
     """Return the kind to ask for, chosen by a rule before any answer is known, and its price."""
-    offers = facts.offers
+    offers, name = facts.offers, facts.context.suspect
     if not offers:
         return wanted, ()
     if (mark.answers == "numbers") != ("numbers" in offers):
         said = "numbers" if "numbers" in offers else "labels"
-        raise refusal(
-            "answers.other-task:suspect", suspect=facts.description, said=said, answers=mark.answers
-        )
+        raise refusal("answers.other-task:suspect", suspect=name, said=said, answers=mark.answers)
     if wanted == "auto" or wanted == offers[0]:
         return offers[0], ()  # type: ignore[return-value]
     if wanted in offers:
         return wanted, (Price("kind", 1.0),)
-    raise refusal(
-        "answers.not-offered", suspect=facts.description, wanted=wanted, offered=offers[0]
-    )
+    raise refusal("answers.not-offered", suspect=name, wanted=wanted, offered=offers[0])
 
 
 def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:

@@ -27,6 +27,7 @@ from timbermark.verification.answers import ReadingRules, list_answers
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.refusals import refusal
 from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
+from timbermark.verification.transcript import Context
 
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
@@ -64,8 +65,8 @@ class Model:
         yield dict(zip(order, list_answers(response, len(order)), strict=True))
 
     def _failed(self, function: Any, said: str) -> InputError:
-        name, owner = self.facts.description, getattr(function, "__self__", None)
-        if self.facts.through != "function":
+        name, owner = self.facts.context.suspect, getattr(function, "__self__", None)
+        if self.facts.context.through != "function":
             return refusal("suspect.failed", suspect=name, said=said)
         if _can_be_asked(owner):
             kind = type(owner).__name__
@@ -84,7 +85,7 @@ def open_suspect(suspect: Any) -> Asked:
 
     Raises InputError or FileFormatError if it cannot be asked, OSError if a file cannot be opened.
 
-    >>> open_suspect(len).facts.description
+    >>> open_suspect(len).facts.context.suspect
     'function len'
     >>> open_suspect("http://localhost:5000/invocations")
     Endpoint(http://localhost:5000/invocations, protocol='mlflow')
@@ -135,7 +136,7 @@ def _open_object(suspect: Any) -> Model:
             return replace(model, facts=facts)
         if callable(suspect):
             name = getattr(suspect, "__name__", type(suspect).__name__)
-            facts = Facts(description=f"function {name}", through="function")
+            facts = Facts(context=Context(f"function {name}", "function"))
             return Model(facts=facts, functions={"either": suspect})
     raise refusal("suspect.unknown", suspect=suspect)
 
@@ -164,8 +165,7 @@ def _open_estimator(model: Any) -> Model:
         # What predict gives, labels, scores or numbers, nobody knows before.
         functions = {"either": functions["labels"]}
     facts = Facts(
-        description=type(model).__name__,
-        through="object",
+        context=Context(type(model).__name__, "object"),
         names=known,
         # A pickled model of CatBoost says that it takes no columns.
         n_features=len(known) if known is not None else int(count or 0) or None,
@@ -318,9 +318,7 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
         functions = {"numbers": lambda X: answers(X)[:, 0]}
     named = None if names is None else len(names)
     facts = Facts(
-        description=what,
-        through=through,
-        digest=model.file_digest,
+        context=Context(what, through, model.file_digest),
         names=names,
         n_features=trees.n_features if foreign is None else named,
         takes_frames=foreign is not None and foreign.takes_frames,
@@ -331,7 +329,6 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
             classes=None if classes is None else tuple(classes.tolist()),
             class_numbers=classes is None and not gives_numbers,
             scale="probabilities",
-            scale_by_hand=False,
         ),
     )
     return Model(facts=facts, functions=functions)

@@ -17,7 +17,7 @@ from timbermark.files.tables import csv_bytes, is_parquet, parquet_bytes, read_c
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.answers import match_labels, simplify
-from timbermark.verification.columns import is_feature, match_names
+from timbermark.verification.columns import match_names, share_names
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import (
     DECOY,
@@ -27,6 +27,7 @@ from timbermark.verification.questions import (
     wire_row,
 )
 from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Context
 
 ID_COLUMN = "question"
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
@@ -80,7 +81,7 @@ class AnswerTable:
     @property
     def facts(self) -> Facts:
         """Return what is known of the answers before a mark tells which they are."""
-        return Facts(description=self.name, through="table", digest=self.digest)
+        return Facts(context=Context(self.name, "table", self.digest))
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
         """Yield the answers that the table holds, in the order of the questions.
@@ -134,7 +135,7 @@ class AnswerTable:
         names = [
             n
             for n in self.columns
-            if n not in (id_column(mark), "") and not is_feature(n, features)
+            if n not in (id_column(mark), "") and not share_names([n], features)
         ]
         scored = []
         if names and mark.classes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,15 @@ class Context:
     prices: tuple[Price, ...] = ()  # of what was chosen by hand; those of the mark come first
     warnings: tuple[Note, ...] = ()
     conditions: tuple[Note, ...] = ()  # what the evidence depends on and has no price
+
+    def choosing(self, *choices: Price | Note, **request: Any) -> Context:
+        """Return the context with more prices and conditions, and more facts of the request."""
+        return replace(
+            self,
+            prices=(*self.prices, *(c for c in choices if isinstance(c, Price))),
+            conditions=(*self.conditions, *(c for c in choices if isinstance(c, Note))),
+            request={**self.request, **request},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
