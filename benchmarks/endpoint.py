@@ -97,7 +97,7 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 def rows_to_64(copy: Stolen, mark: tm.Mark, kind: str) -> float:
     """Rows asked until 64 bits, as an endpoint is asked them one by one, decoys not counted."""
     facts = Facts(context=Context("a copy", "http"), offers=(kind,))
-    inquiry = begin(SimpleNamespace(facts=facts), mark, stop_at=64.0)
+    inquiry = begin(SimpleNamespace(facts=facts), mark, limit=64.0)
     while questions := inquiry.following():
         said = copy.answer(np.array([q.values for q in questions], dtype=float))
         if kind != "scores":

@@ -293,12 +293,12 @@ class TracingInquiry(Inquiry):
 
     def ending(self) -> Ending | None:
         """Return why asking ends before all questions are asked, None if it does not."""
-        answers, stop = self.known.answers, self._limit()
+        answers = self.known.answers
         if answers is None:
             return None
         if self.is_misread(answers):
             return "misread"
-        return "enough" if stop is not None and self.net_bits() >= stop else None
+        return "enough" if self.limit is not None and self.net_bits() >= self.limit else None
 
     def check_limit(self) -> None:
         """Do nothing: a limit out of reach means that everything is asked."""

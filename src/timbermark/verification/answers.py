@@ -68,16 +68,12 @@ def list_answers(response: Any, n: int) -> list[Any]:
 
 
 def _list_rows(response: Any) -> list[Any]:
-    names = getattr(response, "column_names", None)  # pyarrow
-    if names is not None:
-        columns = [response.column(i).to_pylist() for i in range(len(names))]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    names = getattr(response, "columns", None)  # pandas, polars
-    if names is not None:
-        rows: list[Any] = np.asarray(response).tolist()
-        if type(names).__name__ == "RangeIndex" or len(list(names)) == 1:
-            return rows
-        return [dict(zip(map(_plain, names), row, strict=True)) for row in rows]
+    columns = frame_columns(response)
+    if columns is not None:
+        rows = zip(*columns.values(), strict=True)
+        if type(getattr(response, "columns", None)).__name__ == "RangeIndex" or len(columns) == 1:
+            return list(map(list, rows))
+        return [dict(zip(map(_plain, columns), row, strict=True)) for row in rows]
     if np.ma.isMaskedArray(response):
         return list(response.tolist())
     if hasattr(response, "__array__"):
@@ -86,6 +82,25 @@ def _list_rows(response: Any) -> list[Any]:
             raise refusal("answers.unreadable:dimensions", dimensions=array.ndim)
         return list(array.tolist())
     return list(response)
+
+
+def frame_columns(given: Any) -> dict[Any, list[Any]] | None:
+    """Return the cells of a data frame of pandas or polars, or a table of Arrow, by column.
+
+    None for anything else.
+
+    >>> frame_columns([[0.5, 1.0]]) is None
+    True
+    """
+    if isinstance(given, type):
+        return None
+    if hasattr(given, "to_pydict"):  # Arrow
+        return dict(given.to_pydict())
+    if hasattr(given, "iter_columns"):  # polars
+        return {column.name: column.to_list() for column in given.iter_columns()}
+    if hasattr(given, "iloc") and hasattr(given, "columns"):  # pandas
+        return {name: given.iloc[:, i].tolist() for i, name in enumerate(given.columns)}
+    return None
 
 
 def simplify(answer: Any) -> Any:

@@ -31,6 +31,7 @@ from timbermark.ownership.columns import Column, numeric_matrix
 from timbermark.ownership.encoding import FOREIGN, encode, from_hex, require
 from timbermark.ownership.seals import DrawnSeal
 from timbermark.ownership.symbols import HASH_BYTES
+from timbermark.verification.transcript import Fits, has_fields, is_text, list_of
 
 KIND = "guard-chain"
 FORMAT_VERSION = 1
@@ -249,21 +250,19 @@ def load_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
         ) from None
 
 
+def _is_stamp(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and type(value[0]) is int
+
+
+_FIELDS: dict[str, Fits] = {
+    **dict.fromkeys(("guard", "chain", "start"), is_text),
+    "first": lambda count: type(count) is int and count >= 0,
+    "stamps": lambda stamps: list_of(_is_stamp)(stamps) and len(stamps) <= MOST_STAMPS,
+}
+
+
 def _read_chain(given: Any, entries: Any) -> Chain:
-    require(
-        isinstance(given, dict)
-        and given.keys() == {"guard", "chain", "first", "start", "stamps"}
-        and type(given["first"]) is int
-        and given["first"] >= 0
-        and isinstance(given["stamps"], list)
-        and len(given["stamps"]) <= MOST_STAMPS
-        and all(
-            isinstance(stamp, list) and len(stamp) == 2 and type(stamp[0]) is int
-            for stamp in given["stamps"]
-        ),
-        "a chain has not exactly its parts",
-        code="file.parts",
-    )
+    require(has_fields(given, _FIELDS), "a chain has not exactly its parts", code="file.parts")
     require(
         isinstance(entries, np.ndarray)
         and entries.dtype == np.uint8

@@ -115,8 +115,8 @@ class Asked(Protocol):
 class Inquiry:
     """The questions to one suspect and its answers so far.
 
-    ``decoys``, ``decoys_from``: those of `make_questions`. ``stop_at``: the bits at which asking
-    stops, None to ask everything at once.
+    ``decoys``, ``decoys_from``: those of `make_questions`. ``limit``: the bits at which asking
+    stops, None to ask everything.
     """
 
     mark: Mark
@@ -126,7 +126,7 @@ class Inquiry:
     rules: ReadingRules
     decoys: int = 0
     decoys_from: Any = None
-    stop_at: StopAt | None = None
+    limit: float | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
     journal: History = field(default_factory=History)  # by question, decoys included
@@ -267,14 +267,13 @@ class Inquiry:
         needed = self._needed()
         if needed == 0.0 or self._most_bits() < needed:
             return None
-        if round_bits(self.net_bits()) >= (self._limit() or 0.0):
+        if round_bits(self.net_bits()) >= (self.limit or 0.0):
             return "enough"
         return "hopeless" if self._is_hopeless(needed) else None
 
     def _needed(self) -> float:
         """Return the bits before prices at which asking stops, 0 where it does not."""
-        stop = self._limit()
-        return 0.0 if stop is None else stop + sum_prices(self.prices())
+        return 0.0 if self.limit is None else self.limit + sum_prices(self.prices())
 
     def is_misread(self, answers: Answers) -> bool:
         """Return whether so many labels are no class of the mark that asking on is useless."""
@@ -311,26 +310,17 @@ class Inquiry:
         behind = row - self.mark.n_leaves
         return ("leaves", row) if behind < 0 else ("splits", behind // 3)
 
-    def _limit(self) -> float | None:
-        if self.stop_at is None or self.stop_at == "off":
-            return None
-        return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
-
     def check_limit(self) -> None:
         """Raise InputError if the evidence can never reach the limit, before anything is asked.
 
         Prices may grow later, by rows that are refused; then asking just goes on to the end.
         """
-        stop = self._limit()
-        if stop is None or self.stop_at == "auto":
-            return
-        prices = sum_prices(self.prices())
-        if self._most_bits() < stop + prices:
+        if self._most_bits() < self._needed():
             raise refusal(
                 "stop-at.out-of-reach",
-                stop=stop,
+                stop=self.limit,
                 triggers=self.mark.n_triggers,
-                most=self._most_bits() - prices,
+                most=self._most_bits() - sum_prices(self.prices()),
             )
 
     def _most_bits(self) -> float:
@@ -345,10 +335,8 @@ class Inquiry:
         warnings = [*self.context.warnings]
         asked = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
-            stop = self._limit() or 0.0
-            warnings.append(
-                Note("hopeless", {"asked": asked, "of": self.mark.n_triggers, "limit": stop})
-            )
+            facts = {"asked": asked, "of": self.mark.n_triggers, "limit": self.limit}
+            warnings.append(Note("hopeless", facts))
         if reading is not None and reading.strange:
             warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
         context = replace(
@@ -463,18 +451,17 @@ def is_hopeless(seals: Sequence[tuple[AnyArray, int, int]], needed: float) -> bo
     return bool((top + np.log2(np.exp2(products - top).mean(axis=0)) >= GIVE_UP_BITS).all())
 
 
-def check_stop_at(stop: Any) -> None:
-    """Raise InputError unless it is a number of bits at which asking may stop.
+def read_stop_at(stop: Any) -> float | None:
+    """Return the bits at which asking stops: 64 for "auto", None for "off".
 
-    >>> check_stop_at("auto")
+    Raises InputError for anything else but a number above 0.
+
+    >>> read_stop_at("auto"), read_stop_at("off"), read_stop_at(20)
+    (64.0, None, 20.0)
     """
-    fits = (
-        stop in ("auto", "off")
-        if isinstance(stop, str)
-        else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
-    )
-    if not fits or isinstance(stop, bool):
+    if isinstance(stop, str) and stop in ("auto", "off"):
+        return CONCLUSIVE_BITS if stop == "auto" else None
+    is_number = isinstance(stop, int | float) and not isinstance(stop, bool)
+    if not is_number or not math.isfinite(stop) or stop <= 0:
         raise refusal("stop-at", stop=stop)
-
-
-__all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]
+    return float(stop)

@@ -13,7 +13,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -149,13 +149,8 @@ def _key(entry: LedgerEntry) -> tuple[Any, ...]:
 
 
 def _write_entry(entry: LedgerEntry) -> str:
-    record = {
-        "mark": entry.mark,
-        "claim": entry.claim,
-        "for": entry.judge,
-        "opened": entry.opened,
-        "places": list(entry.places),
-    }
+    record = asdict(entry)
+    record["for"] = record.pop("judge")
     return json.dumps(record, ensure_ascii=False, sort_keys=True)
 
 
@@ -166,8 +161,8 @@ def _read_entry(path: Path, line: str) -> LedgerEntry:
         raise _damaged(path, "a line is not JSON") from None
     if not has_fields(record, _FIELDS):
         raise _damaged(path, "a line is no opening")
-    mark, claim, judge, opened = (record[name] for name in ("mark", "claim", "for", "opened"))
-    return LedgerEntry(mark, claim, judge, opened, tuple(record["places"]))
+    judge, places = record.pop("for"), tuple(record.pop("places"))
+    return LedgerEntry(**record, judge=judge, places=places)
 
 
 def _damaged(path: Path, reason: str) -> FileFormatError:

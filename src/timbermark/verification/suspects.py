@@ -23,10 +23,10 @@ from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.trees.ensemble_file import load_ensemble
 from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, SavedModel
 from timbermark.trees.model_file import read_model as read_saved
-from timbermark.verification.answers import ReadingRules, list_answers
+from timbermark.verification.answers import ReadingRules, frame_columns, list_answers
 from timbermark.verification.inquiry import Asked, Facts, Inquiry
 from timbermark.verification.refusals import refusal
-from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
+from timbermark.verification.table import AnswerTable, is_answer_file
 from timbermark.verification.transcript import Context
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def open_suspect(suspect: Any) -> Asked:
         return open_named(read_model(suspect), f"file {os.fspath(suspect)}")
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
-    if is_frame(suspect):
+    if frame_columns(suspect) is not None:
         return AnswerTable.from_frame(suspect)
     return _open_object(suspect)
 

@@ -22,9 +22,9 @@ from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
+from timbermark.verification.inquiry import Inquiry, StopAt, begin, read_stop_at
 from timbermark.verification.journal import History, Journal
-from timbermark.verification.questions import check_decoys, list_questions
+from timbermark.verification.questions import list_questions
 from timbermark.verification.refusals import check_choice, refusal
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.transcript import Note
@@ -165,15 +165,15 @@ def _ask_endpoint(
     given: Mapping[str, Any],
     bar: Callable[[int, int, float], None] | None,
 ) -> Result:
-    stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
-    check_stop_at(stop)
+    stop_at, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
+    limit = read_stop_at(stop_at)
     check_choice("in_doubt", in_doubt, ("ask", "skip"))
-    decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
+    decoys = given.get("decoys", DEFAULT_DECOYS)
     inquiry = inquiries(
         endpoint,
         decoys=decoys,
         decoys_from=given.get("decoys_from"),
-        stop_at=stop,
+        limit=limit,
         progress=bar,
     )
     # Decoys stand beside triggers only in requests of several rows, and answers may depend on them.
@@ -182,7 +182,8 @@ def _ask_endpoint(
         inquiry.add(Price("decoys", bits, {"decoys": decoys}))
     if endpoint.batch > 1 and decoys and "decoys_from" in given:
         inquiry.add(Note("decoys-from", {"caps": True}))
-    inquiry.check_limit()
+    if stop_at != "auto":
+        inquiry.check_limit()
     kept = given.get("journal")
     start = _start(inquiry, endpoint)
     with nullcontext(History(start)) if kept is None else Journal(kept, start) as journal:
