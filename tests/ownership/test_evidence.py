@@ -150,7 +150,7 @@ def worth_of_prefixes(mark, answers, order):
         for counts in itertools.product(*(range(n + 1) for n in answered.values())):
             asked = dict(zip(seals, counts, strict=True))
             known = tuple(
-                tuple(int(of[name][i]) for i in seals[name].asked[:n]) for name, n in asked.items()
+                tuple(int(of[name][i]) for i in seals[name].places[:n]) for name, n in asked.items()
             )
             now = [seals[name].growth[n] for name, n in asked.items()]
             found = 2.0 ** total_bits(now, len(mark.seals))
@@ -319,7 +319,7 @@ def test_what_is_asked_later_changes_nothing_before(mark):
     whole = {seal.seal: seal for seal in weigh(mark, answers)}
     for name, seal in whole.items():
         for n in (1, 7, seal.answered - 1):
-            asked = seal.asked[:n]
+            asked = seal.places[:n]
             rows = asked if name == "leaves" else 24 + (3 * asked[:, None] + np.arange(3)).ravel()
             part = np.full_like(answers.values, np.nan)
             part[rows] = answers.values[rows]

@@ -141,7 +141,7 @@ class SealEvidence:
     """What the answers to one seal prove.
 
     ``gains`` [m, n] are the natural logarithms of q·w_i(s_i) of m forms, for the n triggers that
-    were answered, in the order of asking; ``asked`` are these triggers' places in the seal.
+    were answered, in the order of asking; ``places`` are those in the seal.
 
     ``strata`` [S, n] are divisions of the triggers, fixed before symbols were drawn. A division has
     the product, over its parts, of the mean of all forms; the e-value is the mean of these products
@@ -154,13 +154,13 @@ class SealEvidence:
     triggers: int
     counted: int  # answers that speak for one symbol or another
     matched: int  # of these, those that speak for the symbol of the mark
-    asked: AnyArray = field(repr=False)
+    places: AnyArray = field(repr=False)
     gains: Reals = field(repr=False)
     strata: AnyArray = field(repr=False)
     growth: Reals = field(repr=False, init=False)
 
     def __post_init__(self) -> None:
-        divisions = np.vstack([np.zeros(len(self.asked), int), *self.strata])
+        divisions = np.vstack([np.zeros(len(self.places), int), *self.strata])
         steps = np.zeros(divisions.shape)
         for division, part in zip(steps, divisions, strict=True):
             for p in np.unique(part):
@@ -172,7 +172,7 @@ class SealEvidence:
     @property
     def answered(self) -> int:
         """Return the number of triggers that were answered."""
-        return len(self.asked)
+        return len(self.places)
 
     @property
     def bits(self) -> float:
@@ -219,22 +219,22 @@ def _weigh_seal(mark: "Mark", seal: Seal, answers: Answers) -> SealEvidence:
         values, whole = answers.values[: mark.n_leaves], answers.answered[: mark.n_leaves]
     else:
         values, whole = split_rows(mark, answers)
-    asked = order[whole[order]]
-    symbols = (mark.leaf_symbols if in_leaves else mark.split_symbols)[asked]
+    places = order[whole[order]]
+    symbols = (mark.leaf_symbols if in_leaves else mark.split_symbols)[places]
     # The rows of triggers are not weighed, only what was fixed about them.
-    part: Any = type(seal)(columns=(), **{name: getattr(seal, name)[asked] for name in seal.types})
+    part: Any = type(seal)(columns=(), **{name: getattr(seal, name)[places] for name in seal.types})
     weigh_part = _WEIGHS[answers.kind] if in_leaves else partial(_weigh_splits, kind=answers.kind)
-    told, matched, gains = weigh_part(part, symbols, values[asked])
+    told, matched, gains = weigh_part(part, symbols, values[places])
     strata = NO_STRATA if in_leaves else part.strata.T
     return SealEvidence(
-        seal.name, seal.q, len(order), int(told.sum()), int(matched.sum()), asked, gains, strata
+        seal.name, seal.q, len(order), int(told.sum()), int(matched.sum()), places, gains, strata
     )
 
 
 def total_bits(seals: Sequence[float], n_seals: int) -> float:
     """Return log₂ of the e-value of a mark of ``n_seals`` seals, given that of each in bits.
 
-    Of two seals it is (E_1·E_2 + E_1 + E_2)/3; a seal that was not asked has E = 1.
+    Of two seals it is (E_1·E_2 + E_1 + E_2)/3; a seal that was not places has E = 1.
 
     >>> total_bits([64.0], 1), round(total_bits([64.0, 0.0], 2), 3)
     (64.0, 63.415)

@@ -208,7 +208,7 @@ class Endpoint:
                         said = _ask(self, inquiry, line, asked, taken > 0, refused)
                         refused += sum(answer is None for answer in said.values())
                         known.update(said)
-                    inquiry.asked += len(batch)
+                    inquiry.n_asked += len(batch)
                     taken += sum(answer is not None for answer in known.values())
                     yield {q.row: known[q.id] for q in batch if q.row != DECOY}
 
@@ -240,7 +240,7 @@ def _ask(
         journal.add({"failed": ids})
         # A server may refuse single rows, such as an age of 150. That rule knows no symbols, so
         # these questions count as not answered; a server that takes nothing is misunderstood.
-        limit = _FEW_REFUSALS + inquiry.asked // 4
+        limit = _FEW_REFUSALS + inquiry.n_asked // 4
         if error.kind != "refused" or not taken or refused >= limit:
             raise _complaint(endpoint, journal, error) from None
         if len(questions) > 1:

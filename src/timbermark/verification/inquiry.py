@@ -100,8 +100,8 @@ class Known:
     seals: tuple[SealEvidence, ...]
 
 
-class Asked(Protocol):
-    """A suspect that can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
+class Suspect(Protocol):
+    """What can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
 
     @property
     def facts(self) -> Facts:
@@ -130,7 +130,7 @@ class Inquiry:
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
     journal: History = field(default_factory=History)  # by question, decoys included
-    asked: int = 0  # questions, decoys included
+    n_asked: int = 0  # questions, decoys included
     _questions: dict[str, Questions] | None = None
     _spent: set[str] = field(default_factory=set)  # seals that are asked last
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
@@ -222,7 +222,7 @@ class Inquiry:
         self.answers.update(answers)
         self._known = None
         if self.progress is not None:
-            self.progress(self.asked, self.n_questions, max(0.0, self.net_bits()))
+            self.progress(self.n_asked, self.n_questions, max(0.0, self.net_bits()))
 
     @property
     def known(self) -> Known:
@@ -333,9 +333,9 @@ class Inquiry:
         """
         reading = self.known.reading
         warnings = [*self.context.warnings]
-        asked = len(set(map(self._trigger_of, self.answers))) if early else None
+        begun = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
-            facts = {"asked": asked, "of": self.mark.n_triggers, "limit": self.limit}
+            facts = {"asked": begun, "of": self.mark.n_triggers, "limit": self.limit}
             warnings.append(Note("hopeless", facts))
         if reading is not None and reading.strange:
             warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
@@ -352,11 +352,11 @@ class Inquiry:
         if answers is None:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
-        return judge(self.mark, context, answers, shown, asked)
+        return judge(self.mark, context, answers, shown, begun)
 
 
 def begin(
-    asked: Asked,
+    suspect: Suspect,
     mark: Mark,
     *,
     answers: AnswersWanted = "auto",
@@ -370,7 +370,7 @@ def begin(
     ``make``: makes it of its fields, `Inquiry` itself by default; ``more`` are further fields.
     Raises InputError if the suspect does not fit.
     """
-    facts = asked.facts
+    facts = suspect.facts
     check_wanted(answers, mark)
     columns = match_columns(
         mark,

@@ -24,7 +24,7 @@ from timbermark.trees.ensemble_file import load_ensemble
 from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, SavedModel
 from timbermark.trees.model_file import read_model as read_saved
 from timbermark.verification.answers import ReadingRules, frame_columns, list_answers
-from timbermark.verification.inquiry import Asked, Facts, Inquiry
+from timbermark.verification.inquiry import Facts, Inquiry, Suspect
 from timbermark.verification.refusals import refusal
 from timbermark.verification.table import AnswerTable, is_answer_file
 from timbermark.verification.transcript import Context
@@ -74,7 +74,7 @@ class Model:
         return refusal("suspect.failed:function", suspect=name, said=said)
 
 
-def open_suspect(suspect: Any) -> Asked:
+def open_suspect(suspect: Any) -> Suspect:
     """Return anything that can be asked as a suspect.
 
     A text is an address if it begins with http:// or https://, otherwise the path of a file: a
@@ -91,7 +91,7 @@ def open_suspect(suspect: Any) -> Asked:
     Endpoint(http://localhost:5000/invocations, protocol='mlflow')
     """
     if hasattr(suspect, "ask") and hasattr(suspect, "facts"):
-        found: Asked = suspect
+        found: Suspect = suspect
         return found
     if is_url(suspect):
         # Whoever asks a file needs nothing that speaks to servers.
@@ -186,14 +186,14 @@ def _list_classes(classes: Any) -> tuple[Any, ...] | None:
 
 def _open_pair(model: Any, encoder: Any) -> Model:
     """Return a model whose class numbers an encoder turns into labels."""
-    asked = _open_estimator(model)
-    labels, numbers = asked.functions.get("labels"), asked.facts.reading.classes
-    functions = dict(asked.functions)
+    inner = _open_estimator(model)
+    labels, numbers = inner.functions.get("labels"), inner.facts.reading.classes
+    functions = dict(inner.functions)
     if labels is not None:
         functions["labels"] = lambda X: encoder.inverse_transform(labels(X))
     classes = None if numbers is None else tuple(encoder.inverse_transform(numbers))
-    reading = replace(asked.facts.reading, classes=classes)
-    return Model(facts=replace(asked.facts, reading=reading), functions=functions)
+    reading = replace(inner.facts.reading, classes=classes)
+    return Model(facts=replace(inner.facts, reading=reading), functions=functions)
 
 
 def _attribute(model: Any, name: str) -> Any:

@@ -67,7 +67,7 @@ class Transcript:
     context: Context
     answers: Answers = field(repr=False)
     shown: tuple[Any, ...] | None = field(default=None, repr=False)  # labels as they came
-    asked: int | None = None  # triggers that were asked, where asking stopped early
+    begun: int | None = None  # triggers that were asked, where asking stopped early
 
     def to_json(self, mark: Mark, when: str) -> str:
         """Return the transcript of a mark's rows, asked at a time (UTC), as JSON.
@@ -87,7 +87,7 @@ class Transcript:
             "mark_digest": mark.digest.hex(),
             "places": list(map(int, mark.places)),
             "kind": self.answers.kind,
-            "triggers_asked": self.asked,
+            "triggers_asked": self.begun,
             "context": _write_context(self.context),
             "answers": rows,
         }

@@ -211,11 +211,11 @@ def judge(
     context: Context,
     answers: Answers,
     shown: Sequence[Any] | None = None,
-    asked: int | None = None,
+    begun: int | None = None,
 ) -> Verdict:
     """Return the verdict on answers that are already there.
 
-    ``shown`` [rows] are labels as the suspect gave them, for the table. ``asked``: the number of
+    ``shown`` [rows] are labels as the suspect gave them, for the table. ``begun``: the number of
     triggers that were asked, where asking stopped early; it only decides which warnings are due.
 
     Evidence counts what was answered. Within each seal, answers that are missing before the last
@@ -240,7 +240,7 @@ def judge(
     seals = weigh(mark, answers)
     bits = total_bits([seal.bits for seal in seals], len(mark.seals))
     prices = (*mark.prices, *context.prices, *price_missing(mark, seals))
-    transcript = Transcript(context, answers, None if shown is None else tuple(shown), asked)
+    transcript = Transcript(context, answers, None if shown is None else tuple(shown), begun)
     verdict = Verdict(
         owner=mark.owner,
         mark_id=mark.mark_id.hex(),
@@ -256,7 +256,7 @@ def judge(
         prices=prices,
         unknown=int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0,
         context=context,
-        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, asked)),
+        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, begun)),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=_table(mark, answers, shown),
@@ -271,7 +271,7 @@ def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
 
     Raises InputError as `judge` does.
     """
-    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.asked)
+    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.begun)
 
 
 def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
@@ -281,7 +281,7 @@ def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...
         if not seal.answered:
             continue
         order = mark.order(seal.seal).tolist()
-        last = order.index(int(seal.asked[-1])) + 1
+        last = order.index(int(seal.places[-1])) + 1
         if seal.answered < last:
             found.append(price_of_holes(last - seal.answered, last))
     return tuple(found)
@@ -297,7 +297,7 @@ def _refuse_misread(answers: Answers, shown: Sequence[Any] | None, mark: Mark) -
 
 
 def _find_warnings(
-    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], asked: int | None
+    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], begun: int | None
 ) -> list[Note]:
     found = []
     for seal in seals:
@@ -309,7 +309,7 @@ def _find_warnings(
     unknown = int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0
     if unknown:
         found.append(Note("unknown-labels", {"count": unknown}))
-    expected = mark.n_triggers if asked is None else asked
+    expected = mark.n_triggers if begun is None else begun
     answered = sum(seal.answered for seal in seals)
     if answered < expected:
         found.append(Note("unanswered", {"count": expected - answered, "of": expected}))

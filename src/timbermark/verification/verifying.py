@@ -1,7 +1,7 @@
 """Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
 
 This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
-how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`verdict`).
+how answers are read (`inquiry.begin`), ask (`Suspect.ask`), read (`answers`), judge (`verdict`).
 """
 
 from __future__ import annotations
@@ -144,16 +144,16 @@ def ask_suspect(
     whether asking may have stopped early; ``asking``: what is for endpoints alone, by name, None
     for what was not given. Raises InputError where it cannot be asked.
     """
-    asked = open_suspect(suspect)
+    opened = open_suspect(suspect)
     given = {name: value for name, value in asking.items() if value is not None}
-    one_by_one = getattr(asked, "one_by_one", False)
+    one_by_one = getattr(opened, "one_by_one", False)
     if given and not one_by_one:
         raise refusal("option.unfit", name=next(iter(given)), what="endpoints")
     if one_by_one:
         with questions_bar(progress) as bar:
-            return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
-    inquiry = inquiries(asked)
-    for piece in asked.ask(inquiry):
+            return _ask_endpoint(cast("Endpoint", opened), inquiries, finish, given, bar)
+    inquiry = inquiries(opened)
+    for piece in opened.ask(inquiry):
         inquiry.take(piece)
     return finish(inquiry, False)
 
@@ -208,7 +208,7 @@ def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
     by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
     if endpoint.batch > 1:
         by_hand["batch"] = endpoint.batch
-    asked = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
+    same = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
     return {
         "owner": mark.owner,
         "mark_id": mark.mark_id.hex(),
@@ -216,7 +216,7 @@ def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
         "model_digest": mark.model_digest,
         "suspect": endpoint.shown_url,
         "protocol": endpoint.protocol,
-        "questions": hashlib.sha256(asked.encode()).hexdigest(),
+        "questions": hashlib.sha256(same.encode()).hexdigest(),
         "n_questions": len(ids),
         "n_triggers": mark.n_triggers,
         "created": datetime.now(UTC).strftime(TIME_FORMAT),
