@@ -324,7 +324,7 @@ def test_what_is_asked_later_changes_nothing_before(mark):
             part = np.full_like(answers.values, np.nan)
             part[rows] = answers.values[rows]
             alone = {s.seal: s for s in weigh(mark, Answers("scores", part))}[name]
-            np.testing.assert_array_equal(alone.asked, asked)
+            np.testing.assert_array_equal(alone.places, asked)
             np.testing.assert_allclose(alone.gains, seal.gains[:, :n], atol=1e-9)
             assert alone.bits == pytest.approx(seal.growth[n], abs=1e-9)
 
@@ -527,10 +527,10 @@ def test_unanswered_triggers_count_for_nothing():
     some[20:32, 3] = np.nan
     some[32 + 3 * 10 + 1] = np.nan  # one of three rows is enough
     leaves, splits = sorted(weigh(mark, Answers("scores", some)), key=lambda seal: seal.seal)
-    assert set(leaves.asked) == set(range(20))
-    assert set(splits.asked) == set(range(32)) - {10}
+    assert set(leaves.places) == set(range(20))
+    assert set(splits.places) == set(range(32)) - {10}
     whole = {seal.seal: seal for seal in weigh(mark, Answers("scores", values))}
-    kept = np.isin(whole["splits"].asked, splits.asked)
+    kept = np.isin(whole["splits"].places, splits.places)
     np.testing.assert_allclose(splits.gains, whole["splits"].gains[:, kept])
     nothing = Answers("scores", np.full_like(values, np.nan))
     assert bits(mark, nothing) == pytest.approx(0.0, abs=1e-12)

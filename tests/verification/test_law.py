@@ -333,7 +333,7 @@ class LetterBox:
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
         while questions := inquiry.following(2):
-            inquiry.asked += len(questions)
+            inquiry.n_asked += len(questions)
             letters = [" ".join(map(repr, row)) for row in inquiry.wire(questions)]
             replies = [self.neighbour(letter) for letter in letters]
             yield {

@@ -65,19 +65,19 @@ class Price:
     facts: Mapping[str, int] = field(default_factory=dict)
 
 
-def price_of_draws(draws: int) -> Price:
+def price_of_draws(draws: int) -> tuple[Price, ...]:
     """Return the price of keeping one of several sets of symbols: log₂ of their number.
 
-    >>> price_of_draws(4).bits
-    2.0
+    >>> price_of_draws(4)[0].bits, price_of_draws(1)
+    (2.0, ())
     """
-    return Price("draws", math.log2(draws), {"draws": draws})
+    return (Price("draws", math.log2(draws), {"draws": draws}),) if draws > 1 else ()
 
 
 def sum_prices(prices: Sequence[Price]) -> float:
     """Return the sum of prices in bits.
 
-    >>> sum_prices([price_of_draws(4), price_of_draws(2)])
+    >>> sum_prices([*price_of_draws(4), *price_of_draws(2)])
     3.0
     """
     return math.fsum(price.bits for price in prices)

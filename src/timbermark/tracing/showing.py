@@ -20,17 +20,12 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray, SmallKinds
-from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import (
-    container_bytes,
-    container_kind,
-    read_container,
-    write_public,
-)
+from timbermark.errors import EvidenceError, InputError
+from timbermark.files import container_kind, write_public
 from timbermark.files.encrypting import SizeLimits, save_sealed
+from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature
 from timbermark.ownership.encoding import (
-    FOREIGN,
     TIME_FORMAT,
     check_bytes,
     check_count,
@@ -42,6 +37,7 @@ from timbermark.ownership.encoding import (
 )
 from timbermark.ownership.evidence import CONCLUSIVE_BITS, sum_prices
 from timbermark.ownership.keys import OwnerKey
+from timbermark.ownership.mark_file import PublicFile
 from timbermark.ownership.opening import (
     EIGHTHS,
     OpenedMark,
@@ -66,11 +62,9 @@ from timbermark.tracing.codes import (
 )
 from timbermark.tracing.roll import MOST_CUSTOMERS, Roll, commit_customer
 
-CLAIM_KIND, OPENING_KIND = "roll-claim", "roll-opening"
-FORMAT_VERSION = 1
+CLAIM_FILE = PublicFile("roll-claim", 1, SizeLimits(2 << 20, 2 << 20), "claim of a roll")
+OPENING_FILE = PublicFile("roll-opening", 1, SizeLimits(256 << 20, 1 << 20), "opening of a roll")
 _DOMAIN = b"timbermark/roll-claim/1"
-_CLAIM_LIMITS = SizeLimits(file=2 << 20, meta=2 << 20)
-_OPENING_LIMITS = SizeLimits(file=256 << 20, meta=1 << 20)
 _SIGNATURE_BYTES = 64
 
 
@@ -149,7 +143,7 @@ class RollClaim:
             "stamps": [stamp.hex() for stamp in self.stamps],
         }
         inner = np.frombuffer(self.claim.to_bytes(), np.uint8)
-        return container_bytes(CLAIM_KIND, FORMAT_VERSION, meta, {"claim": inner}, compress=False)
+        return CLAIM_FILE.write(meta, {"claim": inner})
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the claim to a file, which is meant to be published.
@@ -164,21 +158,21 @@ class RollClaim:
 
         Raises FileFormatError if it is anything but a whole and sound claim of a roll.
         """
-        meta, arrays, name = _read(source, CLAIM_KIND, _CLAIM_LIMITS)
-        try:
-            _check_parts(meta, arrays, {"customers", "root", "claimed", "signature", "stamps"},
-                         "claim")  # fmt: skip
-            require(isinstance(meta["stamps"], list), "it has no stamps", code="field.stamps")
-            return cls(
-                claim=Claim.from_bytes(arrays["claim"].tobytes()),
-                n_customers=meta["customers"],
-                root=from_hex("root", meta["root"]),
-                claimed=meta["claimed"],
-                signature=from_hex("signature", meta["signature"]),
-                stamps=tuple(from_hex("stamps", stamp) for stamp in meta["stamps"]),
-            )
-        except (InputError, FileFormatError) as error:
-            raise _unsound(name, "claim of a roll", error) from None
+        return CLAIM_FILE.read(source, cls._build)
+
+    @classmethod
+    def _build(cls, meta: Meta, arrays: Arrays) -> RollClaim:
+        parts = {"customers", "root", "claimed", "signature", "stamps"}
+        _check_parts(meta, arrays, parts, "claim")
+        require(isinstance(meta["stamps"], list), "it has no stamps", code="field.stamps")
+        return cls(
+            claim=Claim.from_bytes(arrays["claim"].tobytes()),
+            n_customers=meta["customers"],
+            root=from_hex("root", meta["root"]),
+            claimed=meta["claimed"],
+            signature=from_hex("signature", meta["signature"]),
+            stamps=tuple(from_hex("stamps", stamp) for stamp in meta["stamps"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -237,9 +231,7 @@ class RollOpening:
             "path": [step.hex() for step in self.path],
         }
         inner = np.frombuffer(self.boundaries.to_bytes(), np.uint8)
-        return container_bytes(
-            OPENING_KIND, FORMAT_VERSION, meta, {"opening": inner}, compress=False
-        )
+        return OPENING_FILE.write(meta, {"opening": inner})
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the opening to a file that only its owner may read, for the judge alone.
@@ -251,7 +243,7 @@ class RollOpening:
     @staticmethod
     def is_file(path: str | os.PathLike[str]) -> bool:
         """Return whether a file says that it is the opening of a roll."""
-        return container_kind(path) == OPENING_KIND
+        return container_kind(path) == OPENING_FILE.kind
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes) -> RollOpening:
@@ -259,21 +251,21 @@ class RollOpening:
 
         Raises FileFormatError if it is anything but a whole opening of a roll.
         """
-        meta, arrays, name = _read(source, OPENING_KIND, _OPENING_LIMITS)
-        try:
-            _check_parts(meta, arrays, {"claim", "customer", "token", "place", "path"}, "opening")
-            check_name(meta["customer"], "customers")
-            require(isinstance(meta["path"], list), "it has no path", code="field.path")
-            return cls(
-                claim_digest=from_hex("claim", meta["claim"], HASH_BYTES),
-                customer=meta["customer"],
-                token=from_hex("token", meta["token"], HASH_BYTES),
-                place=check_count("place", meta["place"], 0, MOST_CUSTOMERS),
-                path=tuple(from_hex("path", step, HASH_BYTES) for step in meta["path"]),
-                boundaries=Opening.from_bytes(arrays["opening"].tobytes()),
-            )
-        except (InputError, FileFormatError) as error:
-            raise _unsound(name, "opening of a roll", error) from None
+        return OPENING_FILE.read(source, cls._build)
+
+    @classmethod
+    def _build(cls, meta: Meta, arrays: Arrays) -> RollOpening:
+        _check_parts(meta, arrays, {"claim", "customer", "token", "place", "path"}, "opening")
+        check_name(meta["customer"], "customers")
+        require(isinstance(meta["path"], list), "it has no path", code="field.path")
+        return cls(
+            claim_digest=from_hex("claim", meta["claim"], HASH_BYTES),
+            customer=meta["customer"],
+            token=from_hex("token", meta["token"], HASH_BYTES),
+            place=check_count("place", meta["place"], 0, MOST_CUSTOMERS),
+            path=tuple(from_hex("path", step, HASH_BYTES) for step in meta["path"]),
+            boundaries=Opening.from_bytes(arrays["opening"].tobytes()),
+        )
 
 
 def open_roll(
@@ -334,15 +326,6 @@ def _statement(claim: Claim, n_customers: int, root: bytes, claimed: str) -> byt
     return _DOMAIN + encode(stated)
 
 
-def _read(
-    source: str | os.PathLike[str] | bytes, kind: str, limits: SizeLimits
-) -> tuple[dict[str, Any], Mapping[str, AnyArray], str]:
-    name = "The data" if isinstance(source, bytes) else os.fspath(source)
-    limits.check(source, name)
-    _, meta, arrays = read_container(source, kind, FORMAT_VERSION)
-    return meta, arrays, name
-
-
 def _check_parts(
     meta: Mapping[str, Any], arrays: Mapping[str, AnyArray], names: set[str], inner: str
 ) -> None:
@@ -351,7 +334,3 @@ def _check_parts(
         "it has not exactly the parts of its kind",
         code="file.parts",
     )
-
-
-def _unsound(name: str, what: str, error: InputError | FileFormatError) -> FileFormatError:
-    return FileFormatError(f"{name} is no sound {what}. {error.message}", FOREIGN, error.code)
