@@ -276,6 +276,7 @@ class TracingInquiry(Inquiry):
     """An inquiry that ends when a customer is found, not when the grid's own symbols are."""
 
     accusation: Accusation | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what a judge checked
     _weighed: tuple[int, float] = (0, 0.0)  # boundaries and the best bits after them
 
     def net_bits(self) -> float:
@@ -302,6 +303,11 @@ class TracingInquiry(Inquiry):
 
     def check_limit(self) -> None:
         """Do nothing: a limit out of reach means that everything is asked."""
+
+    def finish(self, early: bool) -> Trace:
+        """Return whose copy the answers speak of."""
+        assert self.accusation is not None
+        return conclude(self.mark, self.verdict(early), self.accusation, self.shown)
 
 
 def trace(
@@ -342,12 +348,9 @@ def trace(
     """
     grid, accusation, shown = _accuse(roll, claim, judge, roots)
     inquiries = partial(
-        _begin, grid=grid, accusation=accusation,
+        _begin, grid=grid, accusation=accusation, shown=shown,
         options={"answers": answers, "feature_names": feature_names, "label_map": label_map},
     )  # fmt: skip
-
-    def finish(inquiry: Inquiry, early: bool) -> Trace:
-        return conclude(grid, inquiry.verdict(early), accusation, shown)
 
     asking = {
         "journal": journal,
@@ -356,7 +359,8 @@ def trace(
         "stop_at": stop_at,
         "in_doubt": in_doubt,
     }
-    return ask_suspect(suspect, inquiries, finish, asking, progress)
+    found: Trace = ask_suspect(suspect, inquiries, asking, progress)
+    return found
 
 
 def _accuse(
@@ -409,9 +413,10 @@ def _accuse(
 
 
 def _begin(
-    asked: Any, *, grid: Mark, accusation: Accusation, options: Mapping[str, Any], **more: Any
-) -> Inquiry:
-    make = partial(TracingInquiry, accusation=accusation)
+    asked: Any, *, grid: Mark, accusation: Accusation, shown: Mapping[str, Any],
+    options: Mapping[str, Any], **more: Any,
+) -> Inquiry:  # fmt: skip
+    make = partial(TracingInquiry, accusation=accusation, shown=shown)
     inquiry = begin(asked, grid, **options, make=make, **more)
     if inquiry.rules.wanted == "labels":
         _check_labels(grid)

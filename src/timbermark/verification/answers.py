@@ -179,13 +179,26 @@ class ReadingRules:
     prices: tuple[Price, ...] = ()
 
 
-def check_wanted(wanted: Any, mark: Mark) -> None:
-    """Raise InputError unless a kind of answers is known and a mark can be asked for it."""
+def choose_kind(
+    wanted: Any, offers: Sequence[str], mark: Mark, suspect: str
+) -> tuple[AnswersWanted, tuple[Price, ...]]:
+    """Return the kind of answers to ask for, chosen before any of them is known, and its price.
+
+    ``wanted``: what whoever asks wants; ``offers``: what the suspect can be asked for, best first,
+    nothing if that is not known. Raises InputError if these do not fit each other or the mark.
+    """
     check_choice("answers", wanted, get_args(AnswersWanted))
-    numbers = mark.answers == "numbers"
-    if wanted != "auto" and (wanted == "numbers") != numbers:
-        is_one, said = ("numbers", "labels or scores") if numbers else ("labels", "numbers")
-        raise refusal("answers.other-task", is_one=is_one, said=said, wanted=wanted)
+    fitting = ("numbers",) if mark.answers == "numbers" else ("scores", "labels")
+    strange = [kind for kind in (wanted, *offers) if kind not in ("auto", *fitting)]
+    if strange:
+        raise refusal("answers.other-task", is_one=mark.answers, said=strange[0], suspect=suspect)
+    if not offers:
+        return wanted, ()
+    if wanted not in ("auto", *offers):
+        raise refusal("answers.not-offered", suspect=suspect, wanted=wanted, offered=offers[0])
+    if wanted in ("auto", offers[0]):
+        return offers[0], ()  # type: ignore[return-value]
+    return wanted, (Price("kind", 1.0),)
 
 
 def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
@@ -561,7 +574,7 @@ def _are_within(values: Sequence[Any]) -> bool:
 
 def _read_number(answer: Any) -> float:
     if isinstance(answer, list | dict):
-        raise refusal("answers.many-numbers")
+        raise refusal("answers.no-number", shown=f"{answer!s:.30}")
     number = _as_number(answer)
     try:
         return math.nan if number is None or isinstance(answer, bool) else float(number)

@@ -19,7 +19,6 @@ import numpy as np
 from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.mark import Mark
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.refusals import check_number, refusal
 from timbermark.verification.suspects import NamedModel, is_url, open_named, read_model
 from timbermark.verification.table import is_answer_file
@@ -191,7 +190,7 @@ def _read_unmarked(path: Any, mark: Mark) -> NamedModel:
     """Return the unmarked model; its library is imported only where bare trees do not suffice."""
     for whole in (False, True):
         found = read_model(path, whole=whole)
-        if digest_trees(found.trees) == mark.model_digest:
+        if found.digest == mark.model_digest:
             return found
     raise refusal("check.other-unmarked", unmarked=os.fspath(path))
 

@@ -36,7 +36,7 @@ from timbermark.verification.answers import (
     Reading,
     ReadingRules,
     check_label_map,
-    check_wanted,
+    choose_kind,
     read,
     settle,
     settle_classes,
@@ -326,6 +326,10 @@ class Inquiry:
     def _most_bits(self) -> float:
         return full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
 
+    def finish(self, early: bool) -> Any:
+        """Return what asking was for; a journal notes its bits, level, kind and answers."""
+        return self.verdict(early)
+
     def verdict(self, early: bool = False) -> Verdict:
         """Return the verdict on the answers; ``early``: asking may have stopped before the end.
 
@@ -371,7 +375,7 @@ def begin(
     Raises InputError if the suspect does not fit.
     """
     facts = suspect.facts
-    check_wanted(answers, mark)
+    kind, prices = choose_kind(answers, facts.offers, mark, facts.context.suspect)
     columns = match_columns(
         mark,
         own=facts.names,
@@ -381,31 +385,13 @@ def begin(
         sends_names=facts.sends_names,
     )
     translation = check_label_map(label_map, mark)
-    wanted, prices = _choose_kind(facts, mark, answers)
-    rules = replace(facts.reading, wanted=wanted, label_map=translation, prices=prices)
+    rules = replace(facts.reading, wanted=kind, label_map=translation, prices=prices)
     if mark.answers == "numbers":
         rules = replace(rules, classes=None)
     elif rules.classes is not None and not rules.by_hand and translation is None:
         classes = settle_classes(rules.classes, mark, facts.stores_labels)
         rules = replace(rules, classes=classes, class_numbers=classes is None)
     return (make or Inquiry)(mark, facts, facts.context, columns, rules, **more)
-
-
-def _choose_kind(
-    facts: Facts, mark: Mark, wanted: AnswersWanted
-) -> tuple[AnswersWanted, tuple[Price, ...]]:
-    """Return the kind to ask for, chosen by a rule before any answer is known, and its price."""
-    offers, name = facts.offers, facts.context.suspect
-    if not offers:
-        return wanted, ()
-    if (mark.answers == "numbers") != ("numbers" in offers):
-        said = "numbers" if "numbers" in offers else "labels"
-        raise refusal("answers.other-task:suspect", suspect=name, said=said, answers=mark.answers)
-    if wanted == "auto" or wanted == offers[0]:
-        return offers[0], ()  # type: ignore[return-value]
-    if wanted in offers:
-        return wanted, (Price("kind", 1.0),)
-    raise refusal("answers.not-offered", suspect=name, wanted=wanted, offered=offers[0])
 
 
 def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:

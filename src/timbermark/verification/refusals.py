@@ -193,10 +193,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         'use answers="{offered}" or leave it out.',
         "answers",
     ),
-    "answers.other-task:suspect": (
-        "The suspect ({suspect}) answers with {said}, the mark is one of {answers}.",
-        "is it a model of the same task?",
-    ),
     "stop-at": (
         "stop_at={stop!r} is neither a number of bits nor off.",
         "64 bits convince anyone, 20 convince you.",
@@ -355,8 +351,8 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     ),
     "answers.count": ("The suspect gave {given} answers to {rows} rows.", _PLEASE),
     "answers.other-task": (
-        "The mark is one of {is_one}, so that {said} prove nothing.",
-        "leave answers={wanted!r} out; is the suspect a model of the same task?",
+        "The mark is one of {is_one}, to which {said} from the suspect ({suspect}) say nothing.",
+        "is it a model of the same task?",
         "answers",
     ),
     "label-map.type": (
@@ -395,10 +391,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         'if these are raw scores, use scale="margins".',
         "scale",
     ),
-    "answers.many-numbers": (
-        "The suspect answers one row with several numbers.",
-        "answer with one number for each row, as a regressor's predict does.",
-    ),
     "answers.unreadable:no-list": (
         "The suspect's answer, {given}, is no list of answers ({why}).",
         _PLEASE,
@@ -414,7 +406,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "give its labels the type that they had when the model was marked.",
     ),
     "answers.no-number": (
-        "No answer of the suspect is a number: it says {shown}.",
+        "The suspect answers with no numbers: it says {shown}.",
         "answer with one number for each row, as a regressor's predict does.",
     ),
     "answers.unlike-first": (

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
@@ -105,44 +105,21 @@ def verify(
         "stop_at": stop_at,
         "in_doubt": in_doubt,
     }
-    return ask_suspect(suspect, inquiries, Inquiry.verdict, asking, progress)
-
-
-class Ended(Protocol):
-    """What an inquiry ends in; a journal notes it."""
-
-    @property
-    def bits(self) -> float:
-        """Return the evidence in bits."""
-
-    @property
-    def level(self) -> str:
-        """Return the level of evidence."""
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of answers."""
-
-    @property
-    def answered(self) -> int:
-        """Return the number of triggers that were answered."""
-
-
-Result = TypeVar("Result", bound=Ended)
+    verdict: Verdict = ask_suspect(suspect, inquiries, asking, progress)
+    return verdict
 
 
 def ask_suspect(
     suspect: Any,
     inquiries: Callable[..., Inquiry],
-    finish: Callable[[Any, bool], Result],
     asking: Mapping[str, Any],
     progress: bool = False,
-) -> Result:
-    """Ask a suspect of any kind everything, and return what ``finish`` makes of the answers.
+) -> Any:
+    """Ask a suspect of any kind everything, and return what the inquiry ends in, as `finish` says.
 
-    ``inquiries``: an inquiry of the opened suspect, given further fields; ``finish`` takes it, and
-    whether asking may have stopped early; ``asking``: what is for endpoints alone, by name, None
-    for what was not given. Raises InputError where it cannot be asked.
+    ``inquiries``: an inquiry of the opened suspect, given further fields; ``asking``: what is for
+    endpoints alone, by name, None for what was not given. Raises InputError where it cannot be
+    asked.
     """
     opened = open_suspect(suspect)
     given = {name: value for name, value in asking.items() if value is not None}
@@ -151,20 +128,19 @@ def ask_suspect(
         raise refusal("option.unfit", name=next(iter(given)), what="endpoints")
     if one_by_one:
         with questions_bar(progress) as bar:
-            return _ask_endpoint(cast("Endpoint", opened), inquiries, finish, given, bar)
+            return _ask_endpoint(cast("Endpoint", opened), inquiries, given, bar)
     inquiry = inquiries(opened)
     for piece in opened.ask(inquiry):
         inquiry.take(piece)
-    return finish(inquiry, False)
+    return inquiry.finish(early=False)
 
 
 def _ask_endpoint(
     endpoint: Endpoint,
     inquiries: Callable[..., Inquiry],
-    finish: Callable[[Any, bool], Result],
     given: Mapping[str, Any],
     bar: Callable[[int, int, float], None] | None,
-) -> Result:
+) -> Any:
     stop_at, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
     limit = read_stop_at(stop_at)
     check_choice("in_doubt", in_doubt, ("ask", "skip"))
@@ -195,7 +171,7 @@ def _ask_endpoint(
             journal.add({"skipped": list(journal.under_way)})
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
-        found = finish(inquiry, True)
+        found = inquiry.finish(early=True)
         told = {"bits": found.bits, "level": found.level, "kind": found.kind}
         journal.add({"ended": {**told, "triggers": found.answered}})
     return found
