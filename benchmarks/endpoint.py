@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timbermark.attacks.stolen import Stolen, Thief, steal
 from timbermark.attacks.trees import refit
 from timbermark.ownership.evidence import label_bits, label_gains
-from timbermark.verification.inquiry import Facts, begin, is_hopeless
+from timbermark.verification.inquiry import Facts, Inquiry, is_hopeless
 from timbermark.verification.questions import DECOY, make_questions
 from timbermark.verification.transcript import Context
 
@@ -97,7 +97,7 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 def rows_to_64(copy: Stolen, mark: tm.Mark, kind: str) -> float:
     """Rows asked until 64 bits, as an endpoint is asked them one by one, decoys not counted."""
     facts = Facts(context=Context("a copy", "http"), offers=(kind,))
-    inquiry = begin(SimpleNamespace(facts=facts), mark, limit=64.0)
+    inquiry = Inquiry.begin(SimpleNamespace(facts=facts), mark, limit=64.0)
     while questions := inquiry.following():
         said = copy.answer(np.array([q.values for q in questions], dtype=float))
         if kind != "scores":

@@ -34,7 +34,7 @@ from timbermark.tracing.codes import group_bits, group_gains
 from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
+from timbermark.verification.inquiry import Ending, Inquiry, StopAt
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
 from timbermark.verification.transcript import Context
 from timbermark.verification.verdict import Verdict, show_chance
@@ -416,8 +416,9 @@ def _begin(
     asked: Any, *, grid: Mark, accusation: Accusation, shown: Mapping[str, Any],
     options: Mapping[str, Any], **more: Any,
 ) -> Inquiry:  # fmt: skip
-    make = partial(TracingInquiry, accusation=accusation, shown=shown)
-    inquiry = begin(asked, grid, **options, make=make, **more)
+    inquiry = TracingInquiry.begin(
+        asked, grid, **options, accusation=accusation, shown=shown, **more
+    )
     if inquiry.rules.wanted == "labels":
         _check_labels(grid)
     return inquiry

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -136,6 +136,40 @@ class Inquiry:
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
+
+    @classmethod
+    def begin(
+        cls,
+        suspect: Suspect,
+        mark: Mark,
+        *,
+        answers: AnswersWanted = "auto",
+        feature_names: Sequence[str] | None = None,
+        label_map: Mapping[Any, Any] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Return an inquiry, after everything that can be refused before asking was checked.
+
+        ``more`` are further fields. Raises InputError if the suspect does not fit.
+        """
+        facts = suspect.facts
+        kind, prices = choose_kind(answers, facts.offers, mark, facts.context.suspect)
+        columns = match_columns(
+            mark,
+            own=facts.names,
+            count=facts.n_features,
+            by_hand=feature_names,
+            server=facts.server_columns,
+            sends_names=facts.sends_names,
+        )
+        translation = check_label_map(label_map, mark)
+        rules = replace(facts.reading, wanted=kind, label_map=translation, prices=prices)
+        if mark.answers == "numbers":
+            rules = replace(rules, classes=None)
+        elif rules.classes is not None and not rules.by_hand and translation is None:
+            classes = settle_classes(rules.classes, mark, facts.stores_labels)
+            rules = replace(rules, classes=classes, class_numbers=classes is None)
+        return cls(mark, facts, facts.context, columns, rules, **more)
 
     def add(self, *choices: Price | Note, **request: Any) -> None:
         """Add prices and conditions of how the suspect is asked, and facts of the request."""
@@ -357,41 +391,6 @@ class Inquiry:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, begun)
-
-
-def begin(
-    suspect: Suspect,
-    mark: Mark,
-    *,
-    answers: AnswersWanted = "auto",
-    feature_names: Sequence[str] | None = None,
-    label_map: Mapping[Any, Any] | None = None,
-    make: Callable[..., Inquiry] | None = None,
-    **more: Any,
-) -> Inquiry:
-    """Return an inquiry, after everything that can be refused before asking was checked.
-
-    ``make``: makes it of its fields, `Inquiry` itself by default; ``more`` are further fields.
-    Raises InputError if the suspect does not fit.
-    """
-    facts = suspect.facts
-    kind, prices = choose_kind(answers, facts.offers, mark, facts.context.suspect)
-    columns = match_columns(
-        mark,
-        own=facts.names,
-        count=facts.n_features,
-        by_hand=feature_names,
-        server=facts.server_columns,
-        sends_names=facts.sends_names,
-    )
-    translation = check_label_map(label_map, mark)
-    rules = replace(facts.reading, wanted=kind, label_map=translation, prices=prices)
-    if mark.answers == "numbers":
-        rules = replace(rules, classes=None)
-    elif rules.classes is not None and not rules.by_hand and translation is None:
-        classes = settle_classes(rules.classes, mark, facts.stores_labels)
-        rules = replace(rules, classes=classes, class_numbers=classes is None)
-    return (make or Inquiry)(mark, facts, facts.context, columns, rules, **more)
 
 
 def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
 
 This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
-how answers are read (`inquiry.begin`), ask (`Suspect.ask`), read (`answers`), judge (`verdict`).
+how answers are read (`Inquiry.begin`), ask (`Suspect.ask`), read (`answers`), judge (`verdict`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.inquiry import Inquiry, StopAt, begin, read_stop_at
+from timbermark.verification.inquiry import Inquiry, StopAt, read_stop_at
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import list_questions
 from timbermark.verification.refusals import check_choice, refusal
@@ -96,7 +96,7 @@ def verify(
     if not isinstance(known, Mark):
         raise refusal("mark.type", given=type(mark).__name__)
     inquiries = partial(
-        begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
+        Inquiry.begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
     )
     asking = {
         "journal": journal,
