@@ -76,7 +76,7 @@ def claim(
     if tsa and stamp is not None:
         raise InputError("--tsa and --stamp exclude each other.", hint="give one of them.")
     if tsa:
-        from timbermark.verification.records import check_authority
+        from timbermark.verification.stamps import check_authority
 
         check_authority(tsa)
     adds = stamp is not None
@@ -87,7 +87,6 @@ def claim(
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
-    from timbermark.verification.records import fetch_stamp
 
     # A claim that is there was checked when it was made.
     made = make_claim(model, secret_mark, key=owner_key, force=force or adds)
@@ -107,7 +106,7 @@ def claim(
         atomic_write(query, asked)
     if tsa:
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
-        made = stamps.add_stamp(made, fetch_stamp(asked, tsa))
+        made = stamps.add_stamp(made, stamps.fetch_stamp(asked, tsa))
         made.save(out, force=True)
     _report(made, out, query, as_json)
 
