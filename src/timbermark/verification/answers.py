@@ -167,14 +167,15 @@ class ReadingRules:
 
     ``classes``: labels of the suspect's scores, in their order; ``class_numbers``: labels are
     numbers from 0 in the order of the mark's classes; ``scale``: that of scores. ``by_hand``:
-    whether somebody chose these, or a model itself has them. ``prices`` are those of the rules.
+    whether somebody chose these, which has a price; a model's own have none. ``prices`` are those
+    of the rules.
     """
 
     wanted: AnswersWanted = "auto"
     classes: tuple[Any, ...] | None = None
     class_numbers: bool = False
     scale: Scale = "auto"
-    by_hand: bool = False
+    by_hand: bool = True
     label_map: Mapping[Any, Any] | None = None
     prices: tuple[Price, ...] = ()
 

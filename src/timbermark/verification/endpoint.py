@@ -185,7 +185,6 @@ class Endpoint:
                 classes=None if self.classes is None else tuple(self.classes),
                 class_numbers=self.class_numbers,
                 scale=self.scale,
-                by_hand=True,
             ),
         )
 

@@ -171,7 +171,7 @@ def _open_estimator(model: Any) -> Model:
         n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
         offers=tuple(kind for kind in functions if kind != "either"),
-        reading=ReadingRules(classes=listed),
+        reading=ReadingRules(classes=listed, by_hand=False),
     )
     return Model(facts=facts, functions=functions)
 
@@ -329,6 +329,7 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
             classes=None if classes is None else tuple(classes.tolist()),
             class_numbers=classes is None and not gives_numbers,
             scale="probabilities",
+            by_hand=False,
         ),
     )
     return Model(facts=facts, functions=functions)
