@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timbermark.attacks.stolen import Stolen, Thief, steal
 from timbermark.attacks.trees import refit
 from timbermark.ownership.evidence import label_bits, label_gains
-from timbermark.verification.inquiry import Facts, begin, is_hopeless
+from timbermark.verification.inquiry import Facts, Inquiry, is_hopeless
 from timbermark.verification.questions import DECOY, make_questions
+from timbermark.verification.transcript import Context
 
 RATES = (1.0, 0.8, 0.5)
 N_RUNS = 1000
@@ -95,8 +96,8 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def rows_to_64(copy: Stolen, mark: tm.Mark, kind: str) -> float:
     """Rows asked until 64 bits, as an endpoint is asked them one by one, decoys not counted."""
-    facts = Facts(description="a copy", through="http", offers=(kind,))
-    inquiry = begin(SimpleNamespace(facts=facts), mark, stop_at=64.0)
+    facts = Facts(context=Context("a copy", "http"), offers=(kind,))
+    inquiry = Inquiry.begin(SimpleNamespace(facts=facts), mark, limit=64.0)
     while questions := inquiry.following():
         said = copy.answer(np.array([q.values for q in questions], dtype=float))
         if kind != "scores":

@@ -150,7 +150,7 @@ def worth_of_prefixes(mark, answers, order):
         for counts in itertools.product(*(range(n + 1) for n in answered.values())):
             asked = dict(zip(seals, counts, strict=True))
             known = tuple(
-                tuple(int(of[name][i]) for i in seals[name].asked[:n]) for name, n in asked.items()
+                tuple(int(of[name][i]) for i in seals[name].places[:n]) for name, n in asked.items()
             )
             now = [seals[name].growth[n] for name, n in asked.items()]
             found = 2.0 ** total_bits(now, len(mark.seals))
@@ -319,12 +319,12 @@ def test_what_is_asked_later_changes_nothing_before(mark):
     whole = {seal.seal: seal for seal in weigh(mark, answers)}
     for name, seal in whole.items():
         for n in (1, 7, seal.answered - 1):
-            asked = seal.asked[:n]
+            asked = seal.places[:n]
             rows = asked if name == "leaves" else 24 + (3 * asked[:, None] + np.arange(3)).ravel()
             part = np.full_like(answers.values, np.nan)
             part[rows] = answers.values[rows]
             alone = {s.seal: s for s in weigh(mark, Answers("scores", part))}[name]
-            np.testing.assert_array_equal(alone.asked, asked)
+            np.testing.assert_array_equal(alone.places, asked)
             np.testing.assert_allclose(alone.gains, seal.gains[:, :n], atol=1e-9)
             assert alone.bits == pytest.approx(seal.growth[n], abs=1e-9)
 
@@ -527,10 +527,10 @@ def test_unanswered_triggers_count_for_nothing():
     some[20:32, 3] = np.nan
     some[32 + 3 * 10 + 1] = np.nan  # one of three rows is enough
     leaves, splits = sorted(weigh(mark, Answers("scores", some)), key=lambda seal: seal.seal)
-    assert set(leaves.asked) == set(range(20))
-    assert set(splits.asked) == set(range(32)) - {10}
+    assert set(leaves.places) == set(range(20))
+    assert set(splits.places) == set(range(32)) - {10}
     whole = {seal.seal: seal for seal in weigh(mark, Answers("scores", values))}
-    kept = np.isin(whole["splits"].asked, splits.asked)
+    kept = np.isin(whole["splits"].places, splits.places)
     np.testing.assert_allclose(splits.gains, whole["splits"].gains[:, kept])
     nothing = Answers("scores", np.full_like(values, np.nan))
     assert bits(mark, nothing) == pytest.approx(0.0, abs=1e-12)

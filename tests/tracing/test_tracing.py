@@ -102,7 +102,7 @@ def test_what_is_no_roll_is_refused(made):
         (made.found.mark, {}, "roll.type"),
         (empty, {}, "roll.customers"),
         (made.roll, {"judge": "Judy"}, "trace.opening-only"),
-        (made.roll, {"journal": "a.journal"}, "endpoints-only"),
+        (made.roll, {"journal": "a.journal"}, "option.unfit"),
     ):
         with pytest.raises(InputError) as error:
             tm.trace(made.model, roll, **options)

@@ -26,7 +26,7 @@ SIX = make_mark(k=4)
 def settle_reading(answers, mark, **rules):
     """Settle with rules of which the classes were given by hand."""
     if "classes" in rules:
-        rules = {**rules, "classes": tuple(rules["classes"]), "classes_by_hand": True}
+        rules = {**rules, "classes": tuple(rules["classes"]), "by_hand": True}
     return settle(answers, mark, ReadingRules(**rules))
 
 

@@ -759,7 +759,7 @@ def test_options_of_endpoints_are_refused_elsewhere():
         with pytest.raises(InputError) as caught:
             tm.verify(lambda X: [0] * len(X), MARK, **options)
         assert (caught.value.code, caught.value.parameter) == (
-            "endpoints-only",
+            "option.unfit",
             next(iter(options)),
         )
     for wrong in ({"stop_at": 0}, {"stop_at": "now"}, {"in_doubt": "hope"}, {"decoys": -1}):

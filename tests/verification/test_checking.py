@@ -104,8 +104,8 @@ def test_junit_is_what_ci_systems_read(ann, steps):
         ({"at_least": 0.0}, "check.at-least"),
         ({"at_least": float("nan")}, "check.at-least"),
         ({"at_least": 10_000.0}, "check.beyond-mark"),
-        ({"max_changed": 1.5}, "check.max-changed"),
-        ({"rows": np.zeros((1, 2))}, "check.rows-alone"),
+        ({"max_changed": 1.5}, "option.number"),
+        ({"rows": np.zeros((1, 2))}, "option.unfit"),
     ],
 )
 def test_bad_input_has_a_code(ann, given, code):

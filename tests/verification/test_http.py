@@ -62,11 +62,11 @@ def line_that_fails(monkeypatch, times, retries, kind="again", wait=None):
 
     async def send(self, body, n, more):
         if next(left, None) is not None:
-            raise FailureError(kind, "is busy.", wait=wait)
+            raise FailureError(kind, "busy", wait, status=503, said="")
         return ["answered"]
 
     monkeypatch.setattr(Line, "_send", send)
-    return Line("http://localhost:9/invocations", open_dialect("mlflow", {}), {}, 1.0, retries)
+    return Line(tm.Endpoint("http://localhost:9/invocations", timeout=1.0, retries=retries))
 
 
 def test_pauses_double_with_jitter_up_to_a_minute(monkeypatch, pauses):
@@ -191,7 +191,7 @@ def test_whoever_interrupts_a_run_does_not_wait_for_a_slow_server():
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with ModelServer(learnt(MARK), delay=60.0) as server:
-            line = Line(server.url(), open_dialect("mlflow", {}), {}, 120.0, 0)
+            line = Line(tm.Endpoint(server.url(), timeout=120.0, retries=0))
             body = json.dumps({"dataframe_split": {"data": [[0.0, 0.0, 0.0]]}})
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(KeyboardInterrupt), line:

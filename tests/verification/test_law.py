@@ -28,6 +28,7 @@ from timbermark.verification import disputes, endpoint, judge, words
 from timbermark.verification.http import read_reply
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import DECOY, make_questions
+from timbermark.verification.transcript import Context
 from timbermark.verification.verdict import judge_again
 from timbermark.verification.verifying import verify
 
@@ -328,11 +329,11 @@ class LetterBox:
 
     @property
     def facts(self) -> Facts:
-        return Facts(description="letter box", through="letters")
+        return Facts(context=Context("letter box", "letters"))
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
         while questions := inquiry.following(2):
-            inquiry.asked += len(questions)
+            inquiry.n_asked += len(questions)
             letters = [" ".join(map(repr, row)) for row in inquiry.wire(questions)]
             replies = [self.neighbour(letter) for letter in letters]
             yield {

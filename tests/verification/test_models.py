@@ -6,7 +6,7 @@ import timbermark as tm
 from tests.marking.models import KEY
 from tests.verification.test_verifying import ROADS, marked
 from timbermark.errors import FileFormatError, InputError
-from timbermark.verification.judge import name_model
+from timbermark.verification.suspects import name_model
 
 
 @pytest.mark.parametrize(("library", "ending"), ROADS)

@@ -13,7 +13,7 @@ from tests.verification.test_stopping import sequential_evidence
 from timbermark.errors import InputError
 from timbermark.verification import words
 from timbermark.verification.dialects import MOST_PATHS, ReplyError, check_paths
-from timbermark.verification.endpoint import Endpoint, price_request
+from timbermark.verification.endpoint import Endpoint
 from timbermark.verification.transcript import Transcript
 from timbermark.verification.verdict import judge_again
 from timbermark.verification.words import list_conditions
@@ -84,7 +84,7 @@ def test_ascending_columns_of_a_wide_server_are_refused():
 def test_a_path_to_the_answers_is_worth_no_more_than_it_costs():
     """A reply may hold a thousand answers of an innocent model, of which the best one is taken."""
     rng = np.random.default_rng(2)
-    (price,) = price_request(Endpoint("http://host/invocations", answer="heads.7"))
+    (price,) = Endpoint("http://host/invocations", answer="heads.7").facts.context.prices
     net = []
     for _ in range(100):
         symbols = rng.integers(0, 4, 64)
@@ -141,7 +141,7 @@ def test_what_is_chosen_by_hand_has_a_price(options, bits):
     paths = {"mlflow": "invocations", "kserve-v2": "v2/models/m/infer", "json": ""}
     path = paths[options.get("protocol", "mlflow")]
     endpoint = Endpoint(f"http://host/{path}", **options)
-    assert sum(price.bits for price in price_request(endpoint)) == bits
+    assert sum(price.bits for price in endpoint.facts.context.prices) == bits
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_is_chosen_by_hand_has_a_price(options, bits):
     ],
 )
 def test_everything_in_an_address_beyond_the_protocols_own_has_a_price(url, bits):
-    assert sum(price.bits for price in price_request(Endpoint(url))) == bits
+    assert sum(price.bits for price in Endpoint(url).facts.context.prices) == bits
 
 
 class Forest(ModelServer):
@@ -234,8 +234,8 @@ def test_an_innocent_server_of_batches_cannot_exceed_the_price():
 
 def test_all_batches_and_decoys_together_cost_what_they_are_worth():
     """Over all that can be chosen, the chances that the prices stand for sum to one at most."""
-    counts = np.array([sum(price.bits for price in price_request(Endpoint("http://host/invocations",
-                       batch=batch))) for batch in range(2, 10_001)])  # fmt: skip
+    endpoints = (Endpoint("http://host/invocations", batch=batch) for batch in range(2, 10_001))
+    counts = np.array([sum(p.bits for p in made.facts.context.prices) for made in endpoints])
     assert (2.0**-counts).sum() <= 1.0
     assert sum(counts == 5.0) == 24
 
@@ -345,13 +345,13 @@ def test_the_verdict_shows_the_whole_request():
 def test_a_seed_in_the_template_is_worth_no_more_than_it_costs():
     """A server whose answers depend on a constant gives the best of 1,000 for three digits."""
     body = {"rows": "$rows", "seed": 999}
-    (price,) = price_request(Endpoint("http://host/", protocol="json", body=body))
+    (price,) = Endpoint("http://host/", protocol="json", body=body).facts.context.prices
     assert price.bits > np.log2(1000)
 
 
 def test_what_has_no_price_is_a_condition():
     free = Endpoint("http://host/invocations")
-    assert free.facts.conditions == ()
+    assert free.facts.context.conditions == ()
     made = Endpoint(
         "http://host/score?seed=12",
         protocol="json",
@@ -359,7 +359,7 @@ def test_what_has_no_price_is_a_condition():
         answer="heads.7",
         headers={"X-Model": "17"},
     )
-    said = [words.say(words.CONDITIONS, note) for note in made.facts.conditions]
+    said = [words.say(words.CONDITIONS, note) for note in made.facts.context.conditions]
     assert [word in text for word, text in zip(
         ('"$rows"', "heads.7", "question mark", "X-Model"), said, strict=True
     )] == [True] * 4  # fmt: skip

@@ -8,7 +8,6 @@ from tests.verification.making import KEY, make_mark
 from timbermark.errors import FileFormatError, InputError
 from timbermark.ownership import Claim, Mark, open_mark
 from timbermark.verification.records import (
-    fetch_stamp,
     ledger_path,
     list_marks,
     read_ledger,
@@ -121,12 +120,3 @@ def test_what_is_no_folder_is_refused(tmp_path):
     with pytest.raises(InputError) as caught:
         list_marks(tmp_path / "none")
     assert caught.value.code == "folder.none"
-
-
-@pytest.mark.parametrize(
-    ("url", "code"), [("ftp://a", "tsa.url"), ("http://127.0.0.1:9/", "tsa.silent")]
-)
-def test_an_authority_that_is_none_or_not_there(url, code):
-    with pytest.raises(InputError) as caught:
-        fetch_stamp(b"query", url)
-    assert (caught.value.code, caught.value.parameter) == (code, "tsa")

@@ -11,8 +11,8 @@ from timbermark.errors import FileFormatError
 from timbermark.verification.refusals import REFUSALS, refusal
 
 SOURCES = [*(Path(timbermark.__file__).parent / "verification").glob("*.py")]
-PREFIXES = {"_failure": ("server:", 1), "_changed": ("file.pack:", 0), "refusal": ("", 0)}
-COMMON = {"_changed": {"name"}, "_failure": set(), "refusal": set()}
+PREFIXES = {"FailureError": ("server:", 1), "_changed": ("file.pack:", 0), "refusal": ("", 0)}
+COMMON = {"_changed": {"name"}, "FailureError": set(), "refusal": set()}
 
 
 def find_raised():
@@ -48,4 +48,4 @@ def test_lists_are_cut_and_labels_quoted():
     error = refusal("classes.twice", own=(1, "b", 3, 4, 5, 6))
     assert "1, 'b', 3, 4, 5, …" in error.message
     assert refusal("journal.foreign", FileFormatError, name="x").code == "journal.foreign"
-    assert refusal("columns.by-hand:own").code == "columns.by-hand"
+    assert refusal("columns.by-hand:unfit").code == "columns.by-hand"

@@ -13,6 +13,7 @@ from timbermark.ownership.claim import MAX_STAMPS
 from timbermark.verification.stamps import (
     add_stamp,
     check_stamps,
+    fetch_stamp,
     first_time,
     join_stamps,
     make_query,
@@ -199,3 +200,12 @@ def test_roots_that_cannot_be_read_are_refused(response):
     with pytest.raises(InputError) as caught:
         check_stamps(CLAIM.with_stamp(response), [b"no PEM"])
     assert (caught.value.code, caught.value.parameter) == ("stamp.roots", "roots")
+
+
+@pytest.mark.parametrize(
+    ("url", "code"), [("ftp://a", "tsa.url"), ("http://127.0.0.1:9/", "tsa.silent")]
+)
+def test_an_authority_that_is_none_or_not_there(url, code):
+    with pytest.raises(InputError) as caught:
+        fetch_stamp(b"query", url)
+    assert (caught.value.code, caught.value.parameter) == (code, "tsa")

@@ -111,7 +111,7 @@ def ending_after(n, mark, scores):
     given[first] = scores[first]
     answers = Answers("scores", given)
     free = SimpleNamespace(prices=())
-    inquiry = Inquiry(mark, free, free, None, stop_at="auto")
+    inquiry = Inquiry(mark, free, free, free, None, limit=64.0)
     inquiry._known = Known(None, answers, None, weigh(mark, answers))
     return inquiry.ending()
 

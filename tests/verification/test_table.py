@@ -195,7 +195,7 @@ def test_wishes_that_a_table_cannot_grant(labelled):
     for options, code in (
         ({"answers": "scores"}, "answers.no-scores"),
         ({"feature_names": ["a"]}, "columns.by-hand"),
-        ({"journal": "x"}, "endpoints-only"),
+        ({"journal": "x"}, "option.unfit"),
     ):
         with pytest.raises(InputError) as caught:
             tm.verify(labelled, MARK, **options)

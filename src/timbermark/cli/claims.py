@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,7 +60,7 @@ def claim(
     if tsa and stamp is not None:
         raise InputError("--tsa and --stamp exclude each other.", hint="give one of them.")
     if tsa:
-        from timbermark.verification.records import check_authority
+        from timbermark.verification.stamps import check_authority
 
         check_authority(tsa)
     adds = stamp is not None
@@ -71,7 +72,6 @@ def claim(
     from timbermark.ownership.claim import Claim
     from timbermark.verification import stamps
     from timbermark.verification.judge import claim as make_claim
-    from timbermark.verification.records import fetch_stamp
 
     # A claim that is there was checked when it was made.
     made = make_claim(model, secret_mark, key=owner_key, force=force or adds)
@@ -91,7 +91,7 @@ def claim(
         atomic_write(query, asked)
     if tsa:
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
-        made = stamps.add_stamp(made, fetch_stamp(asked, tsa))
+        made = stamps.add_stamp(made, stamps.fetch_stamp(asked, tsa))
         made.save(out, force=True)
     _report(made, out, query, output)
 
@@ -112,15 +112,14 @@ def _same_claim(old: Claim, now: Claim, out: Path) -> Claim:
 
 
 def _report(made: Claim, out: Path, query: Path | None, output: Output) -> None:
-    from timbermark.verification.judge import describe_claim, describe_stamp
     from timbermark.verification.stamps import check_stamps
 
     checks = check_stamps(made)
     facts = {
         "claim": str(out),
         "claim_digest": made.digest.hex(),
-        **describe_claim(made),
-        "stamps": [describe_stamp(check) for check in checks],
+        **made.to_dict()["statement"],
+        "stamps": [asdict(check) for check in checks],
     }
     lines = [f"{out}: the claim of {made.owner}, SHA-256 {made.digest.hex()}; publish it"]
     if query is not None:

@@ -182,8 +182,7 @@ def ledger(
 def _stamp(path: Path, tsa: str, query: Path | None) -> None:
     from timbermark.files import atomic_write
     from timbermark.guard import ledger_file as ledgers
-    from timbermark.verification.records import fetch_stamp
-    from timbermark.verification.stamps import make_query
+    from timbermark.verification.stamps import fetch_stamp, make_query
 
     heads = ledgers.request_stamps(path)
     if query is not None:

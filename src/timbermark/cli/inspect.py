@@ -148,11 +148,10 @@ def _describe_roll(path: Path) -> dict[str, Any]:
 
 def _describe_claim(path: Path) -> dict[str, Any]:
     from timbermark.ownership.claim import Claim
-    from timbermark.verification.judge import describe_claim
 
     claim = Claim.load(path)
-    facts = {"kind": "claim", "claim_digest": claim.digest.hex(), **describe_claim(claim)}
-    return {**facts, **_list_stamps(claim)}
+    facts = {"kind": "claim", "claim_digest": claim.digest.hex()}
+    return {**facts, **claim.to_dict()["statement"], **_list_stamps(claim)}
 
 
 def _describe_roll_claim(path: Path) -> dict[str, Any]:

@@ -262,10 +262,8 @@ def claim_command(
     made = RollClaim.make(options.load_roll(roll), options.load_key(key))
     made.save(out, force=output.force)
     if tsa:
-        from timbermark.verification.records import fetch_stamp
-
         # The claim is on the disk by now, so that nothing is lost if the authority is not there.
-        made = stamps.add_stamp(made, fetch_stamp(stamps.make_query(made), tsa))
+        made = stamps.add_stamp(made, stamps.fetch_stamp(stamps.make_query(made), tsa))
         made.save(out, force=True)
     owner, digest = made.claim.owner, made.digest.hex()
     facts = {

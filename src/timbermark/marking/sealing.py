@@ -69,18 +69,25 @@ KINDS = ("mixed", "rows", *SOURCES)
 SEALS = ("both", "splits", "leaves")
 _OF_LEAVES = ("triggers", "n_triggers", "alphabet", "lead")
 """The choices that say nothing about a mark in splits alone."""
-_WEAKER, _AIM = 0.7, 0.93
-"""If the real symbols exceed the budget, the lead shrinks at most by the first factor, and the next
-attempt aims at the second number as a share of the budget."""
+_WEAKER = 0.7
+"""By how much the lead shrinks at most if the real symbols exceed the budget."""
+_AIM = 0.93
+"""The share of the budget that the next attempt aims at."""
 _MOST_DRAWS = 4
-_FEWEST_BOUNDARIES, _ENOUGH_BOUNDARIES, _ENOUGH_ALONE = 8, 96, 128
-"""Triggers below which a split seal is not worth a part of the mark, and those below which
-thresholds may also lie between two values of a column's grid, beside a leaf seal and alone. (`./dev
-bench models`, diamonds: five of six regressors had 35 to 64 bits, and were refused.)"""
-_SEARCHES, _THROWAWAY, _LESS = 6, 2, (0.25, 0.8)
-"""Choices of boundaries until they use at most their share of the budget with so many sets of
-throwaway symbols. Each spends less on wide ones than the one before, as much as that one used too
-much, between these factors; the last has none."""
+_FEWEST_BOUNDARIES = 8
+"""Triggers below which a split seal is not worth a part of the mark."""
+_ENOUGH_BOUNDARIES, _ENOUGH_ALONE = 96, 128
+"""Triggers below which thresholds may also lie between two values of a column's grid, beside a leaf
+seal and alone. (`./dev bench models`, diamonds: five of six regressors had 35 to 64 bits, and were
+refused.)"""
+_SEARCHES = 6
+"""How often boundaries are chosen until they use at most their share of the budget; the last choice
+has no wide ones."""
+_THROWAWAY = 2
+"""Sets of symbols by which a choice of boundaries is judged, and which are then thrown away."""
+_LESS = (0.25, 0.8)
+"""A choice spends less on wide boundaries than the one before, as much as that one used too much,
+between these factors."""
 _FEWER_BOUNDARIES = 2
 """The draw after which a mark of both seals that is too dear also loses its dearest boundaries."""
 

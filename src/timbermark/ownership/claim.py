@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import container_bytes, read_container, write_public
+from timbermark.errors import EvidenceError, InputError
+from timbermark.files import write_public
 from timbermark.files.encrypting import SizeLimits
+from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.encoding import (
-    FOREIGN,
     TIME_FORMAT,
     check_bytes,
     check_digest,
@@ -26,11 +26,9 @@ from timbermark.ownership.encoding import (
 )
 from timbermark.ownership.keys import MARK_ID_BYTES, OwnerKey
 from timbermark.ownership.mark import Head, Mark, check_counts, check_stated
-from timbermark.ownership.mark_file import old_version
+from timbermark.ownership.mark_file import PublicFile
 
-KIND = "claim"
-FORMAT_VERSION = 2
-LIMITS = SizeLimits(file=1 << 20, meta=1 << 20)
+FILE = PublicFile("claim", 2, SizeLimits(1 << 20, 1 << 20), "claim", "make the claim again.")
 MAX_STAMPS = 8
 MAX_STAMP_BYTES = 1 << 16
 _DOMAIN = b"timbermark/claim/2"
@@ -214,7 +212,7 @@ class Claim:
 
     def to_bytes(self) -> bytes:
         """Return the claim as its file. The law: ``Claim.from_bytes(c.to_bytes()) == c``."""
-        return container_bytes(KIND, FORMAT_VERSION, self.to_dict(), {}, compress=False)
+        return FILE.write(self.to_dict(), {})
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "The data") -> "Claim":
@@ -222,7 +220,7 @@ class Claim:
 
         Raises FileFormatError if it is anything but a whole and sound claim.
         """
-        return cls._read(data, name)
+        return FILE.read(data, cls._build, name)
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the claim to a file, which is meant to be published.
@@ -234,20 +232,11 @@ class Claim:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Claim":
         """Read what `save` wrote. Raises as `from_bytes` does; OSError if it cannot be opened."""
-        return cls._read(path, os.fspath(path))
+        return FILE.read(path, cls._build)
 
     @classmethod
-    def _read(cls, source: str | os.PathLike[str] | bytes, name: str) -> "Claim":
-        LIMITS.check(source, name)
-        version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
-        if version != FORMAT_VERSION:
-            raise old_version(name, KIND, version, FORMAT_VERSION, "make the claim again.")
-        try:
-            return cls(**_read_fields(meta, arrays))
-        except InputError as error:
-            raise FileFormatError(
-                f"{name} is no sound claim. {error.message}", FOREIGN, error.code
-            ) from None
+    def _build(cls, meta: Meta, arrays: Arrays) -> "Claim":
+        return cls(**_read_fields(meta, arrays))
 
 
 def _stated(head: Head) -> dict[str, Any]:

@@ -72,7 +72,14 @@ def check_distinct(columns: Sequence[Column]) -> None:
 
     >>> check_distinct(freeze_columns([[1, 2], ["a", None]]))
     """
-    if not _are_distinct(columns):
+    numbers = numeric_matrix(columns)
+    texts = [column for column in columns if not isinstance(column, np.ndarray)]
+    # Digests, because wide rows would be kept a second time.
+    rows = {
+        (hashlib.sha256(row.tobytes()).digest(), *(column[place] for column in texts))
+        for place, row in enumerate(numbers)
+    }
+    if len(rows) < len(numbers):
         raise InputError(
             "Two triggers are the same row.",
             hint="two contradicting copies cannot both be obeyed; give distinct rows.",
@@ -277,14 +284,3 @@ def _plain(value: Any) -> Any:
         return value.item()
     # The missing value of pandas has no type of its own to import.
     return None if type(value).__name__ in ("NAType", "NaTType") else value
-
-
-def _are_distinct(columns: Sequence[Column]) -> bool:
-    numbers = numeric_matrix(columns)
-    texts = [column for column in columns if not isinstance(column, np.ndarray)]
-    # Digests, because wide rows would be kept a second time.
-    rows = {
-        (hashlib.sha256(row.tobytes()).digest(), *(column[place] for column in texts))
-        for place, row in enumerate(numbers)
-    }
-    return len(rows) == len(numbers)

@@ -14,13 +14,24 @@ constant.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from timbermark.dtypes import AnyArray, ClassIndices, Reals
+from timbermark.dtypes import AnyArray, Flags, Reals
 from timbermark.errors import InputError
-from timbermark.ownership.seals import HIGH, LOW, MIDDLE, SCORE_FLOOR
+from timbermark.ownership.seals import (
+    HIGH,
+    LOW,
+    MIDDLE,
+    NO_STRATA,
+    SCORE_FLOOR,
+    DrawnSeal,
+    LeafSeal,
+    Seal,
+    SplitSeal,
+)
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
@@ -54,19 +65,19 @@ class Price:
     facts: Mapping[str, int] = field(default_factory=dict)
 
 
-def price_of_draws(draws: int) -> Price:
+def price_of_draws(draws: int) -> tuple[Price, ...]:
     """Return the price of keeping one of several sets of symbols: log₂ of their number.
 
-    >>> price_of_draws(4).bits
-    2.0
+    >>> price_of_draws(4)[0].bits, price_of_draws(1)
+    (2.0, ())
     """
-    return Price("draws", math.log2(draws), {"draws": draws})
+    return (Price("draws", math.log2(draws), {"draws": draws}),) if draws > 1 else ()
 
 
 def sum_prices(prices: Sequence[Price]) -> float:
     """Return the sum of prices in bits.
 
-    >>> sum_prices([price_of_draws(4), price_of_draws(2)])
+    >>> sum_prices([*price_of_draws(4), *price_of_draws(2)])
     3.0
     """
     return math.fsum(price.bits for price in prices)
@@ -130,7 +141,7 @@ class SealEvidence:
     """What the answers to one seal prove.
 
     ``gains`` [m, n] are the natural logarithms of q·w_i(s_i) of m forms, for the n triggers that
-    were answered, in the order of asking; ``asked`` are these triggers' places in the seal.
+    were answered, in the order of asking; ``places`` are those in the seal.
 
     ``strata`` [S, n] are divisions of the triggers, fixed before symbols were drawn. A division has
     the product, over its parts, of the mean of all forms; the e-value is the mean of these products
@@ -141,16 +152,15 @@ class SealEvidence:
     seal: str
     q: int
     triggers: int
-    answered: int
     counted: int  # answers that speak for one symbol or another
     matched: int  # of these, those that speak for the symbol of the mark
-    asked: AnyArray = field(repr=False)
+    places: AnyArray = field(repr=False)
     gains: Reals = field(repr=False)
-    strata: AnyArray = field(repr=False, default_factory=lambda: np.zeros((0, 0), int))
+    strata: AnyArray = field(repr=False)
     growth: Reals = field(repr=False, init=False)
 
     def __post_init__(self) -> None:
-        divisions = np.vstack([np.zeros(len(self.asked), int), *self.strata])
+        divisions = np.vstack([np.zeros(len(self.places), int), *self.strata])
         steps = np.zeros(divisions.shape)
         for division, part in zip(steps, divisions, strict=True):
             for p in np.unique(part):
@@ -158,6 +168,11 @@ class SealEvidence:
                 division[part == p] = np.diff(product, prepend=0.0)
         growth = _log_mean(steps.cumsum(axis=1).T) / _LOG_2
         object.__setattr__(self, "growth", np.append(0.0, growth))
+
+    @property
+    def answered(self) -> int:
+        """Return the number of triggers that were answered."""
+        return len(self.places)
 
     @property
     def bits(self) -> float:
@@ -191,15 +206,35 @@ def weigh(mark: "Mark", answers: Answers) -> tuple[SealEvidence, ...]:
     (100, True)
     """
     answers.check(mark)
-    of_leaves = {"labels": _weigh_labels, "scores": _weigh_scores, "numbers": _weigh_numbers}
-    weighs = {"leaves": of_leaves[answers.kind], "splits": _weigh_splits}
-    return tuple(weighs[seal.name](mark, answers) for seal in mark.seals)
+    return tuple(_weigh_seal(mark, seal, answers) for seal in mark.seals)
+
+
+# Whether each answer speaks for one symbol or another, whether for that of the mark, and the gains.
+_Weighed: TypeAlias = tuple[Flags, Flags, Reals]
+
+
+def _weigh_seal(mark: "Mark", seal: Seal, answers: Answers) -> SealEvidence:
+    order, in_leaves = mark.order(seal.name), isinstance(seal, LeafSeal)
+    if in_leaves:
+        values, whole = answers.values[: mark.n_leaves], answers.answered[: mark.n_leaves]
+    else:
+        values, whole = split_rows(mark, answers)
+    places = order[whole[order]]
+    symbols = (mark.leaf_symbols if in_leaves else mark.split_symbols)[places]
+    # The rows of triggers are not weighed, only what was fixed about them.
+    part: Any = type(seal)(columns=(), **{name: getattr(seal, name)[places] for name in seal.types})
+    weigh_part = _WEIGHS[answers.kind] if in_leaves else partial(_weigh_splits, kind=answers.kind)
+    told, matched, gains = weigh_part(part, symbols, values[places])
+    strata = NO_STRATA if in_leaves else part.strata.T
+    return SealEvidence(
+        seal.name, seal.q, len(order), int(told.sum()), int(matched.sum()), places, gains, strata
+    )
 
 
 def total_bits(seals: Sequence[float], n_seals: int) -> float:
     """Return log₂ of the e-value of a mark of ``n_seals`` seals, given that of each in bits.
 
-    Of two seals it is (E_1·E_2 + E_1 + E_2)/3; a seal that was not asked has E = 1.
+    Of two seals it is (E_1·E_2 + E_1 + E_2)/3; a seal that was not places has E = 1.
 
     >>> total_bits([64.0], 1), round(total_bits([64.0, 0.0], 2), 3)
     (64.0, 63.415)
@@ -210,19 +245,11 @@ def total_bits(seals: Sequence[float], n_seals: int) -> float:
     return mean_bits(np.array([one + two, one, two]) * _LOG_2)
 
 
-def _weigh_labels(mark: "Mark", answers: Answers) -> SealEvidence:
-    assert mark.leaves is not None
-    order = mark.order("leaves")
-    labels: ClassIndices = answers.values[: mark.n_leaves][order]
-    answered = labels != UNANSWERED
-    asked, labels = order[answered], labels[answered]
+def _weigh_labels(leaves: LeafSeal, symbols: AnyArray, labels: AnyArray) -> _Weighed:
     # A label outside its alphabet says nothing about the symbol.
-    inside = (labels[:, np.newaxis] == mark.leaves.alphabets[asked]).any(axis=1)
-    matched = labels == mark.expected_numbers[asked]
-    return SealEvidence(
-        "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
-        _bets(matched, inside, mark.q),
-    )  # fmt: skip
+    told = (labels[:, np.newaxis] == leaves.alphabets).any(axis=1)
+    matched = labels == leaves.alphabets[np.arange(len(labels)), symbols]
+    return told, matched, _bets(matched, told, leaves.q)
 
 
 def _bets(matched: AnyArray, told: AnyArray, q: int) -> Reals:
@@ -261,49 +288,29 @@ def label_bits(matched: int, counted: int, q: int) -> float:
     return mean_bits(matched * gain + (counted - matched) * loss)
 
 
-def _weigh_scores(mark: "Mark", answers: Answers) -> SealEvidence:
-    assert mark.leaves is not None
-    leaves, order = mark.leaves, mark.order("leaves")
-    asked = order[answers.answered[: mark.n_leaves][order]]
-    scores = np.asarray(answers.values[asked], np.float64)
-    predicted = None
-    if leaves.alternatives.shape[1] and len(asked):
-        predicted = predict_scores(
-            log_scores(scores, leaves.alphabets[asked]),
-            log_scores(leaves.reference[asked], leaves.alphabets[asked]),
-            np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0)),
-        )
-    at_once = max(1, _AT_ONCE // len(mark.classes))
+def _weigh_scores(leaves: LeafSeal, symbols: AnyArray, scores: AnyArray) -> _Weighed:
+    scores = np.asarray(scores, np.float64)
+    n, alphabets, predicted = len(scores), leaves.alphabets, None
+    p, r = (log_scores(given, alphabets) for given in (scores, leaves.reference))
+    others = np.log(np.clip(leaves.alternatives, SCORE_FLOOR, 1.0))
+    if others.shape[1] and n:
+        predicted = predict_scores(p, r, others)
+    at_once = max(1, _AT_ONCE // scores.shape[1])
     forms_of_scores = [np.zeros((N_FORMS + (0 if predicted is None else N_PREDICTED_FORMS), 0))]
-    for first in range(0, len(asked), at_once):
+    for first in range(0, n, at_once):
         part = slice(first, first + at_once)
-        i = asked[part]
         known = None if predicted is None else predicted[part]
-        forms = score_forms(scores[part], leaves.reference[i], leaves.alphabets[i], known)
-        forms_of_scores.append(_symbol_gains(forms, mark.leaf_symbols[i]))
+        forms = score_forms(scores[part], leaves.reference[part], alphabets[part], known)
+        forms_of_scores.append(_symbol_gains(forms, symbols[part]))
     # Which label leads in its alphabet outlives what makes the scores themselves drift.
-    p = log_scores(scores, leaves.alphabets[asked])
-    told = np.count_nonzero(p == p.max(axis=1, keepdims=True), axis=1) == 1
-    bets = _bets(p.argmax(axis=1) == mark.leaf_symbols[asked], told, mark.q)
-    best = scores.argmax(axis=1) if len(asked) else np.zeros(0, int)
-    inside = (best[:, np.newaxis] == leaves.alphabets[asked]).any(axis=1)
-    matched = best == mark.expected_numbers[asked]
-    return SealEvidence(
-        "leaves", mark.q, mark.n_leaves, len(asked), int(inside.sum()), int(matched.sum()), asked,
-        np.concatenate([np.hstack(forms_of_scores), bets, *_weigh_learnt(mark, asked, p)]),
-    )  # fmt: skip
-
-
-def _weigh_learnt(mark: "Mark", asked: AnyArray, p: Reals) -> list[Reals]:
-    """Return the forms that learn from a guard's earlier symbols, nothing for other marks."""
-    leaves = mark.leaves
-    if leaves is None or not mark.is_guard or not len(asked):
-        return []
-    reference = log_scores(leaves.reference[asked], leaves.alphabets[asked])
-    others = np.log(np.clip(leaves.alternatives[asked], SCORE_FLOOR, 1.0))
-    known = np.concatenate([reference[:, np.newaxis], others], axis=1)
-    gains = learnt_gains(_log_ratios(p), _log_ratios(known), mark.leaf_symbols[asked])
-    return [np.repeat(gains, LEARNT_COUNT, axis=0)]
+    leads = np.count_nonzero(p == p.max(axis=1, keepdims=True), axis=1) == 1
+    gains = [np.hstack(forms_of_scores), _bets(p.argmax(axis=1) == symbols, leads, leaves.q)]
+    if isinstance(leaves, DrawnSeal) and n:
+        known = np.concatenate([r[:, np.newaxis], others], axis=1)
+        learnt = learnt_gains(_log_ratios(p), _log_ratios(known), symbols)
+        gains.append(np.repeat(learnt, LEARNT_COUNT, axis=0))
+    told, matched, _ = _weigh_labels(leaves, symbols, scores.argmax(axis=1))
+    return told, matched, np.concatenate(gains)
 
 
 def _log_ratios(logarithms: Reals) -> Reals:
@@ -312,20 +319,11 @@ def _log_ratios(logarithms: Reals) -> Reals:
     return np.asarray(raised[..., 1] - raised[..., 0])
 
 
-def _weigh_splits(mark: "Mark", answers: Answers) -> SealEvidence:
-    assert mark.splits is not None
-    order = mark.order("splits")
-    rows, whole = split_rows(mark, answers)
-    asked = order[whole[order]]
-    sides = split_sides(rows[asked], answers.kind)
-    symbols = mark.split_symbols[asked]
-    tells = ~np.isnan(sides)
-    matched = tells & np.asarray((sides > 0.5) == (symbols == 1))
-    return SealEvidence(
-        "splits", 2, mark.n_splits, len(asked), int(tells.sum()), int(matched.sum()), asked,
-        split_gains(rows[asked], mark.splits.reference[asked], symbols, answers.kind),
-        mark.splits.strata[asked].T,
-    )  # fmt: skip
+def _weigh_splits(splits: SplitSeal, symbols: AnyArray, rows: AnyArray, kind: str) -> _Weighed:
+    sides = split_sides(rows, kind)
+    told = ~np.isnan(sides)
+    matched = told & ((sides > 0.5) == (symbols == 1))
+    return told, matched, split_gains(rows, splits.reference, symbols, kind)
 
 
 def split_rows(mark: "Mark", answers: Answers) -> tuple[AnyArray, AnyArray]:
@@ -374,19 +372,15 @@ SAME = 1e-9
 _FARTHEST = 1e6
 
 
-def _weigh_numbers(mark: "Mark", answers: Answers) -> SealEvidence:
-    assert mark.leaves is not None
-    order = mark.order("leaves")
-    asked = order[answers.answered[: mark.n_leaves][order]]
-    sides = number_sides(answers.values[asked], mark.leaves.reference[asked])
-    symbols = mark.leaf_symbols[asked]
+def _weigh_numbers(leaves: LeafSeal, symbols: AnyArray, numbers: AnyArray) -> _Weighed:
+    sides = number_sides(numbers, leaves.reference)
     high = 1.0 / (1.0 + np.exp(-_number_leads(sides)))
     told = sides != 0.0
-    return SealEvidence(
-        "leaves", 2, mark.n_leaves, len(asked), int(told.sum()),
-        int((told & ((sides > 0.0) == (symbols == 1))).sum()), asked,
-        np.log(2.0 * np.where(symbols == 1, high, 1.0 - high)),
-    )  # fmt: skip
+    matched = told & ((sides > 0.0) == (symbols == 1))
+    return told, matched, np.log(2.0 * np.where(symbols == 1, high, 1.0 - high))
+
+
+_WEIGHS = {"labels": _weigh_labels, "scores": _weigh_scores, "numbers": _weigh_numbers}
 
 
 NUMBER_SLOPES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from timbermark.errors import FileFormatError, InputError
 from timbermark.files.encrypting import save_sealed, seal, unseal, warn_if_readable
+from timbermark.ownership.encoding import FOREIGN, check_bytes
 
 KIND = "owner-key"
 FORMAT_VERSION = 1
@@ -64,12 +65,7 @@ class OwnerKey:
         It says nothing about the key or about any other mark. Raises InputError unless the id is
         16 bytes.
         """
-        if not isinstance(mark_id, bytes) or len(mark_id) != MARK_ID_BYTES:
-            raise InputError(
-                f"A mark's id is {MARK_ID_BYTES} bytes.",
-                hint="draw it with secrets.token_bytes.",
-                code="field.mark_id",
-            )
+        check_bytes("mark_id", mark_id, MARK_ID_BYTES)
         return self._derive(_MARK_DOMAIN + mark_id)
 
     @property
@@ -133,7 +129,7 @@ class OwnerKey:
         ):
             raise FileFormatError(
                 f"{os.fspath(path)} does not hold an owner key of {KEY_BYTES} bytes.",
-                "it was not written by timbermark, do not trust it.",
+                FOREIGN,
                 "file.parts",
             )
         return cls(bytes.fromhex(text))

@@ -303,7 +303,7 @@ class Mark:
     @property
     def prices(self) -> tuple[Price, ...]:
         """Return what is subtracted from the evidence of any suspect: for the draws of symbols."""
-        return (price_of_draws(self.draws),) if self.draws > 1 else ()
+        return price_of_draws(self.draws)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -1,27 +1,31 @@
 """The files of marks and openings: what is written, and every check before one is built from it.
 
 Both hold seals, each as its rows and its arrays; the rest is plain values. Nothing is compressed,
-so that a reader can hold what a file declares against its size.
+so that a reader can hold what a file declares against its size. `PublicFile` reads and writes what
+is handed to others: claims, openings and chains.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from timbermark.dtypes import FEATURE_VALUE
-from timbermark.errors import FileFormatError
+from timbermark.errors import FileFormatError, InputError
+from timbermark.files import container_bytes, read_container
 from timbermark.files.encrypting import SizeLimits, seal, unseal
 from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.columns import Column, numeric_matrix
-from timbermark.ownership.encoding import freeze, from_hex, require, thaw
+from timbermark.ownership.encoding import FOREIGN, freeze, from_hex, require, thaw
 from timbermark.ownership.seals import DrawnSeal, LeafSeal, Seal, SplitSeal
 
 if TYPE_CHECKING:
     from timbermark.ownership.mark import Mark
 
+Built = TypeVar("Built")
 KIND = "mark"
 FORMAT_VERSION = 4
 """Raised whenever a reader of the present version would refuse a new file."""
@@ -166,6 +170,43 @@ def _read_columns(kinds: Sequence[str], texts: Any, numbers: Any) -> tuple[Colum
         else tuple(freeze(text, "a text") for text in next(right))  # type: ignore[misc]
         for kind in kinds
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFile:
+    """A kind of file without a secret, and the one version of it that is written and read."""
+
+    kind: str
+    version: int
+    limits: SizeLimits
+    what: str  # what it is called
+    again: str = ""  # what to do about a file of an older version
+
+    def write(self, meta: Meta, arrays: Arrays) -> bytes:
+        """Return the bytes of a file."""
+        return container_bytes(self.kind, self.version, meta, arrays, compress=False)
+
+    def read(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        build: Callable[[Meta, Arrays], Built],
+        name: str = "",
+    ) -> Built:
+        """Return what ``build`` makes of the parts of a file; ``name`` is for messages.
+
+        Raises FileFormatError if it is another file, or ``build`` finds that it is not sound.
+        """
+        name = name or ("The data" if isinstance(source, bytes) else os.fspath(source))
+        self.limits.check(source, name)
+        version, meta, arrays = read_container(source, self.kind, self.version)
+        if version != self.version:
+            raise old_version(name, self.kind, version, self.version, self.again)
+        try:
+            return build(meta, arrays)
+        except (InputError, FileFormatError) as error:
+            raise FileFormatError(
+                f"{name} is no sound {self.what}. {error.message}", FOREIGN, error.code
+            ) from None
 
 
 def old_version(name: str, kind: str, version: int, known: int, hint: str) -> FileFormatError:

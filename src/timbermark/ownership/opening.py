@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import container_bytes, read_container
+from timbermark.errors import EvidenceError, InputError
 from timbermark.files.encrypting import SizeLimits, save_sealed
+from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import (
     FOREIGN,
@@ -45,7 +45,7 @@ from timbermark.ownership.mark import (
     check_names,
     check_stated,
 )
-from timbermark.ownership.mark_file import old_version, read_seals, write_seals
+from timbermark.ownership.mark_file import PublicFile, read_seals, write_seals
 from timbermark.ownership.seals import (
     NO_ALTERNATIVES,
     DrawnSeal,
@@ -62,9 +62,7 @@ from timbermark.ownership.symbols import (
     root_from_path,
 )
 
-KIND = "opening"
-FORMAT_VERSION = 3
-LIMITS = SizeLimits(file=256 << 20, meta=8 << 20)
+FILE = PublicFile("opening", 3, SizeLimits(256 << 20, 8 << 20), "opening", "open the mark again.")
 EIGHTHS = 8
 N_ORDERS = 256
 N_PARTS = N_ORDERS * (EIGHTHS - 1)
@@ -216,7 +214,7 @@ class Opening:
             "places": list(self.places),
             "texts": texts,
         }
-        return container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False)
+        return FILE.write(meta, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "The data") -> "Opening":
@@ -224,7 +222,7 @@ class Opening:
 
         Raises FileFormatError if it is anything but a whole opening.
         """
-        return cls._read(data, name)
+        return FILE.read(data, cls._build, name)
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the opening to a file that only its owner may read, for the judge alone.
@@ -236,20 +234,11 @@ class Opening:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Opening":
         """Read what `save` wrote. Raises as `from_bytes` does; OSError if it cannot be opened."""
-        return cls._read(path, os.fspath(path))
+        return FILE.read(path, cls._build)
 
     @classmethod
-    def _read(cls, source: str | os.PathLike[str] | bytes, name: str) -> "Opening":
-        LIMITS.check(source, name)
-        version, meta, arrays = read_container(source, KIND, FORMAT_VERSION)
-        if version != FORMAT_VERSION:
-            raise old_version(name, KIND, version, FORMAT_VERSION, "open the mark again.")
-        try:
-            return cls(**_read_fields(meta, dict(arrays)))
-        except InputError as error:
-            raise FileFormatError(
-                f"{name} is no sound opening. {error.message}", FOREIGN, error.code
-            ) from None
+    def _build(cls, meta: Meta, arrays: Arrays) -> "Opening":
+        return cls(**_read_fields(meta, dict(arrays)))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False, kw_only=True)
@@ -434,8 +423,7 @@ def _worth(head: Head, n_leaves: int, n_splits: int) -> float:
 
 
 def _prices(head: Head, n_opened: int) -> tuple[Price, ...]:
-    draws = (price_of_draws(head.draws),) if head.draws > 1 else ()
-    return (*draws, *price_of_part(n_opened, head.n_triggers))
+    return (*price_of_draws(head.draws), *price_of_part(n_opened, head.n_triggers))
 
 
 def draw_places(claim: Claim, judge: str, eighths: int) -> tuple[int, ...]:

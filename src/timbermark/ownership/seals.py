@@ -97,37 +97,7 @@ class LeafSeal:
             "use splits.",
             "leaves.numbers",
         )
-        columns = freeze_columns(self.columns)
-        check_distinct(columns)
-        k = len(columns[0])
-        alphabets = _freeze_alphabets(self.alphabets, k, len(classes))
-        reference = _matrix(self.reference, "reference")
-        require(
-            reference.dtype.kind in "biuf" and reference.shape == (k, len(classes)),
-            f"the reference has the type {reference.dtype} and the shape {reference.shape}, not "
-            f"numbers of shape {(k, len(classes))}",
-            "give the unmarked model's probability of each class for each trigger.",
-            "leaves.reference",
-        )
-        alternatives = _matrix(self.alternatives, "alternatives")
-        if alternatives.shape in ((0,), NO_ALTERNATIVES.shape):
-            alternatives = np.zeros((k, 0, alphabets.shape[1]))
-        require(
-            alternatives.dtype.kind in "biuf"
-            and alternatives.ndim == 3
-            and (len(alternatives), alternatives.shape[2]) == alphabets.shape
-            and alternatives.shape[1] <= MOST_ALTERNATIVES,
-            f"the alternatives have the shape {alternatives.shape}, not ({k}, R, "
-            f"{alphabets.shape[1]}) with R up to {MOST_ALTERNATIVES}",
-            "give each alternative model's score of each label of each trigger's alphabet.",
-            "leaves.alternatives",
-        )
-        return LeafSeal(
-            columns,
-            alphabets,
-            _shares(reference, "leaves.reference"),
-            _shares(alternatives, "leaves.alternatives"),
-        )
+        return LeafSeal(**_freeze_leaves(self, classes))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -211,25 +181,21 @@ class SplitSeal:
         """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
         columns = freeze_columns(self.columns)
         n = len(columns[0])
-        features, values = _matrix(self.features, "features"), _matrix(self.values, "values")
+        features = _array(self, "features", (n,), "iu")
+        numeric = [isinstance(column, np.ndarray) for column in columns]
         require(
-            features.dtype.kind in "iu"
-            and features.shape == (n,)
-            and bool(((features >= 0) & (features < len(columns))).all())
-            and all(isinstance(columns[feature], np.ndarray) for feature in np.unique(features)),
+            all(0 <= feature < len(columns) and numeric[feature] for feature in features.tolist()),
             "the features of the split seal are not columns of numbers",
             "give the number of one column for each row.",
             "splits.features",
         )
+        values = _frozen(_array(self, "values", (n, 3)) + 0.0, REAL)
         require(
-            values.dtype.kind in "iuf"
-            and values.shape == (n, 3)
-            and bool(np.isfinite(values).all() and (np.diff(values, axis=1) > 0).all()),
+            bool(np.isfinite(values).all() and (np.diff(values, axis=1) > 0).all()),
             "the values of the split seal are not three rising numbers for each row",
             "give the lower end, the middle and the upper end of each gap.",
             "splits.values",
         )
-        values = _frozen(values + 0.0, REAL)
         at_low = np.array([columns[f][i] for i, f in enumerate(features.tolist())])
         require(
             bool((at_low == values[:, LOW]).all()),
@@ -242,31 +208,17 @@ class SplitSeal:
             "two triggers of the split seal ask the same gap",
             code="splits.same",
         )
-        width = len(classes) or 1
-        reference = _matrix(self.reference, "reference")
+        reference = _array(self, "reference", (n, 2, len(classes) or 1))
         require(
-            reference.dtype.kind in "biuf"
-            and reference.shape == (n, 2, width)
-            and bool(np.isfinite(reference).all()),
-            f"the reference of the split seal has the shape {reference.shape}, not {(n, 2, width)}",
-            "give the unmarked model's answers at both ends of each gap.",
-            "splits.reference",
+            bool(np.isfinite(reference).all()),
+            "the reference of the split seal is not finite",
+            code="splits.reference",
         )
         known = _shares(reference, "splits.reference") if classes else _frozen(reference, REAL)
-        strata = _matrix(self.strata, "strata")
-        strata = np.zeros((n, 0), int) if strata.shape == NO_STRATA.shape else strata
-        require(
-            strata.dtype.kind in "iu"
-            and strata.ndim == 2
-            and len(strata) == n
-            and strata.shape[1] <= MOST_STRATA,
-            f"the strata of the split seal have the shape {strata.shape}, not ({n}, S) with S up "
-            f"to {MOST_STRATA}",
-            "give the number of a kind for each trigger and division.",
-            "splits.strata",
+        strata = _array(self, "strata", (n, MOST_STRATA), "iu", up_to=True)
+        return SplitSeal(
+            columns, _frozen(features, NODE_INDEX), values, known, _frozen(strata, NODE_INDEX)
         )
-        divisions = _frozen(strata, NODE_INDEX)
-        return SplitSeal(columns, _frozen(features, NODE_INDEX), values, known, divisions)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -290,48 +242,49 @@ class DrawnSeal(LeafSeal):
 
     def frozen(self, classes: Sequence[Label]) -> "DrawnSeal":
         """Return the seal checked, copied and read-only. Raises InputError if it is not sound."""
-        k = len(self.columns[0])
-        drawn, links = _matrix(self.drawn, "drawn"), _matrix(self.links, "links")
+        parts = _freeze_leaves(self, classes)
+        k, q = parts["alphabets"].shape
+        require(q == 2, "a guard draws one of two labels", code="leaves.alphabets")
+        drawn = _array(self, "drawn", (k,), "iu")
         require(
-            drawn.shape == (k,)
-            and drawn.dtype.kind in "iu"
-            and bool(((drawn >= 0) & (drawn < 2)).all()),
+            bool(((drawn >= 0) & (drawn < 2)).all()),
             "the drawn symbols are not 0 or 1 for each question",
             code="leaves.drawn",
         )
-        require(
-            links.shape == (k, HASH_BYTES) and links.dtype == SMALL_KIND,
-            f"the links are not {HASH_BYTES} bytes for each question",
-            code="leaves.links",
+        links = _array(self, "links", (k, HASH_BYTES), "u")
+        require(links.dtype == SMALL_KIND, "the links are no bytes", code="leaves.links")
+        return DrawnSeal(
+            **parts, drawn=_frozen(drawn, SMALL_KIND), links=_frozen(links, SMALL_KIND)
         )
-        plain = LeafSeal(self.columns, self.alphabets, self.reference, self.alternatives)
-        if classes:
-            plain = plain.frozen(classes)
-            require(plain.q == 2, "a guard draws one of two labels", code="leaves.alphabets")
-        else:
-            plain = _freeze_numbers(plain, k)
-        parts = {name: getattr(plain, name) for name in ("columns", *LeafSeal.types)}
-        drawn, links = _frozen(drawn, SMALL_KIND), _frozen(links, SMALL_KIND)
-        return DrawnSeal(**parts, drawn=drawn, links=links)
 
 
-def _freeze_numbers(seal: LeafSeal, k: int) -> LeafSeal:
-    """Return a seal of questions that are answered with numbers, checked and read-only."""
+def _freeze_leaves(seal: LeafSeal, classes: Sequence[Label]) -> dict[str, Any]:
+    """Return the parts of a leaf seal checked, copied and read-only.
+
+    Without classes suspects answer with numbers: the reference is a lower and a higher answer.
+    """
     columns = freeze_columns(seal.columns)
     check_distinct(columns)
-    reference = _matrix(seal.reference, "reference")
-    require(
-        reference.dtype.kind in "iuf"
-        and reference.shape == (k, 2)
-        and bool(np.isfinite(reference).all() and (reference[:, 0] < reference[:, 1]).all()),
-        f"the reference is not a lower and a higher answer for each of {k} questions",
-        code="leaves.reference",
-    )
-    alternatives = _matrix(seal.alternatives, "alternatives")
-    require(alternatives.size == 0, "numbers have alternatives", code="leaves.alternatives")
-    alphabets = _freeze_alphabets(seal.alphabets, k, 2)
-    none = _frozen(np.zeros((k, 0, 2)), REAL)
-    return LeafSeal(columns, alphabets, _frozen(reference, REAL), none)
+    k, n_answers = len(columns[0]), len(classes) or 2
+    alphabets = _freeze_alphabets(seal, k, n_answers)
+    reference = _array(seal, "reference", (k, n_answers))
+    most = MOST_ALTERNATIVES if classes else 0
+    others = _array(seal, "alternatives", (k, most, alphabets.shape[1]), up_to=True)
+    if classes:
+        reference = _shares(reference, "leaves.reference")
+        others = _shares(others, "leaves.alternatives")
+    else:
+        require(
+            bool(np.isfinite(reference).all() and (reference[:, 0] < reference[:, 1]).all()),
+            f"the reference is not a lower and a higher answer for each of {k} questions",
+            code="leaves.reference",
+        )
+    return {
+        "columns": columns,
+        "alphabets": alphabets,
+        "reference": _frozen(reference, REAL),
+        "alternatives": _frozen(others, REAL),
+    }
 
 
 Seal: TypeAlias = LeafSeal | SplitSeal
@@ -404,14 +357,8 @@ def check_classes(given: Any) -> tuple[Label, ...]:
     return classes
 
 
-def _freeze_alphabets(given: Any, k: int, n_classes: int) -> ClassIndices:
-    array = _matrix(given, "alphabets")
-    require(
-        array.ndim == 2 and array.dtype.kind in "iu" and len(array) == k,
-        f"alphabets of type {array.dtype} and shape {array.shape} are no {k} rows of class numbers",
-        "give one row of q class numbers for each trigger.",
-        "leaves.alphabets",
-    )
+def _freeze_alphabets(seal: LeafSeal, k: int, n_classes: int) -> ClassIndices:
+    array = _array(seal, "alphabets", (k, max(ALPHABET_SIZES)), "iu", up_to=True)
     require(
         array.shape[1] in ALPHABET_SIZES,
         f"the alphabets have {array.shape[1]} labels",
@@ -446,13 +393,33 @@ def _shares(array: AnyArray, code: str) -> Reals:
     return _frozen(np.clip(np.asarray(array, REAL), SCORE_FLOOR, 1.0), REAL)
 
 
-def _matrix(given: Any, name: str) -> AnyArray:
+def _array(
+    seal: Any, name: str, shape: tuple[int, ...], kinds: str = "biuf", up_to: bool = False
+) -> AnyArray:
+    """Return an array of a seal, checked to have a shape and a type of some kinds.
+
+    With ``up_to`` the second size is the largest one that it may have; an array without any entry
+    stands for 0. Raises InputError for anything else.
+    """
     try:
-        return np.asarray(given)
+        array = np.asarray(getattr(seal, name))
     except ValueError:
         raise InputError(
             f"The {name} are rows of different lengths.", hint="give a matrix.", code="seal.shape"
         ) from None
+    wanted = shape
+    if up_to and array.shape in ((0,), (0,) * len(shape)):
+        array = np.zeros((shape[0], 0, *shape[2:]), int)
+    if up_to and array.ndim == len(shape):
+        wanted = (shape[0], min(shape[1], array.shape[1]), *shape[2:])
+    require(
+        array.dtype.kind in kinds and array.shape == wanted,
+        f"{name} of the {seal.name} has the type {array.dtype} and the shape {array.shape}, not "
+        f"{'up to ' * up_to}{shape}",
+        "give numbers of that shape, one row for each trigger.",
+        f"{seal.name}.{name}",
+    )
+    return array
 
 
 def _frozen(array: AnyArray, dtype: Any) -> AnyArray:

@@ -12,23 +12,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from timbermark.dtypes import SmallKinds
-from timbermark.errors import EvidenceError, FileFormatError, InputError
-from timbermark.files import container_bytes, container_kind, read_container, write_public
+from timbermark.dtypes import AnyArray, SmallKinds
+from timbermark.errors import EvidenceError, InputError
+from timbermark.files import container_kind, write_public
 from timbermark.files.encrypting import SizeLimits, save_sealed
-from timbermark.ownership import encoding
+from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim, check_signature
-from timbermark.ownership.encoding import FOREIGN, encode, require
+from timbermark.ownership.encoding import (
+    TIME_FORMAT,
+    check_bytes,
+    check_count,
+    check_name,
+    check_time,
+    encode,
+    from_hex,
+    require,
+)
 from timbermark.ownership.evidence import CONCLUSIVE_BITS, sum_prices
 from timbermark.ownership.keys import OwnerKey
+from timbermark.ownership.mark_file import PublicFile
 from timbermark.ownership.opening import (
     EIGHTHS,
     OpenedMark,
@@ -53,11 +62,9 @@ from timbermark.tracing.codes import (
 )
 from timbermark.tracing.roll import MOST_CUSTOMERS, Roll, commit_customer
 
-CLAIM_KIND, OPENING_KIND = "roll-claim", "roll-opening"
-FORMAT_VERSION = 1
+CLAIM_FILE = PublicFile("roll-claim", 1, SizeLimits(2 << 20, 2 << 20), "claim of a roll")
+OPENING_FILE = PublicFile("roll-opening", 1, SizeLimits(256 << 20, 1 << 20), "opening of a roll")
 _DOMAIN = b"timbermark/roll-claim/1"
-_CLAIM_LIMITS = SizeLimits(file=2 << 20, meta=2 << 20)
-_OPENING_LIMITS = SizeLimits(file=256 << 20, meta=1 << 20)
 _SIGNATURE_BYTES = 64
 
 
@@ -77,10 +84,10 @@ class RollClaim:
     stamps: tuple[bytes, ...] = field(default=(), repr=False)  # RFC 3161 responses
 
     def __post_init__(self) -> None:
-        encoding.check_count("n_customers", self.n_customers, 1, MOST_CUSTOMERS)
-        encoding.check_bytes("root", self.root, HASH_BYTES)
-        encoding.check_time("claimed", self.claimed)
-        encoding.check_bytes("signature", self.signature, _SIGNATURE_BYTES)
+        check_count("n_customers", self.n_customers, 1, MOST_CUSTOMERS)
+        check_bytes("root", self.root, HASH_BYTES)
+        check_time("claimed", self.claimed)
+        check_bytes("signature", self.signature, _SIGNATURE_BYTES)
         require(
             len(self.stamps) <= MAX_STAMPS
             and all(isinstance(s, bytes) and 0 < len(s) <= MAX_STAMP_BYTES for s in self.stamps),
@@ -96,9 +103,9 @@ class RollClaim:
         Raises InputError if the roll was not made with the key, or has no customers.
         """
         inner = Claim.make(roll.grid, key, marked_digest=roll.blank_digest)
-        n_customers = encoding.check_count("customers", len(roll.customers), 1, MOST_CUSTOMERS)
+        n_customers = check_count("customers", len(roll.customers), 1, MOST_CUSTOMERS)
         root = merkle_root(_leaves(roll))
-        claimed = datetime.now(UTC).strftime(encoding.TIME_FORMAT)
+        claimed = datetime.now(UTC).strftime(TIME_FORMAT)
         signed = _statement(inner, n_customers, root, claimed)
         return cls(
             claim=inner,
@@ -136,7 +143,7 @@ class RollClaim:
             "stamps": [stamp.hex() for stamp in self.stamps],
         }
         inner = np.frombuffer(self.claim.to_bytes(), np.uint8)
-        return container_bytes(CLAIM_KIND, FORMAT_VERSION, meta, {"claim": inner}, compress=False)
+        return CLAIM_FILE.write(meta, {"claim": inner})
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the claim to a file, which is meant to be published.
@@ -151,17 +158,21 @@ class RollClaim:
 
         Raises FileFormatError if it is anything but a whole and sound claim of a roll.
         """
-        names = {"customers", "root", "claimed", "signature", "stamps"}
-        with _reading(source, CLAIM_KIND, _CLAIM_LIMITS, names) as (meta, inner):
-            require(isinstance(meta["stamps"], list), "it has no stamps", code="field.stamps")
-            return cls(
-                claim=Claim.from_bytes(inner),
-                n_customers=meta["customers"],
-                root=encoding.from_hex("root", meta["root"]),
-                claimed=meta["claimed"],
-                signature=encoding.from_hex("signature", meta["signature"]),
-                stamps=tuple(encoding.from_hex("stamps", stamp) for stamp in meta["stamps"]),
-            )
+        return CLAIM_FILE.read(source, cls._build)
+
+    @classmethod
+    def _build(cls, meta: Meta, arrays: Arrays) -> RollClaim:
+        parts = {"customers", "root", "claimed", "signature", "stamps"}
+        _check_parts(meta, arrays, parts, "claim")
+        require(isinstance(meta["stamps"], list), "it has no stamps", code="field.stamps")
+        return cls(
+            claim=Claim.from_bytes(arrays["claim"].tobytes()),
+            n_customers=meta["customers"],
+            root=from_hex("root", meta["root"]),
+            claimed=meta["claimed"],
+            signature=from_hex("signature", meta["signature"]),
+            stamps=tuple(from_hex("stamps", stamp) for stamp in meta["stamps"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -220,9 +231,7 @@ class RollOpening:
             "path": [step.hex() for step in self.path],
         }
         inner = np.frombuffer(self.boundaries.to_bytes(), np.uint8)
-        return container_bytes(
-            OPENING_KIND, FORMAT_VERSION, meta, {"opening": inner}, compress=False
-        )
+        return OPENING_FILE.write(meta, {"opening": inner})
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the opening to a file that only its owner may read, for the judge alone.
@@ -234,7 +243,7 @@ class RollOpening:
     @staticmethod
     def is_file(path: str | os.PathLike[str]) -> bool:
         """Return whether a file says that it is the opening of a roll."""
-        return container_kind(path) == OPENING_KIND
+        return container_kind(path) == OPENING_FILE.kind
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes) -> RollOpening:
@@ -242,18 +251,21 @@ class RollOpening:
 
         Raises FileFormatError if it is anything but a whole opening of a roll.
         """
-        names = {"claim", "customer", "token", "place", "path"}
-        with _reading(source, OPENING_KIND, _OPENING_LIMITS, names) as (meta, inner):
-            encoding.check_name(meta["customer"], "customers")
-            require(isinstance(meta["path"], list), "it has no path", code="field.path")
-            return cls(
-                claim_digest=encoding.from_hex("claim", meta["claim"], HASH_BYTES),
-                customer=meta["customer"],
-                token=encoding.from_hex("token", meta["token"], HASH_BYTES),
-                place=encoding.check_count("place", meta["place"], 0, MOST_CUSTOMERS),
-                path=tuple(encoding.from_hex("path", step, HASH_BYTES) for step in meta["path"]),
-                boundaries=Opening.from_bytes(inner),
-            )
+        return OPENING_FILE.read(source, cls._build)
+
+    @classmethod
+    def _build(cls, meta: Meta, arrays: Arrays) -> RollOpening:
+        _check_parts(meta, arrays, {"claim", "customer", "token", "place", "path"}, "opening")
+        check_name(meta["customer"], "customers")
+        require(isinstance(meta["path"], list), "it has no path", code="field.path")
+        return cls(
+            claim_digest=from_hex("claim", meta["claim"], HASH_BYTES),
+            customer=meta["customer"],
+            token=from_hex("token", meta["token"], HASH_BYTES),
+            place=check_count("place", meta["place"], 0, MOST_CUSTOMERS),
+            path=tuple(from_hex("path", step, HASH_BYTES) for step in meta["path"]),
+            boundaries=Opening.from_bytes(arrays["opening"].tobytes()),
+        )
 
 
 def open_roll(
@@ -314,25 +326,11 @@ def _statement(claim: Claim, n_customers: int, root: bytes, claimed: str) -> byt
     return _DOMAIN + encode(stated)
 
 
-@contextmanager
-def _reading(
-    source: str | os.PathLike[str] | bytes, kind: str, limits: SizeLimits, names: set[str]
-) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Give what a file of a ``kind`` states, by ``names``, and the mark's claim or opening in it.
-
-    Raises FileFormatError for whatever is found wrong with it.
-    """
-    part = kind.removeprefix("roll-")
-    name = "The data" if isinstance(source, bytes) else os.fspath(source)
-    limits.check(source, name)
-    _, meta, arrays = read_container(source, kind, FORMAT_VERSION)
-    try:
-        require(
-            meta.keys() == names and arrays.keys() == {part} and arrays[part].dtype == np.uint8,
-            "it has not exactly the parts of its kind",
-            code="file.parts",
-        )
-        yield meta, arrays[part].tobytes()
-    except (InputError, FileFormatError) as error:
-        message = f"{name} is no sound {part} of a roll. {error.message}"
-        raise FileFormatError(message, FOREIGN, error.code) from None
+def _check_parts(
+    meta: Mapping[str, Any], arrays: Mapping[str, AnyArray], names: set[str], inner: str
+) -> None:
+    require(
+        meta.keys() == names and arrays.keys() == {inner} and arrays[inner].dtype == np.uint8,
+        "it has not exactly the parts of its kind",
+        code="file.parts",
+    )

@@ -34,7 +34,7 @@ from timbermark.tracing.codes import group_bits, group_gains
 from timbermark.tracing.roll import Roll, find_biases
 from timbermark.tracing.showing import RollClaim, RollOpening
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.inquiry import Ending, Inquiry, StopAt, begin
+from timbermark.verification.inquiry import Ending, Inquiry, StopAt
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time
 from timbermark.verification.transcript import Context
 from timbermark.verification.verdict import Verdict, show_chance
@@ -275,6 +275,7 @@ class TracingInquiry(Inquiry):
     """An inquiry that ends when a customer is found, not when the grid's own symbols are."""
 
     accusation: Accusation | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what a judge checked
     _weighed: tuple[int, float] = (0, 0.0)  # boundaries and the best bits after them
 
     def net_bits(self) -> float:
@@ -292,15 +293,20 @@ class TracingInquiry(Inquiry):
 
     def ending(self) -> Ending | None:
         """Return why asking ends before all questions are asked, None if it does not."""
-        answers, stop = self.known.answers, self._limit()
+        answers = self.known.answers
         if answers is None:
             return None
         if self.is_misread(answers):
             return "misread"
-        return "enough" if stop is not None and self.net_bits() >= stop else None
+        return "enough" if self.limit is not None and self.net_bits() >= self.limit else None
 
     def check_limit(self) -> None:
         """Do nothing: a limit out of reach means that everything is asked."""
+
+    def finish(self, early: bool) -> Trace:
+        """Return whose copy the answers speak of."""
+        assert self.accusation is not None
+        return conclude(self.mark, self.verdict(early), self.accusation, self.shown)
 
 
 def trace(
@@ -341,12 +347,9 @@ def trace(
     """
     grid, accusation, shown = _accuse(roll, claim, judge, roots)
     inquiries = partial(
-        _begin, grid=grid, accusation=accusation,
+        _begin, grid=grid, accusation=accusation, shown=shown,
         options={"answers": answers, "feature_names": feature_names, "label_map": label_map},
     )  # fmt: skip
-
-    def finish(inquiry: Inquiry, early: bool) -> Trace:
-        return conclude(grid, inquiry.verdict(early), accusation, shown)
 
     asking = {
         "journal": journal,
@@ -355,7 +358,8 @@ def trace(
         "stop_at": stop_at,
         "in_doubt": in_doubt,
     }
-    return ask_suspect(suspect, inquiries, finish, asking, progress)
+    found: Trace = ask_suspect(suspect, inquiries, asking, progress)
+    return found
 
 
 def _accuse(
@@ -408,10 +412,12 @@ def _accuse(
 
 
 def _begin(
-    asked: Any, *, grid: Mark, accusation: Accusation, options: Mapping[str, Any], **more: Any
-) -> Inquiry:
-    make = partial(TracingInquiry, accusation=accusation)
-    inquiry = begin(asked, grid, **options, make=make, **more)
+    asked: Any, *, grid: Mark, accusation: Accusation, shown: Mapping[str, Any],
+    options: Mapping[str, Any], **more: Any,
+) -> Inquiry:  # fmt: skip
+    inquiry = TracingInquiry.begin(
+        asked, grid, **options, accusation=accusation, shown=shown, **more
+    )
     if inquiry.rules.wanted == "labels":
         _check_labels(grid)
     return inquiry

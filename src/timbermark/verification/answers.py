@@ -28,7 +28,7 @@ from timbermark.ownership.evidence import (
 )
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import Label
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, refusal
 from timbermark.verification.verdict import log2_factorial
 
 AnswersWanted: TypeAlias = Literal["auto", "labels", "scores", "numbers"]
@@ -68,16 +68,12 @@ def list_answers(response: Any, n: int) -> list[Any]:
 
 
 def _list_rows(response: Any) -> list[Any]:
-    names = getattr(response, "column_names", None)  # pyarrow
-    if names is not None:
-        columns = [response.column(i).to_pylist() for i in range(len(names))]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    names = getattr(response, "columns", None)  # pandas, polars
-    if names is not None:
-        rows: list[Any] = np.asarray(response).tolist()
-        if type(names).__name__ == "RangeIndex" or len(list(names)) == 1:
-            return rows
-        return [dict(zip(map(_plain, names), row, strict=True)) for row in rows]
+    columns = frame_columns(response)
+    if columns is not None:
+        rows = zip(*columns.values(), strict=True)
+        if type(getattr(response, "columns", None)).__name__ == "RangeIndex" or len(columns) == 1:
+            return list(map(list, rows))
+        return [dict(zip(map(_plain, columns), row, strict=True)) for row in rows]
     if np.ma.isMaskedArray(response):
         return list(response.tolist())
     if hasattr(response, "__array__"):
@@ -86,6 +82,25 @@ def _list_rows(response: Any) -> list[Any]:
             raise refusal("answers.unreadable:dimensions", dimensions=array.ndim)
         return list(array.tolist())
     return list(response)
+
+
+def frame_columns(given: Any) -> dict[Any, list[Any]] | None:
+    """Return the cells of a data frame of pandas or polars, or a table of Arrow, by column.
+
+    None for anything else.
+
+    >>> frame_columns([[0.5, 1.0]]) is None
+    True
+    """
+    if isinstance(given, type):
+        return None
+    if hasattr(given, "to_pydict"):  # Arrow
+        return dict(given.to_pydict())
+    if hasattr(given, "iter_columns"):  # polars
+        return {column.name: column.to_list() for column in given.iter_columns()}
+    if hasattr(given, "iloc") and hasattr(given, "columns"):  # pandas
+        return {name: given.iloc[:, i].tolist() for i, name in enumerate(given.columns)}
+    return None
 
 
 def simplify(answer: Any) -> Any:
@@ -150,31 +165,41 @@ class Reading:
 class ReadingRules:
     """What decides how a suspect's answers are read, fixed before any of them is known.
 
-    ``classes``: labels of the suspect's scores, in their order; ``classes_by_hand``: whether
-    somebody chose them. ``class_numbers``: labels are numbers from 0 in the order of the mark's
-    classes; ``numbers_by_hand``: whether somebody said so. ``prices`` are those of the rules
-    themselves.
+    ``classes``: labels of the suspect's scores, in their order; ``class_numbers``: labels are
+    numbers from 0 in the order of the mark's classes; ``scale``: that of scores. ``by_hand``:
+    whether somebody chose these, which has a price; a model's own have none. ``prices`` are those
+    of the rules.
     """
 
     wanted: AnswersWanted = "auto"
     classes: tuple[Any, ...] | None = None
-    classes_by_hand: bool = False
-    scale: Scale = "auto"
-    scale_by_hand: bool = True
     class_numbers: bool = False
-    numbers_by_hand: bool = False
+    scale: Scale = "auto"
+    by_hand: bool = True
     label_map: Mapping[Any, Any] | None = None
     prices: tuple[Price, ...] = ()
 
 
-def check_wanted(wanted: Any, mark: Mark) -> None:
-    """Raise InputError unless a kind of answers is known and a mark can be asked for it."""
-    if wanted not in get_args(AnswersWanted):
-        raise refusal("answers.unknown", wanted=wanted, known=get_args(AnswersWanted))
-    numbers = mark.answers == "numbers"
-    if wanted != "auto" and (wanted == "numbers") != numbers:
-        is_one, said = ("numbers", "labels or scores") if numbers else ("labels", "numbers")
-        raise refusal("answers.other-task", is_one=is_one, said=said, wanted=wanted)
+def choose_kind(
+    wanted: Any, offers: Sequence[str], mark: Mark, suspect: str
+) -> tuple[AnswersWanted, tuple[Price, ...]]:
+    """Return the kind of answers to ask for, chosen before any of them is known, and its price.
+
+    ``wanted``: what whoever asks wants; ``offers``: what the suspect can be asked for, best first,
+    nothing if that is not known. Raises InputError if these do not fit each other or the mark.
+    """
+    check_choice("answers", wanted, get_args(AnswersWanted))
+    fitting = ("numbers",) if mark.answers == "numbers" else ("scores", "labels")
+    strange = [kind for kind in (wanted, *offers) if kind not in ("auto", *fitting)]
+    if strange:
+        raise refusal("answers.other-task", is_one=mark.answers, said=strange[0], suspect=suspect)
+    if not offers:
+        return wanted, ()
+    if wanted not in ("auto", *offers):
+        raise refusal("answers.not-offered", suspect=suspect, wanted=wanted, offered=offers[0])
+    if wanted in ("auto", offers[0]):
+        return offers[0], ()  # type: ignore[return-value]
+    return wanted, (Price("kind", 1.0),)
 
 
 def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
@@ -186,7 +211,7 @@ def check_label_map(given: Any, mark: Mark) -> Mapping[Any, Any] | None:
     if given is None:
         return None
     if mark.answers == "numbers":
-        raise refusal("label-map.numbers")
+        raise refusal("option.unfit", name="label_map", what="a mark of classes")
     if not isinstance(given, Mapping) or not given:
         raise refusal("label-map.type")
     targets = match_labels(list(given.values()), mark.classes)
@@ -260,7 +285,7 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     prices = rules.prices
     if rules.label_map is not None:
         prices += (_price_label_map(rules.label_map, given, mark),)
-    elif rules.numbers_by_hand and mark.classes != tuple(range(len(mark.classes))):
+    elif rules.by_hand and rules.class_numbers and mark.classes != tuple(range(len(mark.classes))):
         prices += (Price("class-numbers", 1.0),)
     return Reading(
         "labels", by_number=rules.class_numbers, label_map=rules.label_map, prices=prices
@@ -302,7 +327,7 @@ def _settle_names(
     if len(set(known)) < len(known):
         raise refusal("classes.twice", own=named)
     strange = tuple(str(c) for c, i in zip(named, numbers, strict=True) if i < 0)
-    by_hand = rules.classes_by_hand and not isinstance(first, dict)
+    by_hand = rules.by_hand and not isinstance(first, dict)
     return named, strange, _price_of_order(numbers.tolist(), mark) if by_hand else ()
 
 
@@ -310,7 +335,7 @@ def _settle_scale(
     given: Sequence[Sequence[Any]], rules: ReadingRules
 ) -> tuple[Scale, tuple[Price, ...]]:
     if rules.scale != "auto":
-        return rules.scale, (Price("scale", 1.0),) if rules.scale_by_hand else ()
+        return rules.scale, (Price("scale", 1.0),) if rules.by_hand else ()
     within = [_are_within(row) for row in given]
     if not within[0]:
         return "margins", ()
@@ -550,7 +575,7 @@ def _are_within(values: Sequence[Any]) -> bool:
 
 def _read_number(answer: Any) -> float:
     if isinstance(answer, list | dict):
-        raise refusal("answers.many-numbers")
+        raise refusal("answers.no-number", shown=f"{answer!s:.30}")
     number = _as_number(answer)
     try:
         return math.nan if number is None or isinstance(answer, bool) else float(number)

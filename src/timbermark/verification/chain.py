@@ -23,18 +23,18 @@ from typing import Any
 import numpy as np
 
 from timbermark.dtypes import AnyArray
-from timbermark.errors import FileFormatError, InputError
-from timbermark.files import atomic_write, container_bytes, read_container
+from timbermark.files import atomic_write
 from timbermark.files.encrypting import SizeLimits
+from timbermark.files.reading import Arrays, Meta
 from timbermark.ownership.claim import MAX_STAMP_BYTES
 from timbermark.ownership.columns import Column, numeric_matrix
-from timbermark.ownership.encoding import FOREIGN, encode, from_hex, require
+from timbermark.ownership.encoding import encode, from_hex, require
+from timbermark.ownership.mark_file import PublicFile
 from timbermark.ownership.seals import DrawnSeal
 from timbermark.ownership.symbols import HASH_BYTES
+from timbermark.verification.transcript import Fits, has_fields, is_text, list_of
 
-KIND = "guard-chain"
-FORMAT_VERSION = 1
-LIMITS = SizeLimits(file=1 << 30, meta=64 << 20)
+FILE = PublicFile("guard-chain", 1, SizeLimits(1 << 30, 64 << 20), "chain")
 MOST_CHAINS = 4096
 MOST_STAMPS = 4096
 """Of one chain; a later stamp covers what an earlier one does."""
@@ -227,43 +227,37 @@ def save_chains(path: str | os.PathLike[str], chains: Sequence[Chain]) -> None:
         f"entries.{i}": np.frombuffer(b"".join(chain.entries), np.uint8).reshape(-1, HASH_BYTES)
         for i, chain in enumerate(chains)
     }
-    atomic_write(path, container_bytes(KIND, FORMAT_VERSION, meta, arrays, compress=False))
+    atomic_write(path, FILE.write(meta, arrays))
 
 
 def load_chains(path: str | os.PathLike[str]) -> tuple[Chain, ...]:
     """Read what `save_chains` wrote. Raises FileFormatError if it is anything else."""
-    name = os.fspath(path)
-    LIMITS.check(path, name)
-    _, meta, arrays = read_container(path, KIND, FORMAT_VERSION)
-    try:
-        listed: Any = meta.get("chains")
-        require(
-            isinstance(listed, list) and len(listed) == len(arrays) <= MOST_CHAINS,
-            "it has not exactly the parts of a chain",
-            code="file.parts",
-        )
-        return tuple(_read_chain(one, arrays.get(f"entries.{i}")) for i, one in enumerate(listed))
-    except InputError as error:
-        raise FileFormatError(
-            f"{name} is no sound chain. {error.message}", FOREIGN, error.code
-        ) from None
+    return FILE.read(path, _read_chains)
+
+
+def _read_chains(meta: Meta, arrays: Arrays) -> tuple[Chain, ...]:
+    listed: Any = meta.get("chains")
+    require(
+        isinstance(listed, list) and len(listed) == len(arrays) <= MOST_CHAINS,
+        "it has not exactly the parts of a chain",
+        code="file.parts",
+    )
+    return tuple(_read_chain(one, arrays.get(f"entries.{i}")) for i, one in enumerate(listed))
+
+
+def _is_stamp(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and type(value[0]) is int
+
+
+_FIELDS: dict[str, Fits] = {
+    **dict.fromkeys(("guard", "chain", "start"), is_text),
+    "first": lambda count: type(count) is int and count >= 0,
+    "stamps": lambda stamps: list_of(_is_stamp)(stamps) and len(stamps) <= MOST_STAMPS,
+}
 
 
 def _read_chain(given: Any, entries: Any) -> Chain:
-    require(
-        isinstance(given, dict)
-        and given.keys() == {"guard", "chain", "first", "start", "stamps"}
-        and type(given["first"]) is int
-        and given["first"] >= 0
-        and isinstance(given["stamps"], list)
-        and len(given["stamps"]) <= MOST_STAMPS
-        and all(
-            isinstance(stamp, list) and len(stamp) == 2 and type(stamp[0]) is int
-            for stamp in given["stamps"]
-        ),
-        "a chain has not exactly its parts",
-        code="file.parts",
-    )
+    require(has_fields(given, _FIELDS), "a chain has not exactly its parts", code="file.parts")
     require(
         isinstance(entries, np.ndarray)
         and entries.dtype == np.uint8

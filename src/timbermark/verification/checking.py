@@ -19,8 +19,7 @@ import numpy as np
 from timbermark.ownership.columns import Column, plain_rows
 from timbermark.ownership.mark import Mark
 from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.ensemble import digest as digest_trees
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_number, refusal
 from timbermark.verification.suspects import NamedModel, is_url, open_named, read_model
 from timbermark.verification.table import is_answer_file
 from timbermark.verification.verdict import Verdict, printable
@@ -177,10 +176,9 @@ def _check_limits(mark: Mark, at_least: float, unmarked: Any, rows: Any, changed
         raise refusal("check.at-least", at_least=at_least)
     if mark.full_bits < at_least:
         raise refusal("check.beyond-mark", at_least=at_least, worth=mark.full_bits)
-    if not 0.0 <= changed <= 1.0:
-        raise refusal("check.max-changed", changed=changed)
+    check_number("max_changed", changed, 0.0, 1.0)
     if rows is not None and unmarked is None:
-        raise refusal("check.rows-alone")
+        raise refusal("option.unfit", name="rows", what="a check against an unmarked model")
 
 
 def _is_model_file(served: Any) -> bool:
@@ -192,7 +190,7 @@ def _read_unmarked(path: Any, mark: Mark) -> NamedModel:
     """Return the unmarked model; its library is imported only where bare trees do not suffice."""
     for whole in (False, True):
         found = read_model(path, whole=whole)
-        if digest_trees(found.trees) == mark.model_digest:
+        if found.digest == mark.model_digest:
             return found
     raise refusal("check.other-unmarked", unmarked=os.fspath(path))
 

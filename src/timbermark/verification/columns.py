@@ -70,10 +70,10 @@ def match_columns(
     'by-place'
     """
     if by_hand is not None and server is not None:
-        raise refusal("columns.both")
+        raise refusal("option.unfit", name="feature_names", what="suspects that take no columns=…")
     known = mark.feature_names
     # Names with nothing in common (f0, Column_0) were made up by a library: the place counts.
-    named = own is not None and known is not None and _share_names(own, known)
+    named = own is not None and known is not None and share_names(own, known)
     if by_hand is not None:
         return _match_by_hand(mark, tuple(map(str, by_hand)), named, count)
     if server is not None:
@@ -81,7 +81,12 @@ def match_columns(
     if named:
         assert own is not None
         assert known is not None
-        return Columns(_match_own(own, known), tuple(own), "by-name")
+        places = match_names(own, known, some=True)
+        if places is None:
+            strange = [name for name in own if name not in set(known)]
+            shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
+            raise refusal("columns.strange", shown=shown)
+        return Columns(places, tuple(own), "by-name")
     wanted = count if own is None else len(own)
     if wanted not in (None, mark.n_features):
         raise refusal("columns.count", wanted=wanted, features=mark.n_features)
@@ -89,10 +94,13 @@ def match_columns(
                    else tuple(own or known or ()), "by-place")  # fmt: skip
 
 
-def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
+def match_names(
+    names: Sequence[str], known: Sequence[str], *, some: bool = False
+) -> list[int] | None:
     """Return which of the mark's features each name is; None unless all of them are named once.
 
-    A name with blanks is the same name with underscores, as some libraries write it.
+    ``some`` names will do, each of them once. A name with blanks is the same name with underscores,
+    as some libraries write it.
 
     >>> match_names(["b 1", "a"], ["a", "b_1"])
     [1, 0]
@@ -100,48 +108,29 @@ def match_names(names: Sequence[str], known: Sequence[str]) -> list[int] | None:
     for spell in _SPELLINGS:
         place = {spell(name): number for number, name in enumerate(known)}
         said = [spell(name) for name in names]
-        if len(place) == len(known) == len(said) and set(said) == set(place):
+        distinct = len(place) == len(known) and len(set(said)) == len(said)
+        if distinct and set(said) <= set(place) and (some or len(said) == len(known)):
             return [place[name] for name in said]
     return None
 
 
-def is_feature(name: str, known: Sequence[str]) -> bool:
-    """Return whether a name is one of the mark's features, in any spelling.
+def share_names(own: Sequence[str], known: Sequence[str]) -> bool:
+    """Return whether any name is one of the mark's features, in any spelling.
 
-    >>> is_feature("b 1", ["a", "b_1"])
+    >>> share_names(["c", "b 1"], ["a", "b_1"])
     True
     """
-    return any(spell(name) in {spell(one) for one in known} for spell in _SPELLINGS)
-
-
-def _share_names(own: Sequence[str], known: Sequence[str]) -> bool:
     return any({spell(a) for a in own} & {spell(b) for b in known} for spell in _SPELLINGS)
-
-
-def _match_own(own: Sequence[str], known: Sequence[str]) -> list[int]:
-    for spell in _SPELLINGS:
-        place = {spell(name): number for number, name in enumerate(known)}
-        said = [spell(name) for name in own]
-        if len(place) == len(known) and len(set(said)) == len(said) and set(said) <= set(place):
-            return [place[name] for name in said]
-    strange = [name for name in own if name not in set(known)]
-    shown = ", ".join(map(repr, strange[:5])) or "one of them twice"
-    raise refusal("columns.strange", shown=shown)
 
 
 def _match_by_hand(mark: Mark, given: tuple[str, ...], named: bool, count: int | None) -> Columns:
     known = mark.feature_names
-    if named:
-        raise refusal("columns.by-hand:own")
-    if known is None:
-        raise refusal("columns.by-hand:unknown")
-    if count not in (None, len(given)):
-        raise refusal("columns.by-hand:count", given=len(given), columns=count)
+    if named or known is None:
+        raise refusal("columns.by-hand:unfit")
     places = match_names(given, known)
-    if places is None:
-        raise refusal("columns.by-hand", features=mark.n_features)
-    prices = () if places == list(range(len(places))) else (_price_of_order(mark),)
-    return Columns(places, given, "by-hand", prices)
+    if places is None or count not in (None, len(given)):
+        raise refusal("columns.by-hand", parameter="feature_names", features=mark.n_features)
+    return Columns(places, given, "by-hand", _price_of_order(places))
 
 
 def _match_server(mark: Mark, names: tuple[str, ...], sends_names: bool) -> Columns:
@@ -150,11 +139,10 @@ def _match_server(mark: Mark, names: tuple[str, ...], sends_names: bool) -> Colu
         raise refusal("columns.count:named", named=len(names), features=mark.n_features)
     places = None if known is None else match_names(names, known)
     if places is not None:
-        if places == list(range(len(names))):
-            return Columns(places, names, "by-name")
-        return Columns(places, names, "by-hand", (_price_of_order(mark),))
-    if known is not None and _share_names(names, known):
-        raise refusal("columns.mixed")
+        prices = _price_of_order(places)
+        return Columns(places, names, "by-hand" if prices else "by-name", prices)
+    if known is not None and share_names(names, known):
+        raise refusal("columns.by-hand", parameter="columns", features=mark.n_features)
     if not sends_names:
         return Columns(range(mark.n_features), names, "by-place")
     if not are_numbered(names):
@@ -188,5 +176,9 @@ def are_numbered(names: Sequence[str]) -> bool:
     )
 
 
-def _price_of_order(mark: Mark) -> Price:
-    return Price("columns", log2_factorial(mark.n_features), {"features": mark.n_features})
+def _price_of_order(places: Sequence[int]) -> tuple[Price, ...]:
+    """Return what an order given by hand costs: nothing if it is the mark's."""
+    d = len(places)
+    if places == list(range(d)):
+        return ()
+    return (Price("columns", log2_factorial(d), {"features": d}),)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, refusal
 
 MOST_PATHS = 1024
 """Places in a reply that a path to the answers may lead to; log₂ of it is the price of a path."""
@@ -355,8 +355,7 @@ def complete_url(url: str, protocol: str) -> tuple[str, str]:
         if len(found) != 1:
             raise refusal("protocol", url=urlunsplit(parts._replace(query="")), known=[*PROTOCOLS])
         protocol = found[0]
-    if protocol not in PROTOCOLS:
-        raise refusal("protocol:unknown", protocol=protocol, known=[*PROTOCOLS])
+    check_choice("protocol", protocol, [*PROTOCOLS])
     spoken = PROTOCOLS[protocol]
     if re.fullmatch(spoken.lacks_verb, parts.path):
         parts = parts._replace(path=path + spoken.verb)

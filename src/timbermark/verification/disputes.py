@@ -28,7 +28,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -40,15 +40,11 @@ from timbermark.ownership.opening import OpenedMark
 from timbermark.reportable import Reportable
 from timbermark.trees.ensemble import Ensemble
 from timbermark.trees.ensemble import digest as digest_trees
-from timbermark.verification.judge import (
-    describe_claim,
-    describe_stamp,
-    find_parts,
-    name_model,
-)
+from timbermark.verification.judge import find_parts
 from timbermark.verification.packs import Pack, read_pack
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, read_roots
+from timbermark.verification.suspects import name_model
 from timbermark.verification.transcript import Note
 from timbermark.verification.verifying import verify
 
@@ -134,19 +130,16 @@ class Dispute(Reportable):
                 {
                     "side": party.side,
                     "owner": party.owner,
-                    "claim": None if party.claim is None else describe_claim(party.claim),
+                    "claim": None if party.claim is None else party.claim.to_dict()["statement"],
                     "claim_digest": None if party.claim is None else party.claim.digest.hex(),
-                    "stamps": [describe_stamp(stamp) for stamp in party.stamps],
+                    "stamps": [asdict(stamp) for stamp in party.stamps],
                     "first_seen": party.first_seen,
                     "refused": party.refused,
                     "full_bits": round(party.full_bits, 3),
                 }
                 for party in self.parties
             ],
-            "table": [
-                {"mark_of": c.mark_of, "model": c.model, "bits": c.bits, "level": c.level}
-                for c in self.cells
-            ],
+            "table": [{**asdict(cell), "level": cell.level} for cell in self.cells],
             "in_common": dict(self.in_common),
             "notes": [note.to_dict() for note in self.notes],
             "words": {
@@ -209,7 +202,9 @@ def judge_dispute(
         models["suspect"] = suspect
     cells, notes = _fill_table({"first": one.opened, "second": two.opened}, models)
     parties = (one.finding, two.finding)
-    trees = _find_trees(models)
+    trees = {**one.trees, **two.trees}
+    with suppress(TimbermarkError, TypeError, OSError):  # endpoints and functions have none
+        trees["suspect"] = name_model(suspect).trees
     known = trees.get("suspect")
     winner, reasons = decide(parties, cells, None if known is None else digest_trees(known))
     return Dispute(
@@ -306,8 +301,9 @@ class _Heard:
 
     finding: PartyFinding
     opened: OpenedMark | None
-    models: dict[str, Any]
-    notes: tuple[Note, ...]
+    models: dict[str, Any] = field(default_factory=dict)
+    trees: dict[str, Ensemble] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
 
 def _hear(side: Side, party: Party, judge: str | None, roots: Sequence[bytes]) -> _Heard:
@@ -325,16 +321,17 @@ def _hear(side: Side, party: Party, judge: str | None, roots: Sequence[bytes]) -
     except TimbermarkError as error:
         refused = error.message
     # The models of a side that is refused may still carry the other's mark.
-    models, notes = ({}, []) if claim is None else _named_models(side, party, claim)
-    owner = "unknown" if claim is None else claim.owner
-    finding = PartyFinding(side, owner, claim, stamps, refused, worth)
-    return _Heard(finding, opened, models, tuple(notes))
+    if claim is None:
+        return _Heard(PartyFinding(side, "unknown", None, stamps, refused, worth), opened)
+    finding = PartyFinding(side, claim.owner, claim, stamps, refused, worth)
+    return _Heard(finding, opened, *_named_models(side, party, claim))
 
 
-def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any], list[Note]]:
-    """Return the models of one side that its claim names, and notes about the others."""
-    models: dict[str, Any] = {}
-    notes = []
+def _named_models(
+    side: Side, party: Party, claim: Claim
+) -> tuple[dict[str, Any], dict[str, Ensemble], tuple[Note, ...]]:
+    """Return the models of one side that its claim names, their trees, and notes about others."""
+    models, trees, notes = dict[str, Any](), dict[str, Ensemble](), []
     for kind, model, wanted in (
         ("unmarked", party.unmarked, claim.model_digest),
         ("marked", party.marked, claim.marked_digest),
@@ -342,14 +339,15 @@ def _named_models(side: Side, party: Party, claim: Claim) -> tuple[dict[str, Any
         if model is None:
             continue
         try:
-            why = "" if name_model(model).digest == wanted else "not-the-named"
+            named = name_model(model)
+            why = "" if named.digest == wanted else "not-the-named"
         except TimbermarkError as error:
             why = error.message
         if why:
             notes.append(Note("left-out", {"which": kind, "owner": claim.owner, "why": why}))
             continue
-        models[f"{side} {kind}"] = model
-    return models, notes
+        models[f"{side} {kind}"], trees[f"{side} {kind}"] = model, named.trees
+    return models, trees, tuple(notes)
 
 
 def _fill_table(
@@ -370,15 +368,6 @@ def _fill_table(
                 bits = 0.0
             cells.append(Cell(side, name, bits))
     return cells, notes
-
-
-def _find_trees(models: Mapping[str, Any]) -> dict[str, Ensemble]:
-    """Return the trees of all models that have any to show; endpoints and functions have none."""
-    trees: dict[str, Ensemble] = {}
-    for name, model in models.items():
-        with suppress(TimbermarkError, TypeError, OSError):
-            trees[name] = name_model(model).trees
-    return trees
 
 
 def _compare_thresholds(trees: Mapping[str, Ensemble]) -> dict[str, float]:

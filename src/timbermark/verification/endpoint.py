@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
@@ -29,13 +28,12 @@ from timbermark.verification.http import OWN_HEADERS, FailureError, Line, Pace
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.journal import History, Journal
 from timbermark.verification.questions import DECOY, Question
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_choice, check_number, refusal
 from timbermark.verification.suspects import is_url
-from timbermark.verification.transcript import Note
+from timbermark.verification.transcript import Context, Note
 
 ProtocolName: TypeAlias = Literal["auto", "mlflow", "kserve-v1", "kserve-v2", "json"]
 
-_SCALES = ("auto", "probabilities", "margins")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PATH_BITS = float(MOST_PATHS.bit_length() - 1)
 _MOST_OUTPUTS = 1024
@@ -116,15 +114,14 @@ class Endpoint:
         object.__setattr__(self, "protocol", protocol)
         _check_body(self.body)
         one_at_a_time = self.dialect.one_at_a_time
-        _check_number("batch", self.batch, 1, 10_000, whole=True)
-        _check_number("timeout", self.timeout, 0.01, 3600.0)
-        _check_number("retries", self.retries, 0, 100, whole=True)
+        check_number("batch", self.batch, 1, 10_000, whole=True)
+        check_number("timeout", self.timeout, 0.01, 3600.0)
+        check_number("retries", self.retries, 0, 100, whole=True)
         if self.rate is not None:
-            _check_number("rate", self.rate, 0.001, 1e6)
+            check_number("rate", self.rate, 0.001, 1e6)
         if self.batch > 1 and one_at_a_time:
             raise refusal("batch.one", batch=self.batch)
-        if self.scale not in _SCALES:
-            raise refusal("scale", scale=self.scale, known=_SCALES)
+        check_choice("scale", self.scale, get_args(Scale))
         object.__setattr__(self, "headers", MappingProxyType(_check_headers(self.headers)))
         for name in ("columns", "classes"):
             given = getattr(self, name)
@@ -177,22 +174,18 @@ class Endpoint:
     def facts(self) -> Facts:
         """Return what is known of the server, what was chosen by hand and what that costs."""
         warnings = (Note("credentials-in-the-open"),) if self.exposes_credentials else ()
+        context = Context(
+            f"endpoint {self.shown_url}", "http", request=_describe(self), warnings=warnings
+        )
         return Facts(
-            description=f"endpoint {self.shown_url}",
-            through="http",
+            context=context.choosing(*list_choices(self)),
             server_columns=None if self.columns is None else tuple(map(str, self.columns)),
             sends_names=self.dialect.sends_names,
             reading=ReadingRules(
                 classes=None if self.classes is None else tuple(self.classes),
-                classes_by_hand=self.classes is not None,
                 class_numbers=self.class_numbers,
-                numbers_by_hand=self.class_numbers,
                 scale=self.scale,
             ),
-            request=_describe(self),
-            prices=price_request(self),
-            conditions=tuple(c for c in _list_choices(self) if isinstance(c, Note)),
-            warnings=warnings,
         )
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
@@ -201,16 +194,8 @@ class Endpoint:
         Every answer is in the inquiry's journal by then, and what that holds already is not asked
         again. Raises InputError if the server does not answer, or not with what can be read.
         """
-        line = Line(
-            self.url,
-            self.dialect,
-            self.sent_headers,
-            self.timeout,
-            self.retries,
-            None if self.cafile is None else os.fspath(self.cafile),
-        )
         pace, taken, refused = Pace(self.rate), 0, 0
-        with line:
+        with Line(self) as line:
             while waiting := inquiry.following(self.batch):
                 while waiting:
                     batch, waiting = waiting[: self.batch], waiting[self.batch :]
@@ -222,7 +207,7 @@ class Endpoint:
                         said = _ask(self, inquiry, line, asked, taken > 0, refused)
                         refused += sum(answer is None for answer in said.values())
                         known.update(said)
-                    inquiry.asked += len(batch)
+                    inquiry.n_asked += len(batch)
                     taken += sum(answer is not None for answer in known.values())
                     yield {q.row: known[q.id] for q in batch if q.row != DECOY}
 
@@ -254,7 +239,7 @@ def _ask(
         journal.add({"failed": ids})
         # A server may refuse single rows, such as an age of 150. That rule knows no symbols, so
         # these questions count as not answered; a server that takes nothing is misunderstood.
-        limit = _FEW_REFUSALS + inquiry.asked // 4
+        limit = _FEW_REFUSALS + inquiry.n_asked // 4
         if error.kind != "refused" or not taken or refused >= limit:
             raise _complaint(endpoint, journal, error) from None
         if len(questions) > 1:
@@ -284,8 +269,8 @@ def _complaint(endpoint: Endpoint, journal: History, failure: FailureError) -> I
     )
 
 
-def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
-    """Return the prices of what was chosen by hand about requests and replies.
+def list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
+    """Yield what was chosen by hand about requests and replies: its price, or what depends on it.
 
     A path to the answers is one of 1,024 at most, which is checked against each reply. An output is
     one of four standard names, or one of 1,024. Of a template everything costs what it takes to
@@ -295,14 +280,9 @@ def price_request(endpoint: Endpoint) -> tuple[Price, ...]:
     Several rows in a request cost 5 bits if their number is a round one (a power of two; 1, 2 or 5
     and zeros) and 16 bits if not: a server's answers may depend on the other rows.
 
-    >>> price_request(Endpoint("http://host/invocations", answer="results.*.label"))[0].bits
+    >>> next(list_choices(Endpoint("http://host/invocations", answer="results.*.label"))).bits
     10.0
     """
-    return tuple(choice for choice in _list_choices(endpoint) if isinstance(choice, Price))
-
-
-def _list_choices(endpoint: Endpoint) -> Iterator[Price | Note]:
-    """Yield the prices of what was chosen by hand, and what the evidence depends on thereby."""
     if endpoint.body is not None:
         written = json.dumps(endpoint.body, ensure_ascii=False)
         n_bytes = len(written.encode(errors="replace"))
@@ -403,16 +383,9 @@ def _check_body(body: Any) -> None:
         raise refusal("template:no-json-value") from None
 
 
-def _check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
-    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not low <= value <= high:
-        kind = "whole number" if whole else "number"
-        raise refusal("option.number", name=name, value=value, kind=kind, low=low, high=high)
-
-
 def _check_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
-        raise refusal("headers.type")
+        raise refusal("headers.unsendable", where="")
     for name, value in headers.items():
         sound = isinstance(name, str) and isinstance(value, str) and name.isascii() and name != ""
         if (
@@ -421,7 +394,7 @@ def _check_headers(headers: Any) -> dict[str, str]:
             or not (value.isascii() and value.isprintable() and value == value.strip())
         ):
             # The value itself is not shown: it may be a secret.
-            raise refusal("headers.unsendable", name=name)
+            raise refusal("headers.unsendable", where=f", at {name!r:.40}")
         if name.lower() in OWN_HEADERS:
             raise refusal("headers.own", name=name)
     return dict(headers)
@@ -429,12 +402,10 @@ def _check_headers(headers: Any) -> dict[str, str]:
 
 def _check_names(what: str, given: Any) -> tuple[Any, ...]:
     given = given.tolist() if hasattr(given, "tolist") else given
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise refusal("names.no-list", what=what)
     try:
-        distinct = len(set(given)) == len(given)
+        fits = isinstance(given, Sequence) and 0 < len(given) == len(set(given))
     except TypeError:
-        raise refusal("names.type", what=what) from None
-    if not distinct:
-        raise refusal("names.twice", what=what)
+        fits = False
+    if not fits or isinstance(given, str | bytes):
+        raise refusal("names", what=what)
     return tuple(given)

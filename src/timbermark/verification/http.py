@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import os
 import random
 import ssl
 import time
@@ -25,6 +26,8 @@ from timbermark.verification.refusals import refusal, say_refusal
 
 if TYPE_CHECKING:
     import httpx
+
+    from timbermark.verification.endpoint import Endpoint
 
 FailureKind: TypeAlias = Literal["again", "refused", "final"]
 
@@ -54,16 +57,11 @@ class FailureError(Exception):
     """
 
     def __init__(
-        self,
-        kind: FailureKind,
-        message: str,
-        hint: str = "",
-        wait: float | None = None,
-        parameter: str = "",
+        self, kind: FailureKind, code: str, wait: float | None = None, **facts: Any
     ) -> None:
-        super().__init__(message)
-        self.kind, self.message, self.hint = kind, message, hint
-        self.wait, self.parameter = wait, parameter
+        self.message, self.hint, self.parameter = say_refusal(f"server:{code}", facts)
+        super().__init__(self.message)
+        self.kind, self.wait = kind, wait
 
 
 @dataclass(slots=True)
@@ -89,24 +87,15 @@ class Pace:
 class Line:
     """A connection to one server; use it in a ``with`` block.
 
-    ``headers`` may hold credentials: what they hold never appears in a message.
+    What its headers and its address hold never appears in a message: it may be a secret.
 
     Raises MissingLibraryError without httpx, InputError if ``cafile`` holds no certificates.
     """
 
-    def __init__(
-        self,
-        url: str,
-        dialect: Dialect,
-        headers: Mapping[str, str],
-        timeout: float,
-        retries: int,
-        cafile: str | None = None,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         require_library("httpx", "endpoints", "to ask a server")
-        self._url, self._dialect, self._headers = url, dialect, dict(headers)
-        self._timeout, self._retries = timeout, retries
-        query = urlsplit(url).query
+        self._endpoint, self._headers = endpoint, endpoint.sent_headers
+        query = urlsplit(endpoint.url).query
         values = [value for _, value in parse_qsl(query)]
         secrets = [query, *values, *self._headers.values()]
         secrets += [secret.removeprefix("Bearer ") for secret in self._headers.values()]
@@ -114,7 +103,7 @@ class Line:
         self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST_SECRET}, key=len)[::-1]
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="timbermark-http")
         self._runner = asyncio.Runner()
-        self._client = _open_client(cafile)
+        self._client = _open_client(endpoint.cafile)
 
     def __enter__(self) -> Line:
         return self
@@ -142,7 +131,7 @@ class Line:
         last failure, or if the server asks to wait too long.
         """
         pause = FIRST_PAUSE
-        for left in range(self._retries, -1, -1):
+        for left in range(self._endpoint.retries, -1, -1):
             try:
                 attempt = self._worker.submit(self._runner.run, self._send(body, n, headers))
                 return attempt.result()
@@ -151,7 +140,7 @@ class Line:
                 if last.kind != "again" or not left:
                     raise
             if last.wait is not None and last.wait > LONGEST_WAIT:
-                raise _failure("final", "waits", seconds=last.wait)
+                raise FailureError("final", "waits", seconds=last.wait)
             # Between a half and the whole, so that several clients do not come back together.
             time.sleep(pause * random.uniform(0.5, 1.0) if last.wait is None else last.wait)
             pause = min(2.0 * pause, LONGEST_PAUSE)
@@ -168,9 +157,9 @@ class Line:
             "Content-Type": "application/json",
         }
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._endpoint.timeout):
                 request = self._client.build_request(
-                    "POST", self._url, content=body.encode(), headers=headers
+                    "POST", self._endpoint.url, content=body.encode(), headers=headers
                 )
                 response = await self._client.send(request, stream=True)
                 try:
@@ -178,13 +167,13 @@ class Line:
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise _failure("again", "timeout", seconds=self._timeout) from None
+            raise FailureError("again", "timeout", seconds=self._endpoint.timeout) from None
         except httpx.TransportError as error:
             raise _explain(error) from None
         except httpx.HTTPError as error:
-            raise _failure("final", "address", why=_excerpt(str(error))) from None
+            raise FailureError("final", "address", why=_excerpt(str(error))) from None
         self._check_status(response, reply)
-        found = read_reply(reply, n, self._dialect, self._clean)
+        found = read_reply(reply, n, self._endpoint.dialect, self._clean)
         return [self._clean_answer(answer) for answer in found]
 
     def _clean(self, text: str) -> str:
@@ -209,18 +198,20 @@ class Line:
         facts: dict[str, Any] = {"status": code, "said": f": {excerpt}" if excerpt else ""}
         if 300 <= code < 400:
             target = _excerpt(self._clean(response.headers.get("location", "").partition("?")[0]))
-            raise _failure("final", "redirects", target=target or "another address", status=code)
+            raise FailureError(
+                "final", "redirects", target=target or "another address", status=code
+            )
         if code in (401, 403, 407):
-            raise _failure("final", "credentials", status=code)
+            raise FailureError("final", "credentials", status=code)
         if code in _AGAIN:
             wait = _read_wait(response.headers.get("retry-after"))
-            raise _failure("again", "busy", wait, **facts)
+            raise FailureError("again", "busy", wait, **facts)
         if code in _REFUSED:
-            raise _failure("refused", "rows", **facts)
-        raise _failure("final", "request-too-large" if code == 413 else "status", **facts)
+            raise FailureError("refused", "rows", **facts)
+        raise FailureError("final", "request-too-large" if code == 413 else "status", **facts)
 
 
-def _open_client(cafile: str | None) -> httpx.AsyncClient:
+def _open_client(cafile: str | os.PathLike[str] | None) -> httpx.AsyncClient:
     """Return a client that checks certificates, against ``cafile`` if there is one."""
     import httpx
 
@@ -244,23 +235,23 @@ def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list
         value = json.loads(reply)
     except (ValueError, RecursionError):
         said = _excerpt(clean(reply[:2000].decode(errors="replace")))
-        raise _failure("final", "no-json", said=said or "nothing") from None
+        raise FailureError("final", "no-json", said=said or "nothing") from None
     try:
         return dialect.read_reply(value, n)
     except ReplyError as error:
-        raise _failure("final", "no-answers", why=clean(str(error))) from None
+        raise FailureError("final", "no-answers", why=clean(str(error))) from None
 
 
 async def _read(response: httpx.Response) -> bytes:
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         # What unpacks to gigabytes is never unpacked.
-        raise _failure("final", "compressed", coding=_excerpt(coding))
+        raise FailureError("final", "compressed", coding=_excerpt(coding))
     pieces, size = [], 0
     async for piece in response.aiter_raw():
         size += len(piece)
         if size > MAX_REPLY:
-            raise _failure("final", "reply-too-large", most=MAX_REPLY >> 20)
+            raise FailureError("final", "reply-too-large", most=MAX_REPLY >> 20)
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -271,16 +262,16 @@ def _explain(error: httpx.TransportError) -> FailureError:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
-            return _failure("final", "certificate", why=seen.verify_message)
+            return FailureError("final", "certificate", why=seen.verify_message)
         if isinstance(seen, ssl.SSLError):
-            return _failure("final", "tls", why=seen.reason)
+            return FailureError("final", "tls", why=seen.reason)
         seen = seen.__cause__ or seen.__context__
     said = _excerpt(str(error)) or type(error).__name__
     if isinstance(error, httpx.ConnectError):
-        return _failure("again", "unreachable", why=said)
+        return FailureError("again", "unreachable", why=said)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
-        return _failure("final", "proxy", why=said)
-    return _failure("again", "broke-off", why=said)
+        return FailureError("final", "address", why=said)
+    return FailureError("again", "broke-off", why=said)
 
 
 def _read_wait(text: str | None) -> float | None:
@@ -302,8 +293,3 @@ def _excerpt(text: str) -> str:
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     cut = len(plain) > _LONGEST_EXCERPT
     return plain[:_LONGEST_EXCERPT] + "…" if cut else plain
-
-
-def _failure(kind: FailureKind, code: str, wait: float | None = None, **facts: Any) -> FailureError:
-    message, hint, parameter = say_refusal(f"server:{code}", facts)
-    return FailureError(kind, message, hint, wait, parameter)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from timbermark.verification.answers import (
     Reading,
     ReadingRules,
     check_label_map,
-    check_wanted,
+    choose_kind,
     read,
     settle,
     settle_classes,
@@ -79,9 +79,7 @@ _BETS = np.arange(1, 8) / 8.0
 class Facts:
     """What is known of a suspect before it is asked."""
 
-    description: str
-    through: str  # "file", "object", "function", "table" or "http"
-    digest: str | None = None  # SHA-256 of its file, if it is one
+    context: Context  # what it is, and what is chosen by hand about asking it
     names: tuple[str, ...] | None = None  # of its columns, in its order
     n_features: int | None = None
     takes_frames: bool = False  # complains about columns without names
@@ -90,10 +88,6 @@ class Facts:
     offers: tuple[str, ...] = ()  # kinds of answers it can be asked for, best first; (): unknown
     stores_labels: bool = True  # otherwise its classes are numbers from 0, whatever labels were
     reading: ReadingRules = field(default_factory=ReadingRules)  # as far as it decides that
-    request: Mapping[str, Any] = field(default_factory=dict)
-    prices: tuple[Price, ...] = ()
-    conditions: tuple[Note, ...] = ()
-    warnings: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +100,8 @@ class Known:
     seals: tuple[SealEvidence, ...]
 
 
-class Asked(Protocol):
-    """A suspect that can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
+class Suspect(Protocol):
+    """What can be asked: a model, an endpoint, a table of answers, or a kind of yours."""
 
     @property
     def facts(self) -> Facts:
@@ -121,35 +115,65 @@ class Asked(Protocol):
 class Inquiry:
     """The questions to one suspect and its answers so far.
 
-    ``decoys``, ``decoys_from``: those of `make_questions`. ``stop_at``: the bits at which asking
-    stops, None to ask everything at once.
+    ``decoys``, ``decoys_from``: those of `make_questions`. ``limit``: the bits at which asking
+    stops, None to ask everything.
     """
 
     mark: Mark
     facts: Facts
+    context: Context
     columns: Columns
     rules: ReadingRules
     decoys: int = 0
     decoys_from: Any = None
-    stop_at: StopAt | None = None
+    limit: float | None = None
     progress: Callable[[int, int, float], None] | None = None  # of questions, of all, bits
     answers: dict[int, Any] = field(default_factory=dict)  # by row; None: asked, no answer
     journal: History = field(default_factory=History)  # by question, decoys included
-    asked: int = 0  # questions, decoys included
+    n_asked: int = 0  # questions, decoys included
     _questions: dict[str, Questions] | None = None
     _spent: set[str] = field(default_factory=set)  # seals that are asked last
     _next: dict[str, int] = field(default_factory=dict)  # blocks that were asked, by seal
     _ends: list[Question] = field(default_factory=list)  # rows at b of the last blocks
     _known: Known | None = None  # what the answers so far give
 
+    @classmethod
+    def begin(
+        cls,
+        suspect: Suspect,
+        mark: Mark,
+        *,
+        answers: AnswersWanted = "auto",
+        feature_names: Sequence[str] | None = None,
+        label_map: Mapping[Any, Any] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Return an inquiry, after everything that can be refused before asking was checked.
+
+        ``more`` are further fields. Raises InputError if the suspect does not fit.
+        """
+        facts = suspect.facts
+        kind, prices = choose_kind(answers, facts.offers, mark, facts.context.suspect)
+        columns = match_columns(
+            mark,
+            own=facts.names,
+            count=facts.n_features,
+            by_hand=feature_names,
+            server=facts.server_columns,
+            sends_names=facts.sends_names,
+        )
+        translation = check_label_map(label_map, mark)
+        rules = replace(facts.reading, wanted=kind, label_map=translation, prices=prices)
+        if mark.answers == "numbers":
+            rules = replace(rules, classes=None)
+        elif rules.classes is not None and not rules.by_hand and translation is None:
+            classes = settle_classes(rules.classes, mark, facts.stores_labels)
+            rules = replace(rules, classes=classes, class_numbers=classes is None)
+        return cls(mark, facts, facts.context, columns, rules, **more)
+
     def add(self, *choices: Price | Note, **request: Any) -> None:
         """Add prices and conditions of how the suspect is asked, and facts of the request."""
-        self.facts = replace(
-            self.facts,
-            prices=(*self.facts.prices, *(c for c in choices if isinstance(c, Price))),
-            conditions=(*self.facts.conditions, *(c for c in choices if isinstance(c, Note))),
-            request={**self.facts.request, **request},
-        )
+        self.context = self.context.choosing(*choices, **request)
 
     @property
     def questions(self) -> dict[str, Questions]:
@@ -232,7 +256,7 @@ class Inquiry:
         self.answers.update(answers)
         self._known = None
         if self.progress is not None:
-            self.progress(self.asked, self.n_questions, max(0.0, self.net_bits()))
+            self.progress(self.n_asked, self.n_questions, max(0.0, self.net_bits()))
 
     @property
     def known(self) -> Known:
@@ -258,7 +282,7 @@ class Inquiry:
     def _by_hand(self) -> tuple[Price, ...]:
         reading = self.known.reading
         read_prices = () if reading is None else reading.prices
-        return (*self.columns.prices, *self.facts.prices, *read_prices)
+        return (*self.columns.prices, *self.context.prices, *read_prices)
 
     def net_bits(self) -> float:
         """Return the evidence so far after prices."""
@@ -277,14 +301,13 @@ class Inquiry:
         needed = self._needed()
         if needed == 0.0 or self._most_bits() < needed:
             return None
-        if round_bits(self.net_bits()) >= (self._limit() or 0.0):
+        if round_bits(self.net_bits()) >= (self.limit or 0.0):
             return "enough"
         return "hopeless" if self._is_hopeless(needed) else None
 
     def _needed(self) -> float:
         """Return the bits before prices at which asking stops, 0 where it does not."""
-        stop = self._limit()
-        return 0.0 if stop is None else stop + sum_prices(self.prices())
+        return 0.0 if self.limit is None else self.limit + sum_prices(self.prices())
 
     def is_misread(self, answers: Answers) -> bool:
         """Return whether so many labels are no class of the mark that asking on is useless."""
@@ -321,30 +344,25 @@ class Inquiry:
         behind = row - self.mark.n_leaves
         return ("leaves", row) if behind < 0 else ("splits", behind // 3)
 
-    def _limit(self) -> float | None:
-        if self.stop_at is None or self.stop_at == "off":
-            return None
-        return CONCLUSIVE_BITS if self.stop_at == "auto" else float(self.stop_at)
-
     def check_limit(self) -> None:
         """Raise InputError if the evidence can never reach the limit, before anything is asked.
 
         Prices may grow later, by rows that are refused; then asking just goes on to the end.
         """
-        stop = self._limit()
-        if stop is None or self.stop_at == "auto":
-            return
-        prices = sum_prices(self.prices())
-        if self._most_bits() < stop + prices:
+        if self._most_bits() < self._needed():
             raise refusal(
                 "stop-at.out-of-reach",
-                stop=stop,
+                stop=self.limit,
                 triggers=self.mark.n_triggers,
-                most=self._most_bits() - prices,
+                most=self._most_bits() - sum_prices(self.prices()),
             )
 
     def _most_bits(self) -> float:
         return full_bits(self.mark.n_leaves, self.mark.q, self.mark.n_splits)
+
+    def finish(self, early: bool) -> Any:
+        """Return what asking was for; a journal notes its bits, level, kind and answers."""
+        return self.verdict(early)
 
     def verdict(self, early: bool = False) -> Verdict:
         """Return the verdict on the answers; ``early``: asking may have stopped before the end.
@@ -352,91 +370,27 @@ class Inquiry:
         Raises InputError if nothing was answered that can be read.
         """
         reading = self.known.reading
-        warnings = [*self.facts.warnings]
-        asked = len(set(map(self._trigger_of, self.answers))) if early else None
+        warnings = [*self.context.warnings]
+        begun = len(set(map(self._trigger_of, self.answers))) if early else None
         if self.ending() == "hopeless":
-            stop = self._limit() or 0.0
-            warnings.append(
-                Note("hopeless", {"asked": asked, "of": self.mark.n_triggers, "limit": stop})
-            )
+            facts = {"asked": begun, "of": self.mark.n_triggers, "limit": self.limit}
+            warnings.append(Note("hopeless", facts))
         if reading is not None and reading.strange:
             warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
-        context = Context(
-            suspect=printable(self.facts.description),
-            through=self.facts.through,
-            suspect_digest=self.facts.digest,
+        context = replace(
+            self.context,
+            suspect=printable(self.context.suspect),
             columns=self.columns.how,
             column_names=tuple(map(printable, self.columns.names or ())),
             reading={} if reading is None else reading.facts,
-            request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=self.facts.conditions,
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
-        return judge(self.mark, context, answers, shown, asked)
-
-
-def begin(
-    asked: Asked,
-    mark: Mark,
-    *,
-    answers: AnswersWanted = "auto",
-    feature_names: Sequence[str] | None = None,
-    label_map: Mapping[Any, Any] | None = None,
-    make: Callable[..., Inquiry] | None = None,
-    **more: Any,
-) -> Inquiry:
-    """Return an inquiry, after everything that can be refused before asking was checked.
-
-    ``make``: makes it of its fields, `Inquiry` itself by default; ``more`` are further fields.
-    Raises InputError if the suspect does not fit.
-    """
-    facts = asked.facts
-    check_wanted(answers, mark)
-    columns = match_columns(
-        mark,
-        own=facts.names,
-        count=facts.n_features,
-        by_hand=feature_names,
-        server=facts.server_columns,
-        sends_names=facts.sends_names,
-    )
-    translation = check_label_map(label_map, mark)
-    wanted, prices = _choose_kind(facts, mark, answers)
-    rules = replace(facts.reading, wanted=wanted, label_map=translation, prices=prices)
-    if mark.answers == "numbers":
-        rules = replace(rules, classes=None)
-    elif rules.classes is not None and not rules.classes_by_hand and translation is None:
-        classes = settle_classes(rules.classes, mark, facts.stores_labels)
-        rules = replace(
-            rules, classes=classes, class_numbers=rules.class_numbers or classes is None
-        )
-    return (make or Inquiry)(mark, facts, columns, rules, **more)
-
-
-def _choose_kind(
-    facts: Facts, mark: Mark, wanted: AnswersWanted
-) -> tuple[AnswersWanted, tuple[Price, ...]]:
-    """Return the kind to ask for, chosen by a rule before any answer is known, and its price."""
-    offers = facts.offers
-    if not offers:
-        return wanted, ()
-    if (mark.answers == "numbers") != ("numbers" in offers):
-        said = "numbers" if "numbers" in offers else "labels"
-        raise refusal(
-            "answers.other-task:suspect", suspect=facts.description, said=said, answers=mark.answers
-        )
-    if wanted == "auto" or wanted == offers[0]:
-        return offers[0], ()  # type: ignore[return-value]
-    if wanted in offers:
-        return wanted, (Price("kind", 1.0),)
-    raise refusal(
-        "answers.not-offered", suspect=facts.description, wanted=wanted, offered=offers[0]
-    )
+        return judge(self.mark, context, answers, shown, begun)
 
 
 def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:
@@ -482,18 +436,17 @@ def is_hopeless(seals: Sequence[tuple[AnyArray, int, int]], needed: float) -> bo
     return bool((top + np.log2(np.exp2(products - top).mean(axis=0)) >= GIVE_UP_BITS).all())
 
 
-def check_stop_at(stop: Any) -> None:
-    """Raise InputError unless it is a number of bits at which asking may stop.
+def read_stop_at(stop: Any) -> float | None:
+    """Return the bits at which asking stops: 64 for "auto", None for "off".
 
-    >>> check_stop_at("auto")
+    Raises InputError for anything else but a number above 0.
+
+    >>> read_stop_at("auto"), read_stop_at("off"), read_stop_at(20)
+    (64.0, None, 20.0)
     """
-    fits = (
-        stop in ("auto", "off")
-        if isinstance(stop, str)
-        else isinstance(stop, int | float) and math.isfinite(stop) and stop > 0
-    )
-    if not fits or isinstance(stop, bool):
+    if isinstance(stop, str) and stop in ("auto", "off"):
+        return CONCLUSIVE_BITS if stop == "auto" else None
+    is_number = isinstance(stop, int | float) and not isinstance(stop, bool)
+    if not is_number or not math.isfinite(stop) or stop <= 0:
         raise refusal("stop-at", stop=stop)
-
-
-__all__ = ["Answers", "Asked", "Facts", "Inquiry", "begin", "check_stop_at", "is_hopeless"]
+    return float(stop)

@@ -13,10 +13,9 @@ The order of a judgment, each step refused with its own reason:
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,8 +33,6 @@ from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import OpenedMark, Opening
 from timbermark.ownership.seals import DrawnSeal
 from timbermark.reportable import Reportable, make_page
-from timbermark.trees.ensemble import Ensemble
-from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.verification.answers import AnswersWanted
 from timbermark.verification.chain import find_coverage, load_chains
 from timbermark.verification.packs import (
@@ -50,8 +47,8 @@ from timbermark.verification.packs import (
 )
 from timbermark.verification.refusals import refusal
 from timbermark.verification.stamps import StampCheck, check_stamps, first_time, join_stamps
-from timbermark.verification.suspects import open_suspect, read_model
-from timbermark.verification.transcript import Note, Transcript
+from timbermark.verification.suspects import name_model, open_suspect
+from timbermark.verification.transcript import Note, Transcript, is_real
 from timbermark.verification.verdict import Verdict, judge_again, printable
 from timbermark.verification.verifying import verify
 
@@ -124,22 +121,19 @@ class Judgment(Reportable):
         """Return all codes and numbers but answers and triggers, ready for JSON."""
         return {
             "format": FORMAT,
-            "claim": describe_claim(self.claim),
+            "claim": self.claim.to_dict()["statement"],
             "claim_digest": self.claim.digest.hex(),
             "opening_digest": self.opening.digest.hex(),
             "opened_for": self.opening.judge,
             "opened": self.opening.n_opened,
             "triggers": self.claim.n_triggers,
-            "stamps": [describe_stamp(stamp) for stamp in self.stamps],
+            "stamps": [asdict(stamp) for stamp in self.stamps],
             "first_seen": self.first_seen,
             "checks": [check.to_dict() for check in self.checks],
             "verdict": self.verdict.facts(),
             "asked": self.asked,
             "is_marked_model": self.is_marked_model,
-            "references": [
-                {"kind": r.kind, "bits": r.bits, "matched": r.matched, "trials": r.trials}
-                for r in self.references
-            ],
+            "references": [asdict(model) for model in self.references],
             "curve": [[n, round_bits(bits)] for n, bits in self.curve],
             "notes": [note.to_dict() for note in self.notes],
         }
@@ -359,7 +353,7 @@ def _check_guard(
     """Return what to note about symbols that a guard drew: since when they are fixed."""
     if not isinstance(opened.leaves, DrawnSeal):
         if chain is not None:
-            raise refusal("chain.no-guard")
+            raise refusal("option.unfit", name="chain", what="the mark of a guard")
         return ()
     chains = () if chain is None else load_chains(chain)
     n_marked = opened.opened_head.n_leaves
@@ -406,10 +400,13 @@ def _train_references(
     )
 
 
-_DERIVED = (
-    *("format", "claim", "claim_digest", "opening_digest", "opened_for", "opened", "triggers"),
-    *("asked", "is_marked_model", "curve"),
+_NOT_REPEATED = frozenset(
+    (
+        *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
+        *("guard-unstamped", "guard-fixed", "guard-chosen"),
+    )
 )
+"""Notes about what only the judge of then had: roots, rows, a chain, the whole folder."""
 
 
 def check_recorded(
@@ -424,19 +421,25 @@ def check_recorded(
     """
     try:
         then = json.loads(recorded)
-        now = json.loads(json.dumps(judgment.facts()))
         then.pop("words", None)
         then.pop("level", None)  # which follows from the rest and the stamps that were verified
-        _require(then.keys() == now.keys())
-        _require(all(then[name] == now[name] for name in _DERIVED))
+        stated = _read_stamps(then["stamps"], stamps)
+        references = _read_references(then["references"])
+        then["notes"] = [note for note in then["notes"] if note["code"] not in _NOT_REPEATED]
+        was_published = all(note["code"] != "claim-from-pack" for note in then["notes"])
+        named = any(check["code"] == "named" for check in then["checks"])
+        expected = replace(
+            judgment,
+            stamps=stated,
+            checks=_list_checks(judgment.opening, stated, named=named),
+            references=references,
+            notes=_list_notes(judgment.opening, stated, was_published=was_published),
+        )
+        now = json.loads(json.dumps(expected.facts()))
         # The version is that of whoever judged.
         _require(isinstance(then["verdict"].pop("timbermark"), str))
         now["verdict"].pop("timbermark")
-        _require(then["verdict"] == now["verdict"])
-        stated = _read_stamps(then["stamps"], stamps)
-        _require(then["first_seen"] == first_time(stated))
-        _compare_codes(then, judgment, stated)
-        references = _read_references(then["references"])
+        _require(then == now)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError):
         raise refusal("pack.verdict-changed", EvidenceError) from None
     notes = [
@@ -473,89 +476,12 @@ def _read_stamps(recorded: Any, now: Sequence[StampCheck]) -> tuple[StampCheck, 
     return tuple(stated)
 
 
-def _compare_codes(
-    then: Mapping[str, Any], judgment: Judgment, stated: Sequence[StampCheck]
-) -> None:
-    """Check that the recorded checks and notes are some that a judge finds about this pack."""
-    opening = judgment.opening
-    allowed = [
-        [note.to_dict() for note in _list_checks(opening, stated, named=named)]
-        for named in (True, False)
-    ]
-    _require(then["checks"] in allowed)
-    free = (
-        *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
-        *("guard-unstamped", "guard-fixed", "guard-chosen"),
-    )
-    notes = [note for note in then["notes"] if note["code"] not in free]
-    allowed = [
-        [note.to_dict() for note in _list_notes(opening, stated, was_published=known)]
-        for known in (True, False)
-    ]
-    _require(notes in allowed)
-
-
-def _read_references(recorded: Any) -> list[ReferenceModel]:
+def _read_references(recorded: Any) -> tuple[ReferenceModel, ...]:
     _require(isinstance(recorded, list) and len(recorded) <= _MOST_REFERENCES)
-    found = [ReferenceModel(**record) for record in recorded]
+    found = tuple(ReferenceModel(**record) for record in recorded)
     for model in found:
-        _require(isinstance(model.kind, str) and isinstance(model.bits, int | float))
-        _require(math.isfinite(model.bits))
+        _require(isinstance(model.kind, str) and is_real(model.bits))
     return found
-
-
-def describe_claim(claim: Claim) -> dict[str, Any]:
-    """Return a claim's statement, ready for JSON."""
-    return {
-        name: value.hex() if isinstance(value, bytes) else value
-        for name, value in claim.statement.items()
-    }
-
-
-def describe_stamp(stamp: StampCheck) -> dict[str, Any]:
-    """Return what a time stamp is worth, ready for JSON.
-
-    >>> describe_stamp(StampCheck("verified", "2030-01-02T03:04:05Z", "CN=T"))["status"]
-    'verified'
-    """
-    return {
-        "status": stamp.status,
-        "time": stamp.time,
-        "authority": stamp.authority,
-        "reason": stamp.reason,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class ModelName:
-    """The digests by which claims name a model."""
-
-    trees: Ensemble
-    digest: str  # SHA-256 of the trees, the same in every file format
-    file_digest: str | None  # SHA-256 of the file, if it is one
-
-
-def name_model(model: Any) -> ModelName:
-    """Return the trees of a model or a model file, and the digests by which a claim names them.
-
-    Raises InputError or FileFormatError if it is no model with trees, OSError if the file cannot be
-    opened.
-
-    >>> from sklearn.ensemble import GradientBoostingClassifier
-    >>> fitted = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
-    >>> len(name_model(fitted).digest)
-    64
-    """
-    if isinstance(model, str | os.PathLike):
-        read = read_model(model, whole=True)
-        return ModelName(read.trees, digest_trees(read.trees), read.file_digest)
-    own_trees = getattr(model, "ensemble_", None)
-    if isinstance(own_trees, Ensemble):
-        return ModelName(own_trees, digest_trees(own_trees), None)
-    from timbermark import libraries
-
-    trees = libraries.open(model).ensemble
-    return ModelName(trees, digest_trees(trees), None)
 
 
 def claim(model: Any, mark: Mark, *, key: OwnerKey, force: bool = False) -> Claim:

@@ -88,7 +88,7 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
     if head.startswith(b"timbermark opening "):
         return Pack(name, opening=Opening.load(path))
     if head.startswith(b"timbermark claim "):
-        raise refusal("pack.no-opening:claim", name=name)
+        raise refusal("pack.no-opening", pack=name)
     if not head.startswith(b"PK"):
         raise refusal("file.pack:foreign", FileFormatError, name=name)
     return _assemble(name, *_read_zip(place, name))
@@ -104,9 +104,6 @@ def write_pack(
 
     Raises InputError if something is there already, unless ``force``, or the parent is not.
     """
-    strange = parts.keys() - _LARGEST.keys() | parts.keys() & {MANIFEST}
-    if strange:
-        raise refusal("pack.part", part=min(strange), known=sorted(_LARGEST))
     check_target(path, force)
     files = {**parts, MANIFEST: _manifest(parts)}
     target = Path(path)

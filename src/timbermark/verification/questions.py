@@ -28,7 +28,7 @@ from timbermark.dtypes import AnyArray
 from timbermark.ownership.columns import Column
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.seals import HIGH, Seal, SplitSeal
-from timbermark.verification.refusals import refusal
+from timbermark.verification.refusals import check_number, refusal
 
 DECOY = -1
 MOST_DECOYS = 100
@@ -85,18 +85,6 @@ def list_questions(parts: Mapping[str, Questions]) -> list[Question]:
     return [q for part in parts.values() for block in part.blocks for q in block]
 
 
-def check_decoys(decoys: Any) -> int:
-    """Return a number of decoys for each trigger. Raises InputError if it is none.
-
-    >>> check_decoys(2)
-    2
-    """
-    # A trigger without a decoy of its own would stand out from the families of the others.
-    if type(decoys) is not int or not 0 <= decoys <= MOST_DECOYS:
-        raise refusal("decoys", decoys=decoys, most=MOST_DECOYS)
-    return decoys
-
-
 def make_questions(mark: Mark, decoys: int = 0, table: Any = None) -> dict[str, Questions]:
     """Return the questions of each seal: triggers among ``decoys`` decoys for each of them.
 
@@ -115,7 +103,8 @@ def make_questions(mark: Mark, decoys: int = 0, table: Any = None) -> dict[str, 
     >>> len(make_questions(mark, decoys=2)["leaves"]), len(make_questions(mark)["leaves"])
     (60, 20)
     """
-    check_decoys(decoys)
+    # A trigger without a decoy of its own would stand out from the families of the others.
+    check_number("decoys", decoys, 0, MOST_DECOYS, whole=True)
     sources = None
     if decoys and table is not None:
         sources = [_Source(column, moves=False) for column in _read_table(mark, table)]

@@ -1,4 +1,4 @@
-"""An owner's records: what was opened to whom, all marks of a folder, and stamps from authorities.
+"""An owner's records: what was opened to whom, and all marks of a folder.
 
 The ledger of openings lies beside a mark, as ``NAME.openings``, because a mark never changes once
 it is made. It holds places of triggers, no triggers. Every opening follows from the claim, the name
@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from timbermark.errors import FileFormatError, TimbermarkError
 from timbermark.files import atomic_write
-from timbermark.ownership.claim import MAX_STAMP_BYTES, Claim
+from timbermark.ownership.claim import Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.mark import Mark
 from timbermark.ownership.opening import Opening, smallest_share, worth
@@ -29,7 +27,6 @@ from timbermark.verification.transcript import Fits, has_fields, is_text, list_o
 
 ENDING = ".openings"
 MOST_FILES = 10_000
-QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestamp-reply"
 _FIRST_LINE = "timbermark openings 1"
 _FIELDS: dict[str, Fits] = {
     **dict.fromkeys(("mark", "claim", "for", "opened"), is_text),
@@ -38,7 +35,6 @@ _FIELDS: dict[str, Fits] = {
 _OWNER_ONLY = 0o600
 _MAX_BYTES = 64 << 20
 _FIRST_BYTES = 32
-_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +145,8 @@ def _key(entry: LedgerEntry) -> tuple[Any, ...]:
 
 
 def _write_entry(entry: LedgerEntry) -> str:
-    record = {
-        "mark": entry.mark,
-        "claim": entry.claim,
-        "for": entry.judge,
-        "opened": entry.opened,
-        "places": list(entry.places),
-    }
+    record = asdict(entry)
+    record["for"] = record.pop("judge")
     return json.dumps(record, ensure_ascii=False, sort_keys=True)
 
 
@@ -166,8 +157,8 @@ def _read_entry(path: Path, line: str) -> LedgerEntry:
         raise _damaged(path, "a line is not JSON") from None
     if not has_fields(record, _FIELDS):
         raise _damaged(path, "a line is no opening")
-    mark, claim, judge, opened = (record[name] for name in ("mark", "claim", "for", "opened"))
-    return LedgerEntry(mark, claim, judge, opened, tuple(record["places"]))
+    judge, places = record.pop("for"), tuple(record.pop("places"))
+    return LedgerEntry(**record, judge=judge, places=places)
 
 
 def _damaged(path: Path, reason: str) -> FileFormatError:
@@ -344,28 +335,3 @@ def _describe(
         can_convince=left.can_convince,
         claims=tuple(claim for digest, claim in claims if digest == mark.digest),
     )
-
-
-def check_authority(url: str) -> None:
-    """Raise InputError unless this is an address that an authority can have."""
-    if not url.startswith(("https://", "http://")):
-        raise refusal("tsa.url", url=url)
-
-
-def fetch_stamp(query: bytes, url: str) -> bytes:
-    """Return what the authority at an address answers to an RFC 3161 query.
-
-    Raises InputError if it cannot be reached or answers something else.
-    """
-    check_authority(url)
-    request = urllib.request.Request(url, data=query, headers={"Content-Type": QUERY_TYPE})
-    try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            content: bytes = answer.read(MAX_STAMP_BYTES + 1)
-            kind = answer.headers.get_content_type()
-    except (OSError, ValueError, urllib.error.URLError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise refusal("tsa.silent", url=url, said=said) from None
-    if kind != RESPONSE_TYPE or len(content) > MAX_STAMP_BYTES:
-        raise refusal("tsa.other", url=url, kind=kind)
-    return content

@@ -7,7 +7,8 @@ tells them apart here and is no part of the error's code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from timbermark.errors import InputError, TimbermarkError
@@ -42,16 +43,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "ask for less, or make a stronger mark.",
         "at_least",
     ),
-    "check.max-changed": (
-        "max_changed={changed!r} is not a share from 0 to 1.",
-        "0.01 is one percent of the answers.",
-        "max_changed",
-    ),
-    "check.rows-alone": (
-        "rows without the unmarked model cannot be compared with anything.",
-        "name its file, or leave the rows out.",
-        "rows",
-    ),
     "check.other-library": (
         "{served} is a model of {found}, but the mark is of one of {wanted}.",
         "check the names of both files; timbermark verify asks any model.",
@@ -69,33 +60,18 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     ),
     # Columns
     "columns.by-hand": (
-        "feature_names are not the {features} names of the mark.",
+        "{parameter} are not the {features} names of the mark in some order.",
         "name each feature of the mark once, in the order of the suspect's columns.",
-        "feature_names",
+        "{parameter}",
     ),
-    "columns.by-hand:own": (
-        "feature_names are given, but the suspect names its own columns.",
-        "leave them out: its columns are matched by name.",
-        "feature_names",
-    ),
-    "columns.by-hand:unknown": (
-        "feature_names are given, but the mark knows no names.",
-        "leave them out and let the suspect take the columns in the mark's order.",
-        "feature_names",
-    ),
-    "columns.by-hand:count": (
-        "{given} feature_names are given, but the suspect takes {columns} columns.",
-        "is it a model of the same data?",
+    "columns.by-hand:unfit": (
+        "feature_names are for a mark that names its columns and a suspect that does not.",
+        "leave them out: columns with names are matched by these, others in the mark's order.",
         "feature_names",
     ),
     "columns.strange": (
         "The suspect wants columns that the mark does not have: {shown}.",
         "is it a model of the same data? In Python a function can compute columns.",
-    ),
-    "columns.both": (
-        "Both columns and feature_names are given.",
-        "an endpoint takes its columns.",
-        "feature_names",
     ),
     "columns.count": (
         "The suspect takes {wanted} columns, the mark's rows have {features}.",
@@ -104,11 +80,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "columns.count:named": (
         "{named} columns are named, and the mark has {features} features.",
         "name one column for each feature of the mark.",
-        "columns",
-    ),
-    "columns.mixed": (
-        "The columns are neither the names of the mark nor all of them others.",
-        "name each feature of the mark once, or leave them out.",
         "columns",
     ),
     "columns.chosen": (
@@ -120,7 +91,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "columns",
     ),
     # Protocols
-    "protocol:unknown": ("protocol={protocol!r} is not known.", "use one of {known}.", "protocol"),
     "protocol.option": (
         "{option} is no option of protocol={protocol!r}.",
         "it takes {known}.",
@@ -150,27 +120,28 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "leave it out.",
         "{name}",
     ),
-    "headers.type": ("headers is no dictionary.", 'as in {{"X-Api-Key": "…"}}.', "headers"),
-    "names.no-list": ("{what} is no list.", "give each name once, in order.", "{what}"),
-    "names.twice": ("{what} names something twice.", "give each name once, in order.", "{what}"),
+    "option.unknown": ("{name}={value!r} is not known.", "use one of {known}.", "{name}"),
+    "names": (
+        "{what} is no list of distinct labels or texts.",
+        "give each once, in order.",
+        "{what}",
+    ),
     "batch.one": (
         "batch={batch} does not fit a template for one question.",
         "use $rows or $records, or leave it out.",
         "batch",
     ),
-    "scale": ("scale={scale!r} is not known.", "use one of {known}.", "scale"),
     "template:no-json-value": (
         "The template of the request cannot be written as JSON.",
         'as in body={{"rows": "$rows"}}.',
         "body",
     ),
     "headers.unsendable": (
-        "The header or token {name!r:.40} holds something that cannot be sent.",
-        "headers are printable ASCII texts on one line.",
+        "headers or the token hold something that cannot be sent{where}.",
+        'give printable ASCII texts on one line, as in headers={{"X-Api-Key": "…"}}.',
         "headers",
     ),
     "headers.own": ("The header {name} is set by the protocol itself.", "leave it out.", "headers"),
-    "names.type": ("{what} holds something that is no name.", "give labels or texts.", "{what}"),
     # Servers
     # Each message ends the sentence "The server …".
     "server:waits": ("asks to wait for {seconds:.0f} s.", "come back then."),
@@ -179,8 +150,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "allow more with timeout=60.",
         "timeout",
     ),
-    "server:address": ("cannot be asked ({why}).", "check the address."),
-    "server:proxy": ("cannot be asked ({why}).", "check the address and the proxy."),
+    "server:address": ("cannot be asked ({why}).", "check the address and any proxy."),
     "server:redirects": (
         "redirects to {target} (status {status}), which is not followed.",
         "give that address if it is the right one.",
@@ -222,10 +192,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "The suspect ({suspect}) does not answer with {wanted}.",
         'use answers="{offered}" or leave it out.',
         "answers",
-    ),
-    "answers.other-task:suspect": (
-        "The suspect ({suspect}) answers with {said}, the mark is one of {answers}.",
-        "is it a model of the same task?",
     ),
     "stop-at": (
         "stop_at={stop!r} is neither a number of bits nor off.",
@@ -286,11 +252,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "name whom to ask: suspect=….",
         "suspect",
     ),
-    "chain.no-guard": (
-        "chain is for the mark of a guard, and this is none.",
-        "leave it out.",
-        "chain",
-    ),
     "pack.verdict-changed": (
         "The verdict in the pack is not what its answers give.",
         "somebody changed the pack; ask the suspect again.",
@@ -330,15 +291,10 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "give the file of an opening or of an evidence pack; suspects go to suspect=….",
         "evidence",
     ),
-    "pack.no-opening:claim": (
-        "{name} is a claim without its opening, which shows nothing about a suspect.",
-        "ask its owner for what timbermark open wrote, and give the claim beside it.",
-    ),
     "file.pack:foreign": (
         "{name} is no evidence pack.",
         "give the folder or zip that timbermark wrote.",
     ),
-    "pack.part": ("{part} is no part of a pack.", "use {known}."),
     "pack.parent": ("The folder {folder} does not exist.", "make it first."),
     "pack.kind": (
         "{target} is {what}.",
@@ -353,11 +309,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "give the folder or zip that timbermark open or judge wrote.",
     ),
     # Decoys
-    "decoys": (
-        "decoys={decoys!r} is no whole number from 0 to {most}.",
-        "1 asks as many decoys as triggers, 0 none.",
-        "decoys",
-    ),
     "decoys-from.shape": (
         "The table for decoys has the shape ({shape}), the mark has {features} features.",
         "give rows with the features of the mark, in its order.",
@@ -399,16 +350,10 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "label_map",
     ),
     "answers.count": ("The suspect gave {given} answers to {rows} rows.", _PLEASE),
-    "answers.unknown": ("answers={wanted!r} is not known.", "use one of {known}.", "answers"),
     "answers.other-task": (
-        "The mark is one of {is_one}, so that {said} prove nothing.",
-        "leave answers={wanted!r} out; is the suspect a model of the same task?",
+        "The mark is one of {is_one}, to which {said} from the suspect ({suspect}) say nothing.",
+        "is it a model of the same task?",
         "answers",
-    ),
-    "label-map.numbers": (
-        "label_map is given, but the mark is one of numbers.",
-        "leave it out.",
-        "label_map",
     ),
     "label-map.type": (
         "label_map is no dictionary of labels.",
@@ -446,10 +391,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         'if these are raw scores, use scale="margins".',
         "scale",
     ),
-    "answers.many-numbers": (
-        "The suspect answers one row with several numbers.",
-        "answer with one number for each row, as a regressor's predict does.",
-    ),
     "answers.unreadable:no-list": (
         "The suspect's answer, {given}, is no list of answers ({why}).",
         _PLEASE,
@@ -465,7 +406,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "give its labels the type that they had when the model was marked.",
     ),
     "answers.no-number": (
-        "No answer of the suspect is a number: it says {shown}.",
+        "The suspect answers with no numbers: it says {shown}.",
         "answer with one number for each row, as a regressor's predict does.",
     ),
     "answers.unlike-first": (
@@ -547,11 +488,6 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "the model wants other features than the mark has.",
     ),
     # Tables of questions and answers
-    "columns.by-hand:questions": (
-        "The columns are not the features of the mark in another order.",
-        "name each once: {known}.",
-        "columns",
-    ),
     "table.which-column": (
         "{table} does not tell which column holds the answers.",
         "call it 'label', or call columns of scores like the classes.",
@@ -579,12 +515,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "transcript.unreadable": ("The transcript cannot be read.", FOREIGN),
     # Verification
     "mark.type": ("{given} is not a mark.", "load one with Mark.load(path)."),
-    "endpoints-only": (
-        "{name} is for endpoints, and the suspect is none.",
-        "leave it out.",
-        "{name}",
-    ),
-    "in-doubt": ("in_doubt={in_doubt!r} is not known.", "use ask or skip.", "in_doubt"),
+    "option.unfit": ("{name} is for {what}, and this is none.", "leave it out.", "{name}"),
 }
 
 
@@ -631,3 +562,23 @@ def refusal(
     """
     message, hint, parameter = say_refusal(code, facts)
     return error(message, hint, code.partition(":")[0], parameter)
+
+
+def check_number(name: str, value: Any, low: float, high: float, whole: bool = False) -> None:
+    """Raise InputError unless an option is a number within bounds.
+
+    >>> check_number("batch", 64, 1, 10_000, whole=True)
+    """
+    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not fits or not math.isfinite(value) or not low <= value <= high:
+        kind = "whole number" if whole else "number"
+        raise refusal("option.number", name=name, value=value, kind=kind, low=low, high=high)
+
+
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Raise InputError unless an option is one of some words.
+
+    >>> check_choice("in_doubt", "ask", ("ask", "skip"))
+    """
+    if value not in known:
+        raise refusal("option.unknown", name=name, value=value, known=list(known))

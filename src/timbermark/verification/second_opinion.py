@@ -17,6 +17,7 @@ from timbermark.verification.answers import match_labels
 from timbermark.verification.inquiry import Facts
 from timbermark.verification.refusals import refusal
 from timbermark.verification.suspects import Model
+from timbermark.verification.transcript import Context
 from timbermark.verification.verifying import verify
 
 MOST_ROWS = 20_000
@@ -65,7 +66,7 @@ def train_references(
 
 def _answers(model: Any, mark: Mark) -> Any:
     """Return a suspect: scores in the order of the mark's classes, or numbers."""
-    facts = Facts(description="reference model", through="object")
+    facts = Facts(context=Context("reference model", "object"))
     if not mark.classes:
         return Model(facts=facts, functions={"either": model.predict})
     present = np.asarray(model.classes_)

@@ -12,14 +12,16 @@ from datetime import UTC
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from timbermark.errors import EvidenceError, MissingLibraryError
-from timbermark.ownership.claim import MAX_STAMPS, Claim
+from timbermark.ownership.claim import MAX_STAMP_BYTES, MAX_STAMPS, Claim
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.verification.refusals import refusal
 
 StampStatus: TypeAlias = Literal["verified", "not checked"]
 StampReason: TypeAlias = Literal["", "no-roots", "not-valid", "foreign", "no-library"]
 
+QUERY_TYPE, RESPONSE_TYPE = "application/timestamp-query", "application/timestamp-reply"
 _PURPOSE = "to work with time stamps"
+_SECONDS = 30.0
 
 
 class Stampable(Protocol):
@@ -77,6 +79,34 @@ def make_query(claim: Stampable) -> bytes:
     builder = client.TimestampRequestBuilder().data(claim.stamped)
     query: bytes = builder.hash_algorithm(client.HashAlgorithm.SHA256).build().as_bytes()
     return query
+
+
+def check_authority(url: str) -> None:
+    """Raise InputError unless this is an address that an authority can have."""
+    if not url.startswith(("https://", "http://")):
+        raise refusal("tsa.url", url=url)
+
+
+def fetch_stamp(query: bytes, url: str) -> bytes:
+    """Return what the authority at an address answers to an RFC 3161 query.
+
+    Raises InputError if it cannot be reached or answers something else.
+    """
+    check_authority(url)
+    # Only whoever asks an authority pays for the import.
+    from urllib.request import Request, urlopen
+
+    request = Request(url, data=query, headers={"Content-Type": QUERY_TYPE})
+    try:
+        with urlopen(request, timeout=_SECONDS) as answer:
+            content: bytes = answer.read(MAX_STAMP_BYTES + 1)
+            kind = answer.headers.get_content_type()
+    except (OSError, ValueError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise refusal("tsa.silent", url=url, said=said) from None
+    if kind != RESPONSE_TYPE or len(content) > MAX_STAMP_BYTES:
+        raise refusal("tsa.other", url=url, kind=kind)
+    return content
 
 
 def add_stamp(claim: Statement, response: bytes) -> Statement:

@@ -19,13 +19,15 @@ from timbermark.errors import InputError
 from timbermark.files import container_kind
 from timbermark.trees import reference
 from timbermark.trees.ensemble import Ensemble
+from timbermark.trees.ensemble import digest as digest_trees
 from timbermark.trees.ensemble_file import load_ensemble
 from timbermark.trees.model_file import CLASSIFIER, REGRESSOR, SavedModel
 from timbermark.trees.model_file import read_model as read_saved
-from timbermark.verification.answers import ReadingRules, list_answers
-from timbermark.verification.inquiry import Asked, Facts, Inquiry
+from timbermark.verification.answers import ReadingRules, frame_columns, list_answers
+from timbermark.verification.inquiry import Facts, Inquiry, Suspect
 from timbermark.verification.refusals import refusal
-from timbermark.verification.table import AnswerTable, is_answer_file, is_frame
+from timbermark.verification.table import AnswerTable, is_answer_file
+from timbermark.verification.transcript import Context
 
 if TYPE_CHECKING:
     from timbermark.libraries.contract import ForeignModel
@@ -63,8 +65,8 @@ class Model:
         yield dict(zip(order, list_answers(response, len(order)), strict=True))
 
     def _failed(self, function: Any, said: str) -> InputError:
-        name, owner = self.facts.description, getattr(function, "__self__", None)
-        if self.facts.through != "function":
+        name, owner = self.facts.context.suspect, getattr(function, "__self__", None)
+        if self.facts.context.through != "function":
             return refusal("suspect.failed", suspect=name, said=said)
         if _can_be_asked(owner):
             kind = type(owner).__name__
@@ -72,7 +74,7 @@ class Model:
         return refusal("suspect.failed:function", suspect=name, said=said)
 
 
-def open_suspect(suspect: Any) -> Asked:
+def open_suspect(suspect: Any) -> Suspect:
     """Return anything that can be asked as a suspect.
 
     A text is an address if it begins with http:// or https://, otherwise the path of a file: a
@@ -83,13 +85,13 @@ def open_suspect(suspect: Any) -> Asked:
 
     Raises InputError or FileFormatError if it cannot be asked, OSError if a file cannot be opened.
 
-    >>> open_suspect(len).facts.description
+    >>> open_suspect(len).facts.context.suspect
     'function len'
     >>> open_suspect("http://localhost:5000/invocations")
     Endpoint(http://localhost:5000/invocations, protocol='mlflow')
     """
     if hasattr(suspect, "ask") and hasattr(suspect, "facts"):
-        found: Asked = suspect
+        found: Suspect = suspect
         return found
     if is_url(suspect):
         # Whoever asks a file needs nothing that speaks to servers.
@@ -102,7 +104,7 @@ def open_suspect(suspect: Any) -> Asked:
         return open_named(read_model(suspect), f"file {os.fspath(suspect)}")
     if isinstance(suspect, Mapping):
         return AnswerTable.from_mapping(suspect)
-    if is_frame(suspect):
+    if frame_columns(suspect) is not None:
         return AnswerTable.from_frame(suspect)
     return _open_object(suspect)
 
@@ -134,7 +136,7 @@ def _open_object(suspect: Any) -> Model:
             return replace(model, facts=facts)
         if callable(suspect):
             name = getattr(suspect, "__name__", type(suspect).__name__)
-            facts = Facts(description=f"function {name}", through="function")
+            facts = Facts(context=Context(f"function {name}", "function"))
             return Model(facts=facts, functions={"either": suspect})
     raise refusal("suspect.unknown", suspect=suspect)
 
@@ -163,14 +165,13 @@ def _open_estimator(model: Any) -> Model:
         # What predict gives, labels, scores or numbers, nobody knows before.
         functions = {"either": functions["labels"]}
     facts = Facts(
-        description=type(model).__name__,
-        through="object",
+        context=Context(type(model).__name__, "object"),
         names=known,
         # A pickled model of CatBoost says that it takes no columns.
         n_features=len(known) if known is not None else int(count or 0) or None,
         takes_frames=known is not None,
         offers=tuple(kind for kind in functions if kind != "either"),
-        reading=ReadingRules(classes=listed),
+        reading=ReadingRules(classes=listed, by_hand=False),
     )
     return Model(facts=facts, functions=functions)
 
@@ -185,14 +186,14 @@ def _list_classes(classes: Any) -> tuple[Any, ...] | None:
 
 def _open_pair(model: Any, encoder: Any) -> Model:
     """Return a model whose class numbers an encoder turns into labels."""
-    asked = _open_estimator(model)
-    labels, numbers = asked.functions.get("labels"), asked.facts.reading.classes
-    functions = dict(asked.functions)
+    inner = _open_estimator(model)
+    labels, numbers = inner.functions.get("labels"), inner.facts.reading.classes
+    functions = dict(inner.functions)
     if labels is not None:
         functions["labels"] = lambda X: encoder.inverse_transform(labels(X))
     classes = None if numbers is None else tuple(encoder.inverse_transform(numbers))
-    reading = replace(asked.facts.reading, classes=classes)
-    return Model(facts=replace(asked.facts, reading=reading), functions=functions)
+    reading = replace(inner.facts.reading, classes=classes)
+    return Model(facts=replace(inner.facts, reading=reading), functions=functions)
 
 
 def _attribute(model: Any, name: str) -> Any:
@@ -211,6 +212,32 @@ class NamedModel:
     feature_names: tuple[str, ...] | None
     file_digest: str | None  # SHA-256, if it is a file
     foreign: ForeignModel | None = None  # of another library
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the trees, the same in every file format; claims name it."""
+        return digest_trees(self.trees)
+
+
+def name_model(model: Any) -> NamedModel:
+    """Return the trees of a model or a model file, by whose digests a claim names it.
+
+    Raises InputError or FileFormatError if it is no model with trees, OSError if the file cannot be
+    opened.
+
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> fitted = GradientBoostingClassifier(n_estimators=2).fit([[0.0], [1.0]], [0, 1])
+    >>> len(name_model(fitted).digest)
+    64
+    """
+    if isinstance(model, str | os.PathLike):
+        return read_model(model, whole=True)
+    own_trees = getattr(model, "ensemble_", None)
+    if isinstance(own_trees, Ensemble):
+        return NamedModel(own_trees, None, None, None)
+    from timbermark import libraries
+
+    return _name_foreign(libraries.open(model))
 
 
 def _name_foreign(foreign: ForeignModel, digest: str | None = None) -> NamedModel:
@@ -291,9 +318,7 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
         functions = {"numbers": lambda X: answers(X)[:, 0]}
     named = None if names is None else len(names)
     facts = Facts(
-        description=what,
-        through=through,
-        digest=model.file_digest,
+        context=Context(what, through, model.file_digest),
         names=names,
         n_features=trees.n_features if foreign is None else named,
         takes_frames=foreign is not None and foreign.takes_frames,
@@ -304,7 +329,7 @@ def open_named(model: NamedModel, what: str, through: str = "file") -> Model:
             classes=None if classes is None else tuple(classes.tolist()),
             class_numbers=classes is None and not gives_numbers,
             scale="probabilities",
-            scale_by_hand=False,
+            by_hand=False,
         ),
     )
     return Model(facts=facts, functions=functions)

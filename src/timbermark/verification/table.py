@@ -16,8 +16,8 @@ from timbermark.files import atomic_write
 from timbermark.files.tables import csv_bytes, is_parquet, parquet_bytes, read_columns
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
-from timbermark.verification.answers import match_labels, simplify
-from timbermark.verification.columns import is_feature, match_names
+from timbermark.verification.answers import frame_columns, match_labels, simplify
+from timbermark.verification.columns import match_names, share_names
 from timbermark.verification.inquiry import Facts, Inquiry
 from timbermark.verification.questions import (
     DECOY,
@@ -27,6 +27,7 @@ from timbermark.verification.questions import (
     wire_row,
 )
 from timbermark.verification.refusals import refusal
+from timbermark.verification.transcript import Context
 
 ID_COLUMN = "question"
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
@@ -55,15 +56,12 @@ class AnswerTable:
     @classmethod
     def from_frame(cls, frame: Any) -> AnswerTable:
         """Return the table of a data frame (of pandas, polars or Arrow); ids may be its index."""
-        what = f"answers in a table of {len(frame)} rows"
-        if not hasattr(frame, "iloc"):
-            named = frame.to_pydict() if hasattr(frame, "to_pydict") else frame.to_dict()
-            return cls(what, {str(name): list(cells) for name, cells in named.items()})
-        cells = {str(name): frame[name].tolist() for name in frame.columns}
-        index = getattr(frame.index, "name", None)
-        if index is not None and str(index) not in cells:
-            cells[str(index)] = frame.index.tolist()
-        return cls(what, cells)
+        cells = {str(name): column for name, column in (frame_columns(frame) or {}).items()}
+        index = getattr(frame, "index", None)
+        name = getattr(index, "name", None)
+        if index is not None and name is not None:
+            cells.setdefault(str(name), index.tolist())
+        return cls(f"answers in a table of {len(frame)} rows", cells)
 
     @classmethod
     def from_mapping(cls, answers: Mapping[Any, Any]) -> AnswerTable:
@@ -80,7 +78,7 @@ class AnswerTable:
     @property
     def facts(self) -> Facts:
         """Return what is known of the answers before a mark tells which they are."""
-        return Facts(description=self.name, through="table", digest=self.digest)
+        return Facts(context=Context(self.name, "table", self.digest))
 
     def ask(self, inquiry: Inquiry) -> Iterator[Mapping[int, Any]]:
         """Yield the answers that the table holds, in the order of the questions.
@@ -134,7 +132,7 @@ class AnswerTable:
         names = [
             n
             for n in self.columns
-            if n not in (id_column(mark), "") and not is_feature(n, features)
+            if n not in (id_column(mark), "") and not share_names([n], features)
         ]
         scored = []
         if names and mark.classes:
@@ -152,19 +150,6 @@ class AnswerTable:
         if scored and not called:
             return None
         raise refusal("table.which-column", table=self.name)
-
-
-def is_frame(suspect: Any) -> bool:
-    """Return whether an object is a data frame of pandas or polars, or a table of Arrow.
-
-    >>> is_frame({"question": ["ab"]})
-    False
-    """
-    if isinstance(suspect, type):
-        return False
-    is_pandas = hasattr(suspect, "columns") and hasattr(suspect, "iloc")
-    is_polars = hasattr(suspect, "columns") and hasattr(suspect, "iter_columns")
-    return is_pandas or is_polars or hasattr(suspect, "to_pydict")
 
 
 def is_answer_file(path: str | os.PathLike[str]) -> bool:
@@ -256,4 +241,4 @@ def _order(mark: Mark, columns: Sequence[str] | None) -> tuple[Sequence[str], Se
         return columns, places
     if mark.feature_names is None and len(set(columns)) == len(columns) == len(known):
         return columns, range(len(known))
-    raise refusal("columns.by-hand:questions", known=known)
+    raise refusal("columns.by-hand", parameter="columns", features=len(known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,6 +50,15 @@ class Context:
     warnings: tuple[Note, ...] = ()
     conditions: tuple[Note, ...] = ()  # what the evidence depends on and has no price
 
+    def choosing(self, *choices: Price | Note, **request: Any) -> Context:
+        """Return the context with more prices and conditions, and more facts of the request."""
+        return replace(
+            self,
+            prices=(*self.prices, *(c for c in choices if isinstance(c, Price))),
+            conditions=(*self.conditions, *(c for c in choices if isinstance(c, Note))),
+            request={**self.request, **request},
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transcript:
@@ -58,7 +67,7 @@ class Transcript:
     context: Context
     answers: Answers = field(repr=False)
     shown: tuple[Any, ...] | None = field(default=None, repr=False)  # labels as they came
-    asked: int | None = None  # triggers that were asked, where asking stopped early
+    begun: int | None = None  # triggers that were asked, where asking stopped early
 
     def to_json(self, mark: Mark, when: str) -> str:
         """Return the transcript of a mark's rows, asked at a time (UTC), as JSON.
@@ -78,7 +87,7 @@ class Transcript:
             "mark_digest": mark.digest.hex(),
             "places": list(map(int, mark.places)),
             "kind": self.answers.kind,
-            "triggers_asked": self.asked,
+            "triggers_asked": self.begun,
             "context": _write_context(self.context),
             "answers": rows,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from importlib import import_module
 from typing import Any
@@ -173,18 +173,7 @@ class Verdict(Reportable):
             "chance": self.chance,
             "kind": self.kind,
             "raw_bits": round_bits(self.raw_bits),
-            "seals": [
-                {
-                    "seal": seal.seal,
-                    "bits": round_bits(seal.bits),
-                    "triggers": seal.triggers,
-                    "answered": seal.answered,
-                    "counted": seal.counted,
-                    "matched": seal.matched,
-                    "q": seal.q,
-                }
-                for seal in self.seals
-            ],
+            "seals": [{**asdict(seal), "bits": round_bits(seal.bits)} for seal in self.seals],
             "prices": [
                 {"code": price.code, "bits": round_bits(price.bits), **price.facts}
                 for price in self.prices
@@ -222,11 +211,11 @@ def judge(
     context: Context,
     answers: Answers,
     shown: Sequence[Any] | None = None,
-    asked: int | None = None,
+    begun: int | None = None,
 ) -> Verdict:
     """Return the verdict on answers that are already there.
 
-    ``shown`` [rows] are labels as the suspect gave them, for the table. ``asked``: the number of
+    ``shown`` [rows] are labels as the suspect gave them, for the table. ``begun``: the number of
     triggers that were asked, where asking stopped early; it only decides which warnings are due.
 
     Evidence counts what was answered. Within each seal, answers that are missing before the last
@@ -251,7 +240,7 @@ def judge(
     seals = weigh(mark, answers)
     bits = total_bits([seal.bits for seal in seals], len(mark.seals))
     prices = (*mark.prices, *context.prices, *price_missing(mark, seals))
-    transcript = Transcript(context, answers, None if shown is None else tuple(shown), asked)
+    transcript = Transcript(context, answers, None if shown is None else tuple(shown), begun)
     verdict = Verdict(
         owner=mark.owner,
         mark_id=mark.mark_id.hex(),
@@ -267,7 +256,7 @@ def judge(
         prices=prices,
         unknown=int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0,
         context=context,
-        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, asked)),
+        warnings=(*context.warnings, *_find_warnings(mark, answers, seals, begun)),
         # By name, because an import of the package itself would bind this one to the engine.
         version=import_module("timbermark").__version__,
         answers=_table(mark, answers, shown),
@@ -282,7 +271,7 @@ def judge_again(mark: Mark, transcript: Transcript) -> Verdict:
 
     Raises InputError as `judge` does.
     """
-    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.asked)
+    return judge(mark, transcript.context, transcript.answers, transcript.shown, transcript.begun)
 
 
 def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...]:
@@ -292,7 +281,7 @@ def price_missing(mark: Mark, seals: Sequence[SealEvidence]) -> tuple[Price, ...
         if not seal.answered:
             continue
         order = mark.order(seal.seal).tolist()
-        last = order.index(int(seal.asked[-1])) + 1
+        last = order.index(int(seal.places[-1])) + 1
         if seal.answered < last:
             found.append(price_of_holes(last - seal.answered, last))
     return tuple(found)
@@ -308,24 +297,19 @@ def _refuse_misread(answers: Answers, shown: Sequence[Any] | None, mark: Mark) -
 
 
 def _find_warnings(
-    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], asked: int | None
+    mark: Mark, answers: Answers, seals: Sequence[SealEvidence], begun: int | None
 ) -> list[Note]:
     found = []
     for seal in seals:
         if lack_of_matches(seal.matched, seal.counted, seal.q) >= FEW_MATCHES_BITS:
-            facts = {
-                "seal": seal.seal,
-                "matched": seal.matched,
-                "counted": seal.counted,
-                "q": seal.q,
-            }
-            found.append(Note("few-matches", facts))
+            names = ("seal", "matched", "counted", "q")
+            found.append(Note("few-matches", {name: getattr(seal, name) for name in names}))
     if answers.kind == "numbers" and _are_unlike(mark, answers):
         found.append(Note("unlike-numbers"))
     unknown = int((answers.values == UNKNOWN).sum()) if answers.kind == "labels" else 0
     if unknown:
         found.append(Note("unknown-labels", {"count": unknown}))
-    expected = mark.n_triggers if asked is None else asked
+    expected = mark.n_triggers if begun is None else begun
     answered = sum(seal.answered for seal in seals)
     if answered < expected:
         found.append(Note("unanswered", {"count": expected - answered, "of": expected}))

@@ -1,7 +1,7 @@
 """Verification: ask a suspect of any kind the triggers of a mark, and judge its answers.
 
 This is the one road from a suspect to a verdict: open it (`suspects`), match its columns and fix
-how answers are read (`inquiry.begin`), ask (`Asked.ask`), read (`reading`), judge (`verdict`).
+how answers are read (`Inquiry.begin`), ask (`Suspect.ask`), read (`answers`), judge (`verdict`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from timbermark.ownership.encoding import TIME_FORMAT
 from timbermark.ownership.evidence import Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.answers import AnswersWanted
-from timbermark.verification.inquiry import Inquiry, StopAt, begin, check_stop_at
+from timbermark.verification.inquiry import Inquiry, StopAt, read_stop_at
 from timbermark.verification.journal import History, Journal
-from timbermark.verification.questions import check_decoys, list_questions
-from timbermark.verification.refusals import refusal
+from timbermark.verification.questions import list_questions
+from timbermark.verification.refusals import check_choice, refusal
 from timbermark.verification.suspects import open_suspect
 from timbermark.verification.transcript import Note
 from timbermark.verification.verdict import Verdict
@@ -96,7 +96,7 @@ def verify(
     if not isinstance(known, Mark):
         raise refusal("mark.type", given=type(mark).__name__)
     inquiries = partial(
-        begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
+        Inquiry.begin, mark=known, answers=answers, feature_names=feature_names, label_map=label_map
     )
     asking = {
         "journal": journal,
@@ -105,77 +105,51 @@ def verify(
         "stop_at": stop_at,
         "in_doubt": in_doubt,
     }
-    return ask_suspect(suspect, inquiries, Inquiry.verdict, asking, progress)
-
-
-class Ended(Protocol):
-    """What an inquiry ends in; a journal notes it."""
-
-    @property
-    def bits(self) -> float:
-        """Return the evidence in bits."""
-
-    @property
-    def level(self) -> str:
-        """Return the level of evidence."""
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of answers."""
-
-    @property
-    def answered(self) -> int:
-        """Return the number of triggers that were answered."""
-
-
-Result = TypeVar("Result", bound=Ended)
+    verdict: Verdict = ask_suspect(suspect, inquiries, asking, progress)
+    return verdict
 
 
 def ask_suspect(
     suspect: Any,
     inquiries: Callable[..., Inquiry],
-    finish: Callable[[Any, bool], Result],
     asking: Mapping[str, Any],
     progress: bool = False,
-) -> Result:
-    """Ask a suspect of any kind everything, and return what ``finish`` makes of the answers.
+) -> Any:
+    """Ask a suspect of any kind everything, and return what the inquiry ends in, as `finish` says.
 
-    ``inquiries``: an inquiry of the opened suspect, given further fields; ``finish`` takes it, and
-    whether asking may have stopped early; ``asking``: what is for endpoints alone, by name, None
-    for what was not given. Raises InputError where it cannot be asked.
+    ``inquiries``: an inquiry of the opened suspect, given further fields; ``asking``: what is for
+    endpoints alone, by name, None for what was not given. Raises InputError where it cannot be
+    asked.
     """
-    asked = open_suspect(suspect)
+    opened = open_suspect(suspect)
     given = {name: value for name, value in asking.items() if value is not None}
-    one_by_one = getattr(asked, "one_by_one", False)
+    one_by_one = getattr(opened, "one_by_one", False)
     if given and not one_by_one:
-        name = next(iter(given))
-        raise refusal("endpoints-only", name=name)
+        raise refusal("option.unfit", name=next(iter(given)), what="endpoints")
     if one_by_one:
         with questions_bar(progress) as bar:
-            return _ask_endpoint(cast("Endpoint", asked), inquiries, finish, given, bar)
-    inquiry = inquiries(asked)
-    for piece in asked.ask(inquiry):
+            return _ask_endpoint(cast("Endpoint", opened), inquiries, given, bar)
+    inquiry = inquiries(opened)
+    for piece in opened.ask(inquiry):
         inquiry.take(piece)
-    return finish(inquiry, False)
+    return inquiry.finish(early=False)
 
 
 def _ask_endpoint(
     endpoint: Endpoint,
     inquiries: Callable[..., Inquiry],
-    finish: Callable[[Any, bool], Result],
     given: Mapping[str, Any],
     bar: Callable[[int, int, float], None] | None,
-) -> Result:
-    stop, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
-    check_stop_at(stop)
-    if in_doubt not in ("ask", "skip"):
-        raise refusal("in-doubt", in_doubt=in_doubt)
-    decoys = check_decoys(given.get("decoys", DEFAULT_DECOYS))
+) -> Any:
+    stop_at, in_doubt = given.get("stop_at", "auto"), given.get("in_doubt", "ask")
+    limit = read_stop_at(stop_at)
+    check_choice("in_doubt", in_doubt, ("ask", "skip"))
+    decoys = given.get("decoys", DEFAULT_DECOYS)
     inquiry = inquiries(
         endpoint,
         decoys=decoys,
         decoys_from=given.get("decoys_from"),
-        stop_at=stop,
+        limit=limit,
         progress=bar,
     )
     # Decoys stand beside triggers only in requests of several rows, and answers may depend on them.
@@ -184,7 +158,8 @@ def _ask_endpoint(
         inquiry.add(Price("decoys", bits, {"decoys": decoys}))
     if endpoint.batch > 1 and decoys and "decoys_from" in given:
         inquiry.add(Note("decoys-from", {"caps": True}))
-    inquiry.check_limit()
+    if stop_at != "auto":
+        inquiry.check_limit()
     kept = given.get("journal")
     start = _start(inquiry, endpoint)
     with nullcontext(History(start)) if kept is None else Journal(kept, start) as journal:
@@ -196,7 +171,7 @@ def _ask_endpoint(
             journal.add({"skipped": list(journal.under_way)})
         for piece in endpoint.ask(inquiry):
             inquiry.take(piece)
-        found = finish(inquiry, True)
+        found = inquiry.finish(early=True)
         told = {"bits": found.bits, "level": found.level, "kind": found.kind}
         journal.add({"ended": {**told, "triggers": found.answered}})
     return found
@@ -209,7 +184,7 @@ def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
     by_hand = {name: value for name, value in endpoint.options.items() if value is not None}
     if endpoint.batch > 1:
         by_hand["batch"] = endpoint.batch
-    asked = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
+    same = json.dumps([ids, list(columns.places), columns.names, by_hand], sort_keys=True)
     return {
         "owner": mark.owner,
         "mark_id": mark.mark_id.hex(),
@@ -217,7 +192,7 @@ def _start(inquiry: Inquiry, endpoint: Endpoint) -> dict[str, Any]:
         "model_digest": mark.model_digest,
         "suspect": endpoint.shown_url,
         "protocol": endpoint.protocol,
-        "questions": hashlib.sha256(asked.encode()).hexdigest(),
+        "questions": hashlib.sha256(same.encode()).hexdigest(),
         "n_questions": len(ids),
         "n_triggers": mark.n_triggers,
         "created": datetime.now(UTC).strftime(TIME_FORMAT),
