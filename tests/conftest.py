@@ -11,7 +11,7 @@ from hypothesis import settings
 # boosting in scikit-learn took up to five times as long. Read when the first library is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from timbermark.ownership import keys, mark
+from timbermark.ownership import keys, mark, symbols
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,6 +32,15 @@ _stream = random.Random(0)
 keys.secrets = mark.secrets = SimpleNamespace(token_bytes=_stream.randbytes)
 # So does the rest: symbols follow from all that a mark holds, the second it was made in included.
 mark.datetime = SimpleNamespace(now=datetime(2026, 11, 2, 9, tzinfo=UTC).astimezone)
+
+# The protocol makes symbols cost 64 MiB and a fifth of a second; few tests ask for that.
+_SCRYPT_N, symbols.SCRYPT_N = symbols.SCRYPT_N, 2
+
+
+@pytest.fixture
+def real_scrypt(monkeypatch) -> None:
+    """Derive symbols as users do: for files of users, and where another process reads a mark."""
+    monkeypatch.setattr(symbols, "SCRYPT_N", _SCRYPT_N)
 
 
 @pytest.fixture(scope="module", autouse=True)

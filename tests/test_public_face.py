@@ -38,7 +38,7 @@ except timbermark.errors.MissingLibraryError as error:
 """
 
 
-def test_the_verifier_does_without_the_engine_and_says_what_needs_it(tmp_path):
+def test_the_verifier_does_without_the_engine_and_says_what_needs_it(tmp_path, real_scrypt):
     release = tmp_path / "files"
     make(release)
     mark = release / "secret.mark"

@@ -13,14 +13,6 @@ from timbermark import serving
 from timbermark.cli import main
 from timbermark.guard import ledger_file
 from timbermark.guard.drawing import guard_secret
-from timbermark.ownership import symbols
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap_scrypt():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
 
 
 @pytest.fixture

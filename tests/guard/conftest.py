@@ -5,13 +5,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import timbermark as tm
 from timbermark.guard import drawing
-from timbermark.ownership import symbols
 
 
 @pytest.fixture(scope="package", autouse=True)
-def cheap_marks():
+def cheap_guards():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
         patch.setattr(drawing, "_REDRAWN", 2)
         yield
 
