@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 from datetime import UTC, datetime
@@ -7,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-# Threads of OpenMP that wait for each other keep a core busy. Where two processes share two cores,
-# boosting in scikit-learn took up to five times as long. Read when the first library is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Threads of OpenMP that wait for each other keep a core busy: on small data, boosting in
+# scikit-learn takes twice the processor time with two. Read when the first library is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from timbermark.ownership import keys, mark, symbols
 
@@ -74,6 +75,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the walk through thousands of tests and all libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
