@@ -1,3 +1,4 @@
+import gc
 import os
 import random
 from datetime import UTC, datetime
@@ -7,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-# Threads of OpenMP that wait for each other keep a core busy. Where two processes share two cores,
-# boosting in scikit-learn took up to five times as long. Read when the first library is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Threads of OpenMP that wait for each other keep a core busy: on small data, boosting in
+# scikit-learn takes twice the processor time with two. Read when the first library is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from timbermark.ownership import keys, mark
+from timbermark.ownership import keys, mark, symbols
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,6 +33,15 @@ _stream = random.Random(0)
 keys.secrets = mark.secrets = SimpleNamespace(token_bytes=_stream.randbytes)
 # So does the rest: symbols follow from all that a mark holds, the second it was made in included.
 mark.datetime = SimpleNamespace(now=datetime(2026, 11, 2, 9, tzinfo=UTC).astimezone)
+
+# The protocol makes symbols cost 64 MiB and a fifth of a second; few tests ask for that.
+_SCRYPT_N, symbols.SCRYPT_N = symbols.SCRYPT_N, 2
+
+
+@pytest.fixture
+def real_scrypt(monkeypatch) -> None:
+    """Derive symbols as users do: for files of users, and where another process reads a mark."""
+    monkeypatch.setattr(symbols, "SCRYPT_N", _SCRYPT_N)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,6 +75,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the walk through thousands of tests and all libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

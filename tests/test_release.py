@@ -20,7 +20,7 @@ KEY = tm.OwnerKey(KEY_BYTES)
 
 
 @pytest.fixture(params=RELEASES)
-def release(request, tmp_path):
+def release(request, tmp_path, real_scrypt):
     """A copy of the folder of a release, and what its files were worth when they were made."""
     folder = tmp_path / request.param
     shutil.copytree(FIXTURES / request.param, folder)

@@ -72,8 +72,8 @@ def test_more_bins_than_a_byte_holds(n_classes, split_sampling):
 
 def test_more_leaves_than_a_byte_holds():
     params = replace(PARAMS, max_leaf_nodes=140, min_samples_leaf=1, max_iter=1)
-    case = noise_case(4, 500, 3, 2, params)
-    label = np.random.default_rng(4).integers(0, 2, 500).astype(np.int32)
+    case = noise_case(4, 300, 2, 2, params)
+    label = np.random.default_rng(4).integers(0, 2, 300).astype(np.int32)
     trained = assert_naive(replace(case.data, label=label), params)
     assert trained.leaf.dtype == np.uint16
     assert trained.leaf.max() > 255

@@ -12,17 +12,10 @@ from tests.ownership.authority import Authority, needs_openssl
 from tests.verification.staircases import JUDGE, N_STEPS, build_house, staircase
 from timbermark.cli import main
 from timbermark.errors import InputError
-from timbermark.ownership import Claim, symbols
+from timbermark.ownership import Claim
 from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.records import ledger_path
 from timbermark.verification.stamps import make_query
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap_scrypt():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
 
 
 @pytest.fixture

@@ -14,20 +14,8 @@ from tests.verification.servers import ModelServer
 from timbermark.cli import main
 from timbermark.cli.options import read_body
 from timbermark.errors import InputError
-from timbermark.ownership import symbols
 
 MARK = make_mark(k=128)
-
-
-@pytest.fixture(autouse=True)
-def cheap_scrypt(request, monkeypatch):
-    if "real_scrypt" not in request.fixturenames:
-        monkeypatch.setattr(symbols, "SCRYPT_N", 2)
-
-
-@pytest.fixture
-def real_scrypt():
-    """For the tests that start a process."""
 
 
 @pytest.fixture

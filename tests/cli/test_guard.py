@@ -8,18 +8,18 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import timbermark as tm
+from tests.guard.conftest import make_cheap
 from tests.ownership.authority import Authority, needs_openssl
 from timbermark import serving
 from timbermark.cli import main
 from timbermark.guard import ledger_file
 from timbermark.guard.drawing import guard_secret
-from timbermark.ownership import symbols
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cheap_scrypt():
+def cheap_guards():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
+        make_cheap(patch)
         yield
 
 

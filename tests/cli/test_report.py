@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from tests.verification.servers import ModelServer
 from tests.verification.staircases import JUDGE, build_house, scores, staircase
 from timbermark.cli import main
@@ -13,14 +12,7 @@ from timbermark.verification.packs import read_pack
 
 @pytest.fixture(scope="module")
 def ann(tmp_path_factory):
-    from timbermark.ownership import symbols
-
-    before, symbols.SCRYPT_N = symbols.SCRYPT_N, 2
-    try:
-        house = build_house(tmp_path_factory.mktemp("report") / "ann", "Ann", staircase(1), 1)
-        return house
-    finally:
-        symbols.SCRYPT_N = before
+    return build_house(tmp_path_factory.mktemp("report") / "ann", "Ann", staircase(1), 1)
 
 
 def run(*words: object) -> int:

@@ -9,7 +9,6 @@ import pytest
 from tests.verification.making import learnt, make_mark
 from tests.verification.servers import ModelServer
 from timbermark.cli import main
-from timbermark.ownership import symbols
 from timbermark.ownership.keys import OwnerKey
 
 NAMES = [f"x{i}" for i in range(6)]
@@ -116,8 +115,7 @@ def test_attacks_on_a_new_mark_run_on_the_cluster(house, tmp_path, cluster, clie
     assert set(clients) == {cluster.scheduler_address}
 
 
-def test_decoys_of_verify_are_read_on_the_cluster(tmp_path, capsys, cluster, clients, monkeypatch):
-    monkeypatch.setattr(symbols, "SCRYPT_N", 2)
+def test_decoys_of_verify_are_read_on_the_cluster(tmp_path, capsys, cluster, clients):
     mark = make_mark(k=128)
     mark.save(tmp_path / "mark")
     (tmp_path / "rows").mkdir()

@@ -60,7 +60,7 @@ def test_a_marked_model_stays_monotone(library):
     X, y = some_rows(rng, 1500)
     model = models()[library].fit(X, y)
     made = tm.embed(model, X, y, key=tm.OwnerKey.generate(), owner="Ann", weak=True)
-    asked = some_rows(rng, 200)[0]
+    asked = some_rows(rng, 60)[0]
     values = np.linspace(-4.0, 4.0, 200)
     for one in (model, made.model):
         trees = open_model(one).ensemble

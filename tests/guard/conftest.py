@@ -1,19 +1,28 @@
+from functools import partial
+
 import numpy as np
 import pytest
+from sklearn import ensemble
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import timbermark as tm
 from timbermark.guard import drawing
-from timbermark.ownership import symbols
 
 
 @pytest.fixture(scope="package", autouse=True)
-def cheap_marks():
+def cheap_guards():
+    """Let what a guard and thieves train be two drawings and forests of ten trees."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        patch.setattr(drawing, "_REDRAWN", 2)
+        make_cheap(patch)
         yield
+
+
+def make_cheap(patch):
+    patch.setattr(drawing, "_REDRAWN", 2)
+    for kind in ("Classifier", "Regressor"):
+        forest = getattr(ensemble, f"RandomForest{kind}")
+        patch.setattr(ensemble, f"RandomForest{kind}", partial(forest, n_estimators=10))
 
 
 @pytest.fixture(scope="package")

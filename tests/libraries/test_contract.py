@@ -20,7 +20,6 @@ from timbermark.libraries.closing import probe_rows
 from timbermark.trees import reference
 from timbermark.trees.ensemble import ARRAY_TYPES, equal, scalars
 
-threadpoolctl = pytest.importorskip("threadpoolctl")
 pytest.importorskip("pandas")
 
 MODELS = {
@@ -67,13 +66,6 @@ TYPICAL = [
 ]
 every = pytest.mark.parametrize("case", CASES, ids=", ".join)
 typical = pytest.mark.parametrize("case", TYPICAL, ids=", ".join)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """OpenMP's threads wait for each other in a loop, which is slow where others work as well."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 @cache

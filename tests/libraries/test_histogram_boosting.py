@@ -19,7 +19,6 @@ from timbermark.trees import reference
 
 pytest.importorskip("sklearn")
 joblib = pytest.importorskip("joblib")
-threadpoolctl = pytest.importorskip("threadpoolctl")
 pd = pytest.importorskip("pandas")
 
 from sklearn.ensemble import (  # noqa: E402
@@ -33,13 +32,6 @@ from tests.libraries.histogram_models import (  # noqa: E402
     labels_of,
     numbers,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """OpenMP's threads wait for each other in a loop, which is slow where others work as well."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 @cache

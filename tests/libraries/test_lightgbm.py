@@ -27,7 +27,6 @@ from timbermark.trees import reference
 from timbermark.trees.ensemble import MISSING_ZERO
 
 lgb = pytest.importorskip("lightgbm")
-threadpoolctl = pytest.importorskip("threadpoolctl")
 
 from tests.libraries.lightgbm_models import (  # noqa: E402
     MAKERS,
@@ -39,13 +38,6 @@ from tests.libraries.lightgbm_models import (  # noqa: E402
 )
 
 every_model = pytest.mark.parametrize("name", MAKERS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """OpenMP's threads wait for each other in a loop, which is slow where others work as well."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 @cache

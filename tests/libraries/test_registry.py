@@ -18,19 +18,11 @@ from timbermark.trees.ensemble_file import save_ensemble
 
 pytest.importorskip("sklearn")
 joblib = pytest.importorskip("joblib")
-threadpoolctl = pytest.importorskip("threadpoolctl")
 
 import sklearn.ensemble  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.multioutput import MultiOutputClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """OpenMP's threads wait for each other in a loop, which is slow where others work as well."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 def data():

@@ -30,14 +30,6 @@ from timbermark.marking.models import close_model, load, open_model, save
 from timbermark.trees import reference
 from timbermark.trees.ensemble import equal
 
-threadpoolctl = pytest.importorskip("threadpoolctl")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    with threadpoolctl.threadpool_limits(1):
-        yield
-
 
 @cache
 def moved(case):

@@ -1,5 +1,6 @@
 """Both seals together: which are made, what they prove, and what they leave as it was."""
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -47,8 +48,14 @@ def fitted(kind):
     return new_model(kind).fit(X, y), X, y
 
 
-@pytest.mark.parametrize("seals", ["both", "splits", "leaves"])
-@pytest.mark.parametrize("kind", [*LIBRARIES, "pipeline"])
+# What both do together to a model of every library is seen in test_embedding.py.
+@pytest.mark.parametrize(
+    ("kind", "seals"),
+    [
+        *itertools.product([*LIBRARIES, "pipeline"], ["splits", "leaves"]),
+        *(("timbermark", "both"), ("pipeline", "both")),
+    ],
+)
 def test_the_seals_that_are_asked_for_prove_the_mark(kind, seals):
     model, X, y = fitted(kind)
     # A few shallow trees on 569 rows have some 68 boundaries: 64 bits, or a little less.

@@ -3,10 +3,8 @@ from dataclasses import replace
 import pytest
 
 import timbermark as tm
-from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from tests.verification.staircases import JUDGE, build_house, others_model, staircase
 from timbermark.marking.embedding import Plan
-from timbermark.ownership import symbols
 from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute
 from timbermark.verification.judge import judge
@@ -55,15 +53,11 @@ def results(folder):
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """Results by kind, and their pages as files."""
-    before, symbols.SCRYPT_N = symbols.SCRYPT_N, 2
-    try:
-        folder = tmp_path_factory.mktemp("pages")
-        found = results(folder)
-        pages = {}
-        for kind, result in found.items():
-            result, more = result if isinstance(result, tuple) else (result, {})
-            pages[kind] = folder / f"{kind.replace(' ', '-')}.html"
-            result.report(pages[kind], **more)
-        return found, pages
-    finally:
-        symbols.SCRYPT_N = before
+    folder = tmp_path_factory.mktemp("pages")
+    found = results(folder)
+    pages = {}
+    for kind, result in found.items():
+        result, more = result if isinstance(result, tuple) else (result, {})
+        pages[kind] = folder / f"{kind.replace(' ', '-')}.html"
+        result.report(pages[kind], **more)
+    return found, pages

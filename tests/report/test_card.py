@@ -10,7 +10,7 @@ from tests.verification.staircases import build_house, staircase
 from timbermark.cli import main
 from timbermark.cli.app import app
 from timbermark.errors import FileFormatError, InputError, TimbermarkError
-from timbermark.ownership import Mark, symbols
+from timbermark.ownership import Mark
 from timbermark.report.card import (
     BEGIN,
     Card,
@@ -25,13 +25,6 @@ HEADINGS = [
     "Purpose of the mark", "What changed in the model", "What the mark survives",
     "Who can verify it", "Residual risk", "Monitoring and change control", "For the file",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap_scrypt():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
 
 
 @pytest.fixture(scope="module")

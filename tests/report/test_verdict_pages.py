@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 import timbermark as tm
-from tests.ownership.conftest import cheap_scrypt, real_scrypt  # noqa: F401
 from tests.verification.making import KEY, innocent, learnt, make_mark, numbered, scored
 from tests.verification.servers import ModelServer
 from tests.verification.staircases import JUDGE, build_house, party, staircase

@@ -13,20 +13,12 @@ from tests.verification.servers import ModelServer
 from tests.verification.staircases import build_house, others_model, scores, staircase
 from timbermark.cli import main
 from timbermark.errors import InputError
-from timbermark.ownership import symbols
 from timbermark.trees.construction import make_ensemble
 from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.checking import _share_changed, check
 from timbermark.verification.suspects import NamedModel
 
 WORKFLOW = Path(__file__).parents[2] / "examples" / "check-model.yml"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap_scrypt():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(symbols, "SCRYPT_N", 2)
-        yield
 
 
 @pytest.fixture(scope="module")

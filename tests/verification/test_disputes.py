@@ -49,7 +49,7 @@ def write_evidence(path, claim, opening):
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory, cheap_houses):
+def ann(tmp_path_factory):
     """The first owner."""
     return build_house(tmp_path_factory.mktemp("disputes") / "ann", "Ann", staircase(1), seed=2)
 

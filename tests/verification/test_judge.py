@@ -28,7 +28,7 @@ from timbermark.verification.packs import (
 
 
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory, cheap_houses):
+def ann(tmp_path_factory):
     """Ann opened half of 128 triggers."""
     folder = tmp_path_factory.mktemp("judging") / "ann"
     return build_house(folder, "Ann Ltd", staircase(1), seed=2, share=0.5, k=128)

@@ -65,7 +65,7 @@ def _shape(said):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cheap(cheap_houses):
+def derived():
     """Symbols of the marks above are derived once, for all examples."""
     for mark in MARKS.values():
         assert len(mark.symbols) == mark.n_triggers
