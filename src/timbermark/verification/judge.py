@@ -388,7 +388,7 @@ def _list_circumstances(pack: Pack, verdict: Verdict) -> tuple[Note, ...]:
         found.append(Note("ignored-files", {"count": len(pack.ignored), "pack": pack.name}))
     request = verdict.context.request
     if request.get("from_journal"):
-        facts = {name: request[name] for name in ("from_journal", "journal_since")}
+        facts = {name: request.get(name) for name in ("from_journal", "journal_since")}
         found.append(Note("from-journal", facts))
     return tuple(found)
 
@@ -437,7 +437,7 @@ def check_recorded(
         _require(then["first_seen"] == first_time(stated))
         _compare_codes(then, judgment, stated)
         references = _read_references(then["references"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError):
+    except (ValueError, TypeError, AttributeError, RecursionError, LookupError, ArithmeticError):
         raise refusal("pack.verdict-changed", EvidenceError) from None
     notes = [
         Note("recorded-stamp", {"time": was.time})
