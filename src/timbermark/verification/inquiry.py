@@ -371,7 +371,7 @@ class Inquiry:
             request=self.facts.request,
             prices=self._by_hand(),
             warnings=tuple(warnings),
-            conditions=self.facts.conditions,
+            conditions=(*self.facts.conditions, *([Note("guard")] if self.mark.is_guard else [])),
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:

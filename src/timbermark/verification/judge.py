@@ -96,13 +96,16 @@ class Judgment(Reportable):
     def level(self) -> Level:
         """Return the level of the verdict, indicative at most where a guard's owner could choose.
 
-        That is so for questions that no verified stamp covers, and where the bits of the verdict do
-        not pay for leaving out some of those that it covers.
+        That is so for questions that no verified stamp covers, where the bits of the verdict do
+        not pay for leaving out some of those that it covers, and where models of the judge's own
+        show evidence, too.
         """
         found = self.verdict.level
-        unstamped = any(note.code == "guard-unstamped" for note in self.notes)
+        codes = {note.code for note in self.notes}
         price = sum(n.facts["bits"] for n in self.notes if n.code == "guard-chosen")
-        convinces = not unstamped and self.bits - price >= CONCLUSIVE_BITS
+        picked = "guard-fixed" in codes and any(r.bits >= INDICATIVE_BITS for r in self.references)
+        doubtful = picked or "guard-unstamped" in codes
+        convinces = not doubtful and self.bits - price >= CONCLUSIVE_BITS
         return "indicative" if found == "conclusive" and not convinces else found
 
     @property

@@ -118,6 +118,10 @@ CONDITIONS = {
         "Requests held several rows, decoys of a chosen table among them: the evidence holds only "
         "if answers do not depend on the other rows."
     ),
+    "guard": (
+        "The mark is that of a guard and holds its symbols: the evidence holds only if a key drew "
+        "them and nobody picked the questions, of which a judge is shown stamps."
+    ),
     "journal": (
         "{from_journal} answers come from a journal that was begun {journal_since}: the evidence "
         "holds only if nobody made them up."
