@@ -266,6 +266,8 @@ def test_leaving_out_stamped_questions_must_be_paid_for(guard, world, key, tmp_p
     opening = tm.open_mark(picked, claim, judge="Judy", share=1.0, force=True)
     asked = {"suspect": lambda rows: innocent.predict(rows), "chain": chain}
     found = tm.judge(Pack("evidence", claim, opening), **asked, roots=[authority.root])
+    (note,) = (note for note in found.notes if note.code == "guard-chains")
+    assert note.facts == {"chains": 1, "dropped": 0}
     (note,) = (note for note in found.notes if note.code == "guard-chosen")
     assert note.facts["left_out"] == len(questions) - len(fits)
     assert note.facts["of"] == len(questions)
@@ -292,6 +294,10 @@ def test_of_two_questions_of_a_cell_the_first_one_counts(guard, world, key, monk
     mark = guard.mark("acme")
     found = find_coverage(mark.leaves, mark.n_leaves, commitment, [chain], [])
     assert (found.unstamped, found.cells, found.left_out, found.price) == (0, mark.n_leaves, 0, 0.0)
+    # What is missing at the beginning of a chain is counted.
+    later = replace(chain, first=5, entries=chain.entries[5:])
+    found = find_coverage(mark.leaves, mark.n_leaves, commitment, [later], [])
+    assert (found.chains, found.dropped) == (1, 5)
     # The same questions in another order: those of the mark come second.
     half = len(chain.entries) // 2
     turned = replace(chain, entries=chain.entries[half:] + chain.entries[:half])

@@ -374,7 +374,8 @@ def _check_guard(
             unstamped = {"count": found.unstamped, "of": opened.n_leaves}
             return (Note("guard-unstamped", unstamped),)
         return (Note("guard-fixed", {"time": fixed}),)
-    notes = (Note("guard-fixed", {"time": found.latest}),)
+    held_back = Note("guard-chains", {"chains": found.chains, "dropped": found.dropped})
+    notes = (Note("guard-fixed", {"time": found.latest}), held_back)
     if found.price <= 0.0:
         return notes
     chosen, clients = found.clients
@@ -488,7 +489,7 @@ def _compare_codes(
     _require(then["checks"] in allowed)
     free = (
         *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
-        *("guard-unstamped", "guard-fixed", "guard-chosen"),
+        *("guard-unstamped", "guard-fixed", "guard-chains", "guard-chosen"),
     )
     notes = [note for note in then["notes"] if note["code"] not in free]
     allowed = [

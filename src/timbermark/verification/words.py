@@ -148,6 +148,11 @@ NOTES = {
         "of {clients} clients: choosing so is worth {bits:.0f} bits, which the evidence must pay "
         "for to be conclusive."
     ),
+    "guard-chains": (
+        "Stamped questions come from {chains} chains, at whose beginnings {dropped} entries are "
+        "missing. Ask how many replicas there were: whoever keeps chains back, or the beginning of "
+        "one, chooses among questions, which no price covers."
+    ),
     "guard-fixed": (
         "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
         "nothing about a suspect that was there before, and if models that the judge trains show "
