@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import timbermark as tm
@@ -19,6 +20,9 @@ from timbermark.guard.ledger_file import (
     read_summary,
     request_stamps,
 )
+from timbermark.ownership.claim import Claim
+from timbermark.ownership.columns import split_columns
+from timbermark.ownership.seals import DrawnSeal
 from timbermark.verification import chain as chains
 from timbermark.verification.chain import Chain, find_coverage, load_chains, next_head, save_chains
 from timbermark.verification.packs import Pack
@@ -166,6 +170,30 @@ def test_the_second_opinion_shows_a_ledger_that_was_picked(world, key, tmp_path)
     assert np.isfinite([reference.bits for reference in found.references]).all()
 
 
+@needs_openssl
+def test_questions_that_every_model_answers_alike_convince_no_judge_who_has_rows(key, tmp_path):
+    """An owner makes up a ledger, in which the right answers are those that a key drew."""
+    X, y = make_classification(1200, 8, n_informative=6, class_sep=2.0, flip_y=0, random_state=0)
+    natural = RandomForestClassifier(random_state=1).fit(X[600:], y[600:])
+    sure = np.flatnonzero(natural.predict_proba(X[:300]).max(axis=1) > 0.9)[:120]
+    k = len(sure)
+    seal = DrawnSeal(
+        split_columns(X[sure]), np.tile([0, 1], (k, 1)), np.full((k, 2), 0.5),
+        np.zeros((k, 0, 2)), y[sure].astype(np.uint8), np.zeros((k, 32), np.uint8),
+    )  # fmt: skip
+    mark = tm.Mark.make(key, owner="Ann", model_digest="0" * 64, classes=[0, 1], guarded=seal)
+    claim = Claim.make(mark, key, marked_digest="1" * 64)
+    authority = Authority(tmp_path / "tsa")
+    claim = claim.with_stamp(authority.stamp(make_query(claim)))
+    pack = Pack("evidence", claim, tm.open_mark(mark, claim, judge="Judy", share=1.0))
+    asked = {"suspect": natural, "roots": [authority.root]}
+    assert "guard" in [note.code for note in tm.verify(natural, mark).context.conditions]
+    assert tm.judge(pack, **asked).level == "conclusive"
+    found = tm.judge(pack, **asked, rows=(X[300:600], y[300:600]))
+    assert found.verdict.level == "conclusive"
+    assert found.level == "indicative"
+
+
 def test_a_chain_is_passed_once_however_many_stamps_it_has(tmp_path, monkeypatch):
     """Each stamp cost a pass over all entries: a file of a few megabytes took hours."""
     entries = tuple(bytes([i]) * 32 for i in range(200))
@@ -238,6 +266,8 @@ def test_leaving_out_stamped_questions_must_be_paid_for(guard, world, key, tmp_p
     opening = tm.open_mark(picked, claim, judge="Judy", share=1.0, force=True)
     asked = {"suspect": lambda rows: innocent.predict(rows), "chain": chain}
     found = tm.judge(Pack("evidence", claim, opening), **asked, roots=[authority.root])
+    (note,) = (note for note in found.notes if note.code == "guard-chains")
+    assert note.facts == {"chains": 1, "dropped": 0}
     (note,) = (note for note in found.notes if note.code == "guard-chosen")
     assert note.facts["left_out"] == len(questions) - len(fits)
     assert note.facts["of"] == len(questions)
@@ -264,6 +294,10 @@ def test_of_two_questions_of_a_cell_the_first_one_counts(guard, world, key, monk
     mark = guard.mark("acme")
     found = find_coverage(mark.leaves, mark.n_leaves, commitment, [chain], [])
     assert (found.unstamped, found.cells, found.left_out, found.price) == (0, mark.n_leaves, 0, 0.0)
+    # What is missing at the beginning of a chain is counted.
+    later = replace(chain, first=5, entries=chain.entries[5:])
+    found = find_coverage(mark.leaves, mark.n_leaves, commitment, [later], [])
+    assert (found.chains, found.dropped) == (1, 5)
     # The same questions in another order: those of the mark come second.
     half = len(chain.entries) // 2
     turned = replace(chain, entries=chain.entries[half:] + chain.entries[:half])

@@ -142,9 +142,21 @@ def test_a_full_disk_stops_no_answer_and_what_is_lost_is_a_gap(tmp_path, monkeyp
     monkeypatch.setattr(ledgers, "connect", connect)
     ledger.close()
     found = read_summary(tmp_path / "a.db")
-    assert (found.clients[0].asked, found.clients[0].drawn) == (500, 20)
-    assert found.gaps == ({"gap": "waiting", "count": 30},)
+    assert (found.clients[0].asked, found.clients[0].drawn) == (500, 25)
+    assert found.gaps == ({"gap": "waiting", "count": 25},)
     read_chains(tmp_path / "a.db")
+
+
+def test_copies_of_a_row_drive_out_nothing_else_of_a_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledgers, "MOST_WAITING", 25)
+    ledger = Ledger(tmp_path / "a.db", STATEMENT, SECRET)
+    places = np.array([0] * 30 + list(range(10)))
+    drawn, rows = some(0)
+    ledger.add("acme", drawn.take(places), rows[places])
+    ledger.close()
+    (client,) = read_summary(tmp_path / "a.db").clients
+    assert (client.drawn, client.cells) == (25, 10)
+    assert read_summary(tmp_path / "a.db").gaps == ({"gap": "waiting", "count": 15},)
 
 
 def test_a_row_that_no_mark_can_hold_is_a_gap_of_one(tmp_path):

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import timbermark as tm
 from tests.ownership.authority import Authority, needs_openssl
+from tests.ownership.making import KEY, make_mark
 from timbermark.errors import EvidenceError, FileFormatError, InputError
 from timbermark.tracing.showing import RollClaim, RollOpening, open_roll
 from timbermark.verification.stamps import add_stamp, make_query
@@ -81,6 +83,19 @@ def test_boundaries_are_held_to_the_claim_too(claim, opening):
     with pytest.raises(EvidenceError) as error:
         opening.check(claim, "Somebody Else")
     assert error.value.code == "opening.other-judge"
+
+
+def test_triggers_in_leaves_are_no_boundaries(made):
+    grid = make_mark(24)
+    roll = SimpleNamespace(
+        grid=grid, blank_digest="1" * 64, customers=["Eve Inc"], token=made.roll.token,
+        find=str, n_boundaries=24,
+    )  # fmt: skip
+    claim = RollClaim.make(roll, KEY)
+    opening = open_roll(roll, claim, customer="Eve Inc", judge=JUDGE)
+    with pytest.raises(EvidenceError) as error:
+        tm.trace(made.model, opening, claim=claim)
+    assert error.value.code == "opening.shape"
 
 
 def test_a_claim_that_was_changed_is_refused(claim):

@@ -141,6 +141,7 @@ def test_a_map_pays_for_the_labels_that_it_leaves_out():
         ([3, 3.0, "3", " 3 ", True], ("3", "5"), [0, 0, 0, 0, -1]),
         ([np.float32(0.1), "0.1", 0.1], (0.1, 0.2), [0, 0, 0]),
         (["None", "na", " x "], ("None", "x"), [0, -2, 1]),
+        (["9" * 400, 10**400], (0.1, 0.2), [-1, -1]),
     ],
 )
 def test_labels_are_matched_by_value(answers, classes, numbers):

@@ -23,10 +23,10 @@ from tests.verification.staircases import (
     staircase,
 )
 from timbermark.errors import InputError
-from timbermark.ownership import Claim, Opening, OwnerKey, open_mark
+from timbermark.ownership import Claim, Mark, Opening, OwnerKey, open_mark
 from timbermark.ownership.claim import MAX_STAMPS
 from timbermark.ownership.opening import draw_places
-from timbermark.ownership.seals import take_triggers
+from timbermark.ownership.seals import DrawnSeal, LeafSeal, take_triggers
 from timbermark.trees.ensemble import digest
 from timbermark.trees.ensemble_file import save_ensemble
 from timbermark.verification.disputes import Party, judge_dispute, share_of_thresholds
@@ -489,3 +489,26 @@ def test_stamps_are_added_to_evidence_later(ann, authority):
     assert unchecked.first_seen is None
     assert "not checked" in str(unchecked)
     assert "valid" not in str(unchecked)
+
+
+def test_the_mark_of_a_guard_decides_nothing(ann, tmp_path):
+    """Its symbols are stored, so that anybody can make one that fits a model of somebody else."""
+    rows = np.column_stack([np.arange(1.0, 101.0) + 0.5, np.zeros(100)])
+    known = scores(ann.trees, rows)
+    alphabets = np.argsort(-known, axis=1)[:, :2]
+    seal = DrawnSeal(
+        LeafSeal.make(rows, alphabets, known).columns, alphabets, known, np.zeros((100, 0, 2)),
+        np.zeros(100, np.uint8), np.zeros((100, 32), np.uint8),
+    )  # fmt: skip
+    key = OwnerKey(bytes(32))
+    mark = Mark.make(
+        key, owner="Thief", model_digest="0" * 64, classes=ann.mark.classes, guarded=seal
+    )
+    claim = Claim.make(mark, key, marked_digest="1" * 64)
+    opening = open_mark(mark, claim, judge=JUDGE, share=1.0)
+    evidence = write_evidence(tmp_path / "thief", claim, opening)
+    assert judge(evidence, suspect=ann.marked).level == "indicative"
+    found = judge_dispute(Party(evidence), party(ann), suspect=ann.marked)
+    assert found.winner == "undecided"
+    assert codes(found) == ["own-model", "refused"]
+    assert {cell.mark_of for cell in found.cells} == {"second"}

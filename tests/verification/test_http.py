@@ -47,6 +47,14 @@ def test_what_is_shown_of_a_reply_is_short_and_fit_for_a_terminal():
     assert len(message) < 300
 
 
+def test_names_in_a_reply_are_shown_short_and_fit_for_a_terminal():
+    outputs = [{"name": "\x1b[2Jconclusive\n" * 1000}, {"name": "b"}]
+    with pytest.raises(FailureError) as caught:
+        read_reply(json.dumps({"outputs": outputs}).encode(), 1, open_dialect("kserve-v2", {}))
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 300
+
+
 @pytest.fixture
 def pauses(monkeypatch):
     """Let no time pass, and note how much would have."""

@@ -256,6 +256,9 @@ LIES = {
     "no notes": recorded_otherwise(notes=lambda _: []),
     "a curve": recorded_otherwise(curve=lambda old: [*old[:-1], [64, 500.0]]),
     "references": recorded_otherwise(references=lambda _: [{"kind": "x"}]),
+    "references of too many digits": recorded_otherwise(
+        references=lambda _: [{"kind": "x", "bits": 10**400, "matched": 0, "trials": 1}]
+    ),
     "references without end": recorded_otherwise(
         references=lambda _: [{"kind": "x", "bits": 1e999, "matched": 0, "trials": 1}]
     ),
@@ -299,6 +302,10 @@ STRANGE_CONTEXTS = {
     "facts that are lists of lists": rewritten(request=lambda _: {"a": [[1]]}),
     "a negative price": rewritten(prices=lambda _: [["kind", -5.0, {}]]),
     "a price without end": rewritten(prices=lambda _: [["kind", 1e999, {}]]),
+    "a price that no choice has": rewritten(prices=lambda _: [["kind", 1e306, {}]]),
+    "a time that is none": lambda text: json.dumps(
+        {**json.loads(text), "asked": "2030-01-02T03:04:05Z\x1b[2J"}
+    ).encode(),
     "a digest that is none": rewritten(suspect_digest=lambda _: "\ud800"),
     "a code that is no text": rewritten(warnings=lambda _: [["\ud800", {}]]),
     "a fact without a sound name": rewritten(request=lambda _: {"\ud800": 1}),
@@ -319,6 +326,7 @@ def test_strange_facts_of_a_transcript_harm_no_terminal(pack, tmp_path):
         warnings=lambda _: [["few-matches", facts], ["\x1bnews", {"self": 1}]],
         reading=lambda _: {"kind": "scores", "scale": "\x1b"},
         conditions=lambda _: [["template", {"caps": True}]],
+        request=lambda _: {"from_journal": "\x1b"},
     )
     path = forged(pack, tmp_path, TRANSCRIPT, change)
     parts = {p: (path / p).read_bytes() for p in (CLAIM, OPENING, TRANSCRIPT)}

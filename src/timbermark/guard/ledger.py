@@ -17,13 +17,15 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from timbermark.dtypes import AnyArray
 from timbermark.errors import InputError
 from timbermark.guard.drawing import Drawn, take_rows
 from timbermark.guard.ledger_file import (
@@ -116,11 +118,14 @@ class Ledger:
     def add(self, client: str, drawn: Drawn, rows: Any) -> None:
         """Keep drawn questions: ``rows`` are a copy of theirs, in the order of ``drawn``."""
         with self._ready() as waiting:
-            if waiting.n_questions + len(drawn.rows) > MOST_WAITING:
-                self._lose(waiting, "waiting", len(drawn.rows))
-                return
-            waiting.questions.append((client, time.time(), drawn, rows))
-            waiting.n_questions += len(drawn.rows)
+            room = max(MOST_WAITING - waiting.n_questions, 0)
+            if len(drawn.rows) > room:
+                self._lose(waiting, "waiting", len(drawn.rows) - room)
+                kept = _first_of_cells(drawn.cells, room)
+                drawn, rows = drawn.take(kept), take_rows(rows, kept)
+            if len(drawn.rows):
+                waiting.questions.append((client, time.time(), drawn, rows))
+                waiting.n_questions += len(drawn.rows)
 
     def add_gap(self, reason: str, count: int) -> None:
         """Keep a record that so many answers were given without the guard or without an entry."""
@@ -246,6 +251,19 @@ class Ledger:
                 nonce, json.dumps(plain).encode(), bind_entry(client, at, entry)
             )
             yield QUESTION, client, at, drawn.cells[i], entry, nonce + content
+
+
+def _first_of_cells(cells: Sequence[bytes], most: int) -> AnyArray:
+    """Return the places of so many questions: the first of each cell before any second one.
+
+    A request full of copies of a row drives out nothing else that is asked in it.
+    """
+    seen: Counter[bytes] = Counter()
+    turns = []
+    for cell in cells:
+        turns.append(seen[cell])
+        seen[cell] += 1
+    return np.sort(np.argsort(turns, kind="stable")[:most])
 
 
 _LEDGERS: weakref.WeakSet[Ledger] = weakref.WeakSet()

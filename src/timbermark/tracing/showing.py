@@ -206,6 +206,12 @@ class RollOpening:
                 code="opening.other-claim",
             )
         opened = self.boundaries.check(claim.claim, judge)
+        if claim.claim.n_leaves:
+            raise EvidenceError(
+                "What is opened are not the boundaries of a roll.",
+                hint="ask the owner to open the roll with timbermark roll open.",
+                code="opening.shape",
+            )
         leaf = hash_leaf(commit_customer(self.customer, self.token))
         try:
             root = root_from_path(leaf, self.place, claim.n_customers, self.path)

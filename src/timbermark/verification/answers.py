@@ -517,8 +517,11 @@ def _as_number(answer: Any) -> int | float | None:
 
 
 def _single(number: float) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(number))
+    try:
+        with np.errstate(over="ignore"):
+            return float(np.float32(number))
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def _looks_missing(answer: Any) -> bool:

@@ -289,7 +289,8 @@ class Coverage:
     ``unstamped``: how many of those that are opened no verified stamp covers, or are not the first
     of their cell; ``latest``: the last time of the others; ``cells``: those of the same clients
     with a stamped question; ``left_out``: how many of them are not in the mark; ``clients``: of how
-    many clients the questions are, and of how many there are stamped entries.
+    many clients the questions are, and of how many there are stamped entries; ``chains`` hold
+    these, and ``dropped`` entries are missing at their beginnings.
     """
 
     unstamped: int
@@ -297,6 +298,8 @@ class Coverage:
     cells: int
     left_out: int
     clients: tuple[int, int]
+    chains: int = 0
+    dropped: int = 0
 
     @property
     def price(self) -> float:
@@ -333,11 +336,14 @@ def find_coverage(
     """
     stamped: dict[bytes, str] = {}
     ordered: list[bytes] = []
+    firsts_of_chains: dict[bytes, int] = {}
     for chain in sorted(chains, key=lambda one: one.chain_id):
         if chain.commitment.hex() == guard:
             times = chain.stamped_entries(roots)
             stamped |= times
             ordered += [entry for entry in chain.entries if entry in times]
+            if times:
+                firsts_of_chains[chain.chain_id] = chain.first
     links = [link.tobytes() for link in seal.links]
     committed = commit_questions(seal.columns, seal.alphabets, seal.drawn, seal.reference, links)
     known = {entry[TAG_BYTES:]: entry for entry in ordered}
@@ -354,4 +360,6 @@ def find_coverage(
         cells=len(firsts),
         left_out=max(len(firsts) - n_marked, 0),
         clients=(len(mine), len(mine | everybody)),
+        chains=len(firsts_of_chains),
+        dropped=sum(firsts_of_chains.values()),
     )

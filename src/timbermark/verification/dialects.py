@@ -19,6 +19,7 @@ from timbermark.verification.refusals import check_choice, refusal
 MOST_PATHS = 1024
 """Places in a reply that a path to the answers may lead to; log₂ of it is the price of a path."""
 _LONGEST_LABEL = 10_000
+_MOST_DIMENSIONS = 32
 
 
 class ReplyError(Exception):
@@ -252,7 +253,11 @@ def _cut(output: Mapping[str, Any]) -> list[Any]:
     data, shape = output.get("data"), output.get("shape")
     if not isinstance(data, list):
         raise ReplyError("an output has no data")
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MOST_DIMENSIONS
+        or not all(type(size) is int and size >= 0 for size in shape)
+    ):
         raise ReplyError("an output has no shape")
     if data and isinstance(data[0], list):
         return data  # rows already, as the protocol allows

@@ -17,9 +17,10 @@ for both marks in all of them. The rules, in their order; the first that answers
    model that it claims.
 6. Otherwise the dispute is undecided.
 
-A side whose evidence does not hold has no mark to find. Opening few triggers counts against
-whoever does it: a mark that cannot be found conclusively is found nowhere. Thresholds in common are
-shown as a fact and decide nothing.
+A side whose evidence does not hold has no mark to find, nor has one that brings the mark of a
+guard, whose symbols can be fitted to any model. Opening few triggers counts against whoever does
+it: a mark that cannot be found conclusively is found nowhere. Thresholds in common are shown as a
+fact and decide nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from timbermark.errors import InputError, TimbermarkError
+from timbermark.errors import EvidenceError, InputError, TimbermarkError
 from timbermark.ownership.claim import Claim
 from timbermark.ownership.evidence import CONCLUSIVE_BITS, INDICATIVE_BITS, Level, level
 from timbermark.ownership.opening import OpenedMark
@@ -316,8 +317,10 @@ def _hear(side: Side, party: Party, judge: str | None, roots: Sequence[bytes]) -
         published = Claim.load(given) if isinstance(given, str | os.PathLike) else given
         claim, opening = find_parts(pack, published)
         stamps = check_stamps(claim, roots)
-        opened = opening.check(claim, judge)
-        worth = opening.full_bits
+        held = opening.check(claim, judge)
+        if held.is_guard:  # whose owner can fit questions and symbols to any model
+            raise refusal("dispute.guard", EvidenceError)
+        opened, worth = held, opening.full_bits
     except TimbermarkError as error:
         refused = error.message
     # The models of a side that is refused may still carry the other's mark.

@@ -239,7 +239,7 @@ def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list
     try:
         return dialect.read_reply(value, n)
     except ReplyError as error:
-        raise FailureError("final", "no-answers", why=clean(str(error))) from None
+        raise FailureError("final", "no-answers", why=_excerpt(clean(str(error)))) from None
 
 
 async def _read(response: httpx.Response) -> bytes:

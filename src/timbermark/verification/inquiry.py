@@ -385,6 +385,7 @@ class Inquiry:
             reading={} if reading is None else reading.facts,
             prices=self._by_hand(),
             warnings=tuple(warnings),
+            conditions=(*self.context.conditions, *([Note("guard")] if self.mark.is_guard else [])),
         )
         answers, shown = self.known.answers, self.known.shown
         if answers is None:

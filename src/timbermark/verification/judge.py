@@ -93,13 +93,16 @@ class Judgment(Reportable):
     def level(self) -> Level:
         """Return the level of the verdict, indicative at most where a guard's owner could choose.
 
-        That is so for questions that no verified stamp covers, and where the bits of the verdict do
-        not pay for leaving out some of those that it covers.
+        That is so for questions that no verified stamp covers, where the bits of the verdict do
+        not pay for leaving out some of those that it covers, and where models of the judge's own
+        show evidence, too.
         """
         found = self.verdict.level
-        unstamped = any(note.code == "guard-unstamped" for note in self.notes)
+        codes = {note.code for note in self.notes}
         price = sum(n.facts["bits"] for n in self.notes if n.code == "guard-chosen")
-        convinces = not unstamped and self.bits - price >= CONCLUSIVE_BITS
+        picked = "guard-fixed" in codes and any(r.bits >= INDICATIVE_BITS for r in self.references)
+        doubtful = picked or "guard-unstamped" in codes
+        convinces = not doubtful and self.bits - price >= CONCLUSIVE_BITS
         return "indicative" if found == "conclusive" and not convinces else found
 
     @property
@@ -365,7 +368,8 @@ def _check_guard(
             unstamped = {"count": found.unstamped, "of": opened.n_leaves}
             return (Note("guard-unstamped", unstamped),)
         return (Note("guard-fixed", {"time": fixed}),)
-    notes = (Note("guard-fixed", {"time": found.latest}),)
+    held_back = Note("guard-chains", {"chains": found.chains, "dropped": found.dropped})
+    notes = (Note("guard-fixed", {"time": found.latest}), held_back)
     if found.price <= 0.0:
         return notes
     chosen, clients = found.clients
@@ -382,7 +386,7 @@ def _list_circumstances(pack: Pack, verdict: Verdict) -> tuple[Note, ...]:
         found.append(Note("ignored-files", {"count": len(pack.ignored), "pack": pack.name}))
     request = verdict.context.request
     if request.get("from_journal"):
-        facts = {name: request[name] for name in ("from_journal", "journal_since")}
+        facts = {name: request.get(name) for name in ("from_journal", "journal_since")}
         found.append(Note("from-journal", facts))
     return tuple(found)
 
@@ -403,7 +407,7 @@ def _train_references(
 _NOT_REPEATED = frozenset(
     (
         *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
-        *("guard-unstamped", "guard-fixed", "guard-chosen"),
+        *("guard-unstamped", "guard-fixed", "guard-chains", "guard-chosen"),
     )
 )
 """Notes about what only the judge of then had: roots, rows, a chain, the whole folder."""
@@ -440,7 +444,7 @@ def check_recorded(
         _require(isinstance(then["verdict"].pop("timbermark"), str))
         now["verdict"].pop("timbermark")
         _require(then == now)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError):
+    except (ValueError, TypeError, AttributeError, RecursionError, LookupError, ArithmeticError):
         raise refusal("pack.verdict-changed", EvidenceError) from None
     notes = [
         Note("recorded-stamp", {"time": was.time})

@@ -108,6 +108,10 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     ),
     # Disputes
     "dispute.same-claim": ("Both sides bring the same claim.", "give the other party's."),
+    "dispute.guard": (
+        "The symbols of a guard's mark come from its owner's key, so that it decides no dispute.",
+        "bring the mark of a model.",
+    ),
     # Endpoints
     "url": ("{url!r:.80} is no address of an endpoint.", _URL),
     "url:not-sound": ("The address of the endpoint is not a sound one.", _URL),

@@ -12,7 +12,7 @@ import numpy as np
 
 from timbermark.dtypes import CLASS_INDEX
 from timbermark.errors import FileFormatError, InputError
-from timbermark.ownership.encoding import check_digest, is_unicode
+from timbermark.ownership.encoding import check_digest, check_time, is_unicode
 from timbermark.ownership.evidence import AnswerKind, Answers, Price
 from timbermark.ownership.mark import Mark
 from timbermark.verification.refusals import refusal
@@ -20,6 +20,8 @@ from timbermark.verification.refusals import refusal
 Fits: TypeAlias = Callable[[Any], bool]
 
 FORMAT = "timbermark transcript 2"
+_MOST_BITS = 1e9
+"""The highest price that a transcript may state: what is above has no meaning."""
 _KEYS = {"scores": "scores", "labels": "class", "numbers": "number"}
 
 
@@ -170,12 +172,17 @@ def _is_price(value: Any) -> bool:
     if not isinstance(value, list) or len(value) != 3 or not _is_note([value[0], value[2]]):
         return False
     whole = all(type(fact) is int for fact in value[2].values())
-    return whole and is_real(value[1]) and value[1] >= 0
+    return whole and is_real(value[1]) and 0 <= value[1] <= _MOST_BITS
 
 
 def _is_digest(value: Any) -> bool:
     if value is not None:
         check_digest("suspect_digest", value)
+    return True
+
+
+def _is_time(value: Any) -> bool:
+    check_time("asked", value)
     return True
 
 
@@ -214,7 +221,7 @@ def _read(record: Any, mark: Mark) -> tuple[Transcript, str]:
     key, fits_kind = _KEYS[kind], _fits_kind(kind, len(mark.classes))
     wanted: dict[str, Fits] = {
         "format": is_text,
-        "asked": is_text,
+        "asked": _is_time,
         "mark_digest": lambda digest: bool(digest == mark.digest.hex()),
         "places": lambda places: bool(places == list(map(int, mark.places))),
         "kind": is_text,

@@ -118,6 +118,10 @@ CONDITIONS = {
         "Requests held several rows, decoys of a chosen table among them: the evidence holds only "
         "if answers do not depend on the other rows."
     ),
+    "guard": (
+        "The mark is that of a guard and holds its symbols: the evidence holds only if a key drew "
+        "them and nobody picked the questions, of which a judge is shown stamps."
+    ),
     "journal": (
         "{from_journal} answers come from a journal that was begun {journal_since}: the evidence "
         "holds only if nobody made them up."
@@ -143,6 +147,11 @@ NOTES = {
         "The mark leaves out {left_out} of {of} cells with stamped questions and is about {chosen} "
         "of {clients} clients: choosing so is worth {bits:.0f} bits, which the evidence must pay "
         "for to be conclusive."
+    ),
+    "guard-chains": (
+        "Stamped questions come from {chains} chains, at whose beginnings {dropped} entries are "
+        "missing. Ask how many replicas there were: whoever keeps chains back, or the beginning of "
+        "one, chooses among questions, which no price covers."
     ),
     "guard-fixed": (
         "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
