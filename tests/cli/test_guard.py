@@ -196,8 +196,14 @@ def test_a_plan_of_a_guard(house, run):
     assert 0.02 < json.loads(out)["drawn"] < 0.1
     assert run(*words)[0] == 2
     rows = ("--validation", place / "rows.csv")
-    assert run(*words, *rows, "--attacks", "fast")[0] == 2
     assert run("plan", place / "model.timber", "--share", "0.05", *rows)[0] == 2
+    for more in (
+        ("--attacks", "fast"), ("--share", "0"), ("--seals", "splits"), ("--max-changed", "0.02"),
+        ("--method", "in-place"), ("--strategy", "cluster"), ("--seed", "3"),
+    ):  # fmt: skip
+        code, out, err = run(*words, *rows, *more)
+        assert (code, out) == (2, ""), more
+        assert more[0] in err
 
 
 @pytest.mark.parametrize(

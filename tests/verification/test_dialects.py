@@ -44,10 +44,13 @@ def test_addresses_are_completed(url, protocol, expected):
 
 
 def test_an_address_that_tells_nothing_needs_a_protocol():
-    for url, protocol in (("http://h/score?key=hidden", "auto"), ("http://h/score", "grpc")):
+    for url, protocol, code in (
+        ("http://h/score?key=hidden", "auto", "protocol"),
+        ("http://h/score", "grpc", "option.unknown"),
+    ):
         with pytest.raises(InputError) as caught:
             complete_url(url, protocol)
-        assert (caught.value.code, caught.value.parameter) == ("protocol", "protocol")
+        assert (caught.value.code, caught.value.parameter) == (code, "protocol")
         assert "hidden" not in str(caught.value)
 
 

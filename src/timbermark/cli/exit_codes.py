@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 DONE, NONE, BAD_INPUT, INDICATIVE, UNEXPECTED = 0, 1, 2, 3, 4
 INTERRUPTED, ENDED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 EXIT_CODES = (
-    "Exit codes: 0 done, for verify and judge: conclusive; 3 indicative; 1 none; "
+    "Exit codes: 0 done, for verify, judge and trace: conclusive; 3 indicative; 1 none; "
     "2 bad input; 4 anything unexpected; 130 interrupted; 143 ended."
 )
 _LEVELS = {"conclusive": DONE, "indicative": INDICATIVE, "none": NONE}

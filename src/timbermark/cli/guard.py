@@ -15,6 +15,8 @@ from timbermark.errors import InputError
 if TYPE_CHECKING:
     from timbermark.guard.ledger_file import Summary
 
+_SHARE = 0.01
+
 
 @command(app)
 def guard(
@@ -25,7 +27,7 @@ def guard(
     out: Annotated[Path, option("The folder that MLflow or MLServer serves.")],
     output: Output,
     label: Annotated[str | None, option("The label column of the rows.")] = None,
-    share: Annotated[float, option("The part of answers that are drawn.")] = 0.01,
+    share: Annotated[float, option("The part of answers that are drawn.")] = _SHARE,
     scores: Annotated[
         bool, option("Answer with scores where a request does not say.", "--scores")
     ] = False,
@@ -46,7 +48,7 @@ def guard(
 
 
 def plan_guard(
-    model: Path, rows: Path | None, label: str | None, share: float, output: Output
+    model: Path, rows: Path | None, label: str | None, share: float | None, output: Output
 ) -> None:
     """Show what a guard would cost: the command `timbermark plan --guard`."""
     if rows is None:
@@ -54,7 +56,7 @@ def plan_guard(
     from timbermark.guard.guarding import plan
 
     opened, X, y = _read(model, rows, label)
-    cost: Any = plan(opened, X, y, guard=True, share=share)
+    cost: Any = plan(opened, X, y, guard=True, share=_SHARE if share is None else share)
     output.finish(cost)
 
 

@@ -145,10 +145,12 @@ def plan(
     if guard:
         from timbermark.cli.guard import plan_guard
 
-        if attacks is not None:
-            raise InputError("--attacks is not for a guard.", hint="leave it out.")
+        options.refuse_beside("a guard", choices, paper)
+        if attacks is not None or method is not options.Method.edit:
+            name = "--method" if attacks is None else "--attacks"
+            raise InputError(f"{name} is not for a guard.", hint="leave it out.")
         table = rows.validation or rows.candidates or rows.train
-        plan_guard(model, table, rows.label, share or 0.01, Output(as_json=as_json))
+        plan_guard(model, table, rows.label, share, Output(as_json=as_json))
         return
     if share is not None:
         raise InputError("--share is for a guard.", hint="say --guard, or leave it out.")
@@ -246,7 +248,7 @@ def rotate(
     replaced = options.load_mark(old)
     in_place = settings_of(replaced) is not None
     begun = _begin(model, owner, files, target, choices, paper, in_place)
-    given = rows.read(begun.model)
+    given = rows.read(begun.model, begun.chosen["label_map"])
     with rows.passes(given):
         result = embedding.rotate(
             begun.model, replaced, **given, **begun.asked, key=begun.key, owner=owner,

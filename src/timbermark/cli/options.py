@@ -315,6 +315,19 @@ def _flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def refuse_beside(what: str, *said: Any) -> None:
+    """Raise InputError for an option of groups of options that was given: it would do nothing."""
+    for group in said:
+        for part in fields(group):
+            if getattr(group, part.name) != part.default:
+                raise InputError(
+                    f"{_flag_of(part.name)} is not for {what}.",
+                    hint="leave it out.",
+                    code="guard.option",
+                    parameter=part.name,
+                )
+
+
 def _read_token(variable: str | None, file: Path | None) -> str | None:
     """Return the token from an environment variable or from a file; None if neither is named."""
     if variable is not None and file is not None:
