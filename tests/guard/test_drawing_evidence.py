@@ -59,7 +59,7 @@ def test_without_a_stamp_a_judge_finds_it_indicative_at_most(accused, key, tmp_p
 @needs_openssl
 def test_questions_before_a_verified_stamp_count_fully(accused, world, key, tmp_path):
     guard, student = accused
-    _, X, _ = world
+    _, X, y = world
     authority = Authority(tmp_path / "tsa")
     guard.flush()
     (head,) = request_stamps(guard._ledger.path)
@@ -71,13 +71,17 @@ def test_questions_before_a_verified_stamp_count_fully(accused, world, key, tmp_
     save_chains(chain, read_chains(guard._ledger.path))
     early, all_of_it = guard.mark("acme", stamped=True), guard.mark("acme")
     assert early.n_triggers < all_of_it.n_triggers
-    found = tm.judge(open_all(early, key), suspect=student, chain=chain, roots=[authority.root])
+    asked = {"suspect": student, "chain": chain, "rows": (X[:300], y[:300])}
+    found = tm.judge(open_all(early, key), **asked, roots=[authority.root])
     assert found.level == "conclusive"
     assert "guard-fixed" in [note.code for note in found.notes]
-    late = tm.judge(open_all(all_of_it, key), suspect=student, chain=chain, roots=[authority.root])
+    late = tm.judge(open_all(all_of_it, key), **asked, roots=[authority.root])
     assert late.level == "indicative"
-    # Nobody trusts an authority that was not named.
-    assert tm.judge(open_all(early, key), suspect=student, chain=chain).level == "indicative"
+    # Nobody trusts an authority that was not named, or an owner without a second opinion.
+    assert tm.judge(open_all(early, key), **asked).level == "indicative"
+    alone = tm.judge(open_all(early, key), **asked | {"rows": None}, roots=[authority.root])
+    assert (alone.verdict.level, alone.level) == ("conclusive", "indicative")
+    assert "guard-alone" in [note.code for note in alone.notes]
     with pytest.raises(EvidenceError) as caught:
         add_stamp(guard._ledger.path, authority.stamp(make_query(Chainless())))
     assert caught.value.code == "stamp.other"
@@ -188,7 +192,6 @@ def test_questions_that_every_model_answers_alike_convince_no_judge_who_has_rows
     pack = Pack("evidence", claim, tm.open_mark(mark, claim, judge="Judy", share=1.0))
     asked = {"suspect": natural, "roots": [authority.root]}
     assert "guard" in [note.code for note in tm.verify(natural, mark).context.conditions]
-    assert tm.judge(pack, **asked).level == "conclusive"
     found = tm.judge(pack, **asked, rows=(X[300:600], y[300:600]))
     assert found.verdict.level == "conclusive"
     assert found.level == "indicative"

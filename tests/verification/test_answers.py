@@ -87,11 +87,15 @@ def test_labels_are_placed_by_trigger():
 
 
 @pytest.mark.parametrize("later", [[0.5], [0.5, 0.5, 0], "yes", {"no": 1}, ["a", "b"], 0.5])
-def test_scores_of_another_form_are_refused(later):
-    reading = settle_reading([[0.5, 0.5]], TWO)
+def test_scores_of_another_form_are_missing_and_many_are_refused(later):
+    mark = make_mark(k=40, q=2, classes=("no", "yes"))
+    reading = settle_reading([[0.5, 0.5]], mark)
+    placed = place_scores({0: [0.5, 0.5], 1: later}, reading, mark)
+    assert placed[0].tolist() == [0.5, 0.5]
+    assert np.isnan(placed[1]).all()
     with pytest.raises(InputError) as caught:
-        place_scores({0: [0.5, 0.5], 1: later}, reading, TWO)
-    assert caught.value.hint
+        place_scores({0: [0.5, 0.5], **dict.fromkeys(range(1, 20), later)}, reading, mark)
+    assert caught.value.code == "answers.unlike-first"
 
 
 @pytest.mark.parametrize(
@@ -248,6 +252,32 @@ def test_labels_through_a_map_cost_their_order():
     label_map = {f"k{label}": label for label in mark.classes}
     verdict = tm.verify(lambda X: [f"k{label}" for label in model(X)], mark, label_map=label_map)
     assert verdict.bits == pytest.approx(tm.verify(model, mark).bits - np.log2(720), abs=0.002)
+
+
+_LISTS = ([0.5, 0.5], {"said": 1, "more": 2}, ["a"] * 6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "odd"),
+    [("scores", "oops"), ("scores", 0.5), *((k, o) for k in ("labels", "scores") for o in _LISTS)],
+)
+def test_few_odd_answers_count_as_missing(kind, odd):
+    """Else a service that answers one question in another form could not be judged."""
+    mark = make_mark(k=120)
+    model = learnt(mark) if kind == "labels" else scored(mark)
+
+    def suspect(X, places):
+        said = np.asarray(model(X)).tolist()
+        return [odd if i in places else answer for i, answer in enumerate(said)]
+
+    verdict = tm.verify(lambda X: suspect(X, (7, 30, 99)), mark)
+    assert verdict.level == "conclusive"
+    (warning,) = (note for note in verdict.context.warnings if note.code == "odd-answers")
+    assert warning.facts == {"count": 3}
+    assert verdict.bits < tm.verify(model, mark).bits
+    with pytest.raises(InputError) as caught:
+        tm.verify(lambda X: suspect(X, range(1, 60)), mark)
+    assert caught.value.code.startswith("answers.un")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ of answers, one for each row: a label, a number, a list of scores, scores by cla
 they are read is settled by the form of the first answer, never by the symbols, so that however
 generous a reading is, chance matches no more often than the verdict says. Where a later answer
 contradicts the first one (a fraction after whole numbers, a negative score after probabilities),
-the reading is settled again, which costs a bit.
+the reading is settled again, which costs a bit. Few answers of another form count as missing, so
+that no single odd answer keeps a suspect from being judged.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ Scale: TypeAlias = Literal["auto", "probabilities", "margins"]
 
 HIGHEST_PROBABILITY = 1.0 + 1e-5
 """Sums of float32 numbers pass 1 by a few units in the last place."""
+_FEW_ODD = 8
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")
 _MISSING_TEXTS = ("", "nan", "none", "null", "<na>", "na", "n/a", "inf", "infinity")
 
@@ -245,6 +247,22 @@ def settle_classes(own: Sequence[Any], mark: Mark, stores_labels: bool) -> tuple
     return labels
 
 
+def most_odd(n: int) -> int:
+    """Return how many of ``n`` answers may be refused, or unlike the first one, and count as none.
+
+    >>> most_odd(0), most_odd(100)
+    (8, 33)
+    """
+    return _FEW_ODD + n // 4
+
+
+def _form(answer: Any) -> Any:
+    """Return what all scores of a suspect have in common: their classes, or how many they are."""
+    if isinstance(answer, dict):
+        return frozenset(answer)
+    return len(answer) if isinstance(answer, list) else None
+
+
 def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading | None:
     """Return how answers, in the order of asking, are read; None if there is none among them.
 
@@ -258,12 +276,19 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     >>> settle(["yes"], mark, ReadingRules()).kind, settle([0.7], mark, ReadingRules()).one_score
     ('labels', True)
     """
-    given = [answer for answer in answers if not _is_missing(answer, mark)]
+    given = [answer for answer in answers if not is_missing(answer, mark)]
     if not given:
         return None
     if mark.answers == "numbers":
         return Reading("numbers", prices=rules.prices)
     first = given[0]
+    alike = [answer for answer in given if _form(answer) == _form(first)]
+    if len(given) - len(alike) > most_odd(len(given)):
+        odd = next(answer for answer in given if _form(answer) != _form(first))
+        if not isinstance(first, list | dict):
+            raise refusal("answers.unreadable:mixed")
+        raise refusal("answers.unlike-first", said=str(odd)[:60])
+    given = alike
     if isinstance(first, list | dict):
         if rules.wanted == "labels":
             raise refusal("answers.scores")
@@ -275,8 +300,6 @@ def settle(answers: Sequence[Any], mark: Mark, rules: ReadingRules) -> Reading |
     by_rule = rules.wanted == "auto" and rules.label_map is None
     if by_rule and _is_share(first, mark):
         return _settle_scores(given, mark, rules)
-    if any(isinstance(answer, list | dict) for answer in given):
-        raise refusal("answers.unreadable:mixed")
     if by_rule and not rules.class_numbers:
         later = [answer for answer in given if _is_share(answer, mark)]
         if later and all(_as_number(answer) is not None for answer in given):
@@ -351,7 +374,7 @@ def read(
 
     Raises InputError for an answer that is not like the first one.
     """
-    there = {row: a for row, a in answers.items() if not _is_missing(a, mark)}
+    there = {row: a for row, a in answers.items() if not is_missing(a, mark)}
     if reading.kind == "numbers":
         values = np.full(mark.n_rows, np.nan)
         for row, answer in there.items():
@@ -363,6 +386,7 @@ def read(
         return Answers("numbers", values), None
     if reading.kind == "scores":
         return Answers("scores", _read_scores(there, reading, mark)), None
+    there = {row: answer for row, answer in there.items() if _form(answer) is None}
     listed = list(there.values())
     if reading.label_map is not None:
         listed = [_translate(answer, reading.label_map) for answer in listed]
@@ -380,7 +404,11 @@ def _read_scores(answers: Mapping[int, Any], reading: Reading, mark: Mark) -> Re
     if not answers:
         return placed
     rows = [_score_row(answer, reading, mark) for answer in answers.values()]
-    values = np.array(rows, dtype=np.float64)
+    odd = [answer for answer, row in zip(answers.values(), rows, strict=True) if row is None]
+    if len(odd) > most_odd(len(rows)):
+        raise refusal("answers.unlike-first", said=str(odd[0])[:60])
+    width = len(mark.classes if reading.classes is None else reading.classes)
+    values = np.array([row or [np.nan] * width for row in rows], dtype=np.float64)
     shares = reading.scale == "probabilities"
     values = np.clip(values, 0.0, 1.0) if shares else softmax(values)
     if reading.classes is not None:
@@ -394,7 +422,8 @@ def _read_scores(answers: Mapping[int, Any], reading: Reading, mark: Mark) -> Re
     return placed
 
 
-def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float]:
+def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float] | None:
+    """Return the scores in an answer; None if these are none like those of the first one."""
     width = len(mark.classes if reading.classes is None else reading.classes)
     if reading.one_score:
         row = [answer]
@@ -405,7 +434,7 @@ def _score_row(answer: Any, reading: Reading, mark: Mark) -> list[float]:
     try:
         numbers = [float(value) for value in row]
     except (TypeError, ValueError, OverflowError):
-        raise refusal("answers.unlike-first", said=str(answer)[:60]) from None
+        return None
     if reading.scale == "probabilities" and not _are_within(numbers):
         raise refusal("answers.no-probabilities", said=str(answer)[:60])
     if not reading.one_score:
@@ -533,7 +562,7 @@ def _looks_missing(answer: Any) -> bool:
     return answer is None
 
 
-def _is_missing(answer: Any, mark: Mark) -> bool:
+def is_missing(answer: Any, mark: Mark) -> bool:
     """Return whether an answer is none; a text like "None" may be a class of the mark.
 
     Scores are an answer if all of them are there.

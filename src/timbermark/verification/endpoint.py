@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from timbermark.errors import InputError
 from timbermark.ownership.evidence import Price
-from timbermark.verification.answers import ReadingRules, Scale
+from timbermark.verification.answers import ReadingRules, Scale, most_odd
 from timbermark.verification.dialects import (
     MOST_PATHS,
     Batch,
@@ -63,7 +63,6 @@ _REPEATED = ("idempotency-key", "x-idempotency-key", "x-request-id")
 """Usual headers that carry a key or the name of a request."""
 _HEADER_SIGNS = frozenset("!#$%&'*+-.^_`|~")
 _LONGEST_SHOWN = 200
-_FEW_REFUSALS = 8
 _ROOM, _ROOM_PER_SCORE = 256, 28
 """Bytes of the journal that are set aside for each answer before its question is asked."""
 
@@ -237,10 +236,11 @@ def _ask(
         answers = line.ask(body, len(ids), headers)
     except FailureError as error:
         journal.add({"failed": ids})
-        # A server may refuse single rows, such as an age of 150. That rule knows no symbols, so
-        # these questions count as not answered; a server that takes nothing is misunderstood.
-        limit = _FEW_REFUSALS + inquiry.n_asked // 4
-        if error.kind != "refused" or not taken or refused >= limit:
+        # A server may refuse single rows, such as an age of 150, or answer them in another form.
+        # That rule knows no symbols, so these questions count as not answered; a server that takes
+        # nothing is misunderstood.
+        of_rows = error.kind in ("refused", "unread")
+        if not of_rows or not taken or refused >= most_odd(inquiry.n_asked):
             raise _complaint(endpoint, journal, error) from None
         if len(questions) > 1:
             found: dict[str, Any] = {}

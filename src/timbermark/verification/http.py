@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from timbermark.verification.endpoint import Endpoint
 
-FailureKind: TypeAlias = Literal["again", "refused", "final"]
+FailureKind: TypeAlias = Literal["again", "refused", "unread", "final"]
 
 MAX_REPLY = 16 << 20
 """Bytes of a reply; the probabilities of 1,000 rows and 100 classes take 2 million."""
@@ -52,7 +52,8 @@ _SHORTEST_SECRET = 4
 class FailureError(Exception):
     """Why there is no answer.
 
-    ``kind``: "again" may be tried again, "refused" is about these rows, "final" is anything else.
+    ``kind``: "again" may be tried again, "refused" is about these rows, "unread" a reply that holds
+    no answers, "final" is anything else.
     ``message`` ends the sentence "The server …"; ``wait``: seconds that the server asks to wait.
     """
 
@@ -239,7 +240,7 @@ def read_reply(reply: bytes, n: int, dialect: Dialect, clean: Any = str) -> list
     try:
         return dialect.read_reply(value, n)
     except ReplyError as error:
-        raise FailureError("final", "no-answers", why=_excerpt(clean(str(error)))) from None
+        raise FailureError("unread", "no-answers", why=_excerpt(clean(str(error)))) from None
 
 
 async def _read(response: httpx.Response) -> bytes:

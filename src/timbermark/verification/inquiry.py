@@ -37,6 +37,7 @@ from timbermark.verification.answers import (
     ReadingRules,
     check_label_map,
     choose_kind,
+    is_missing,
     read,
     settle,
     settle_classes,
@@ -375,6 +376,10 @@ class Inquiry:
         if self.ending() == "hopeless":
             facts = {"asked": begun, "of": self.mark.n_triggers, "limit": self.limit}
             warnings.append(Note("hopeless", facts))
+        answers, shown = self.known.answers, self.known.shown
+        odd = [] if answers is None else self._list_odd(answers)
+        if odd:
+            warnings.append(Note("odd-answers", {"count": len(odd)}))
         if reading is not None and reading.strange:
             warnings.append(Note("strange-classes", {"classes": list(reading.strange[:5])}))
         context = replace(
@@ -387,11 +392,15 @@ class Inquiry:
             warnings=tuple(warnings),
             conditions=(*self.context.conditions, *([Note("guard")] if self.mark.is_guard else [])),
         )
-        answers, shown = self.known.answers, self.known.shown
         if answers is None:
             kind: AnswerKind = "numbers" if self.mark.answers == "numbers" else "labels"
             answers, shown = read({}, Reading(kind), self.mark)
         return judge(self.mark, context, answers, shown, begun)
+
+    def _list_odd(self, answers: Answers) -> list[int]:
+        """Return the rows that said something which is none of the answers that are read."""
+        said = [row for row, answer in self.answers.items() if not is_missing(answer, self.mark)]
+        return [row for row in said if not answers.answered[row]]
 
 
 def _reading_order(mark: Mark, rows: Collection[int]) -> list[int]:

@@ -94,14 +94,15 @@ class Judgment(Reportable):
         """Return the level of the verdict, indicative at most where a guard's owner could choose.
 
         That is so for questions that no verified stamp covers, where the bits of the verdict do
-        not pay for leaving out some of those that it covers, and where models of the judge's own
-        show evidence, too.
+        not pay for leaving out some of those that it covers, without a second opinion, and where
+        models of the judge's own show evidence, too.
         """
         found = self.verdict.level
         codes = {note.code for note in self.notes}
         price = sum(n.facts["bits"] for n in self.notes if n.code == "guard-chosen")
-        picked = "guard-fixed" in codes and any(r.bits >= INDICATIVE_BITS for r in self.references)
-        doubtful = picked or "guard-unstamped" in codes
+        picked = any(model.bits >= INDICATIVE_BITS for model in self.references)
+        alone = picked or not self.references
+        doubtful = "guard-unstamped" in codes or ("guard-fixed" in codes and alone)
         convinces = not doubtful and self.bits - price >= CONCLUSIVE_BITS
         return "indicative" if found == "conclusive" and not convinces else found
 
@@ -210,7 +211,7 @@ def judge(
     authorities that are trusted. ``rows``, (rows, labels) in the mark's columns, ask for a second
     opinion: models trained on them. ``chain``, for the mark of a guard, is the file of its ledger's
     chain: without it and a verified stamp, or a verified stamp of the claim, the evidence is
-    indicative at most. ``progress`` shows a bar on a terminal.
+    indicative at most, and so it is without ``rows``. ``progress`` shows a bar on a terminal.
 
     Raises EvidenceError, FileFormatError or InputError, with the reason, for evidence that does not
     hold, a claim without its opening, and a suspect that does not answer.
@@ -238,6 +239,8 @@ def judge(
     stamps = check_stamps(held, roots)
     opened = opening.check(held, judge)
     guarded = _check_guard(opened, held, stamps, chain, roots)
+    if guarded and rows is None:
+        guarded += (Note("guard-alone"),)
     if suspect is not None:
         _check_journal(asking.get("journal"), trust_journal)
         found = open_suspect(suspect)
@@ -407,7 +410,7 @@ def _train_references(
 _NOT_REPEATED = frozenset(
     (
         *("recorded-stamp", "recorded-models", "ignored-files", "from-journal"),
-        *("guard-unstamped", "guard-fixed", "guard-chains", "guard-chosen"),
+        *("guard-unstamped", "guard-fixed", "guard-chains", "guard-chosen", "guard-alone"),
     )
 )
 """Notes about what only the judge of then had: roots, rows, a chain, the whole folder."""

@@ -79,6 +79,9 @@ WARNINGS = {
         "Asking stopped after {asked} of {of} triggers: the evidence would hardly reach {limit:g} "
         "bits. With a lower limit it would go on."
     ),
+    "odd-answers": (
+        "{count} answers are not like the first one, or cannot be read, and count as missing."
+    ),
     "strange-classes": "The mark does not know these classes of the suspect: {classes}.",
     "credentials-in-the-open": "Credentials were sent without encryption, over http.",
 }
@@ -157,6 +160,10 @@ NOTES = {
         "A guard's key drew the symbols; questions and symbols were fixed by {time}. They say "
         "nothing about a suspect that was there before, and if models that the judge trains show "
         "evidence too, the questions were picked."
+    ),
+    "guard-alone": (
+        "Without a second opinion nobody sees whether every good model answers these questions so: "
+        "this counts as indicative at most. Give rows and labels of your own."
     ),
     "no-verified-stamp": "No verified time stamp shows when the claim was made.",
     "opened-too-little": (
