@@ -118,15 +118,19 @@ def test_limits_on_the_cost_are_those_of_embed(folder, capsys, tmp_path):
     assert code == 2
     assert "--max-changed" in said.err
     assert not list(tmp_path.iterdir())
-    code, said = ask(capsys, *words, "--max-drift", "1e-12", "--json")
+    # Unseen rows lie between the values of training rows, where thresholds move.
+    code, said = ask(capsys, *words, "--max-drift", "1e-12")
+    assert code == 2
+    assert "limits" in said.err
+    code, said = ask(capsys, *words, "--max-drift", "0.005", "--json")
     assert code == 0
     drift = [f for f in json.loads(said.out)["mark"]["cost"]["figures"] if f["code"] == "drift"]
-    # Of the rows that judge, none changes; a row that reports may, and then a note says so.
+    # Other rows report than those that judge: where they change more, a note says so.
     change = drift[0]["change"]
-    assert change < 1e-4
+    assert change < 6e-3
     notes = json.loads(said.out)["mark"]["notes"]
     warned = ("beyond_limit", "drift") in [(note["code"], note["name"]) for note in notes]
-    assert warned == (change > 1e-12)
+    assert warned == (change > 5e-3)
     assert "note:" not in said.err
 
 

@@ -81,13 +81,13 @@ _ENOUGH_BOUNDARIES, _ENOUGH_ALONE = 96, 128
 seal and alone. (`./dev bench models`, diamonds: five of six regressors had 35 to 64 bits, and were
 refused.)"""
 _SEARCHES = 6
-"""How often boundaries are chosen until they use at most their share of the budget; the last choice
-has no wide ones."""
+"""How often boundaries are chosen until they use at most their share of the budget."""
 _THROWAWAY = 2
 """Sets of symbols by which a choice of boundaries is judged, and which are then thrown away."""
 _LESS = (0.25, 0.8)
-"""A choice spends less on wide boundaries than the one before, as much as that one used too much,
-between these factors."""
+"""A choice spends less than the one before on wide boundaries, or has fewer free ones, whichever
+cost more: as much less as that one used too much, between these factors. The last one that shrinks
+wide ones leaves them out."""
 _FEWER_BOUNDARIES = 2
 """The draw after which a mark of both seals that is too dear also loses its dearest boundaries."""
 
@@ -351,7 +351,7 @@ def _find_boundaries(
     rng = np.random.default_rng(prepared.seed + 9)
     for left in reversed(range(_SEARCHES)):
         chosen = search.choose(limits)
-        if left == 0 or not chosen.wide.any():
+        if left == 0 or not len(chosen):
             break
         moving, most = _in_single(chosen) if single else chosen, 0.0
         for _ in range(_THROWAWAY):
@@ -363,9 +363,12 @@ def _find_boundaries(
                 break
         else:
             break
-        spent = float(chosen.price[chosen.wide].sum())
-        less = spent * float(np.clip(share / most, *_LESS))
-        limits = replace(limits, wide=0) if left == 1 else replace(limits, wide_price=less)
+        less, wide = float(np.clip(share / most, *_LESS)), chosen.wide
+        spent = float(chosen.price[wide].sum())
+        if float(chosen.price[~wide].sum()) > spent:
+            limits = replace(limits, wide=int(wide.sum()), free=int(less * (~wide).sum()))
+        else:
+            limits = replace(limits, wide=0 if left == 1 else limits.wide, wide_price=spent * less)
     found = search.find_triggers(chosen, limits)
     return replace(found, boundaries=_in_single(found.boundaries)) if single else found
 
