@@ -336,7 +336,8 @@ def _too_few(n_boundaries: int, n_customers: int, colluders: int) -> InputError:
     return InputError(
         f"{n_boundaries} boundaries are too few to trace {wanted} among {n_customers} customers: "
         f"they trace {still}.",
-        hint="give all training rows, a model with more trees, wider limits on the cost, or weak=True to trace less.",
+        hint="give all training rows, a model with more trees, wider limits on the cost, or "
+        "weak=True to trace less.",
         code="copies.too-few",
         parameter="colluders",
     )
