@@ -154,10 +154,13 @@ def test_a_judge_with_the_stamped_chain(house, served, run, tmp_path):
             file.write(f"{row[identity]},{label}\n")
     assert mark.is_guard
     judged = ("judge", tmp_path / "evidence", "--suspect", stolen, "--json")
-    code, out, err = run(*judged, "--chain", paths["chain"], "--roots", tmp_path / "root.pem")
+    stamped = ("--chain", paths["chain"], "--roots", tmp_path / "root.pem")
+    opinion = ("--rows", place / "rows.csv", "--label", "label")
+    code, out, err = run(*judged, *stamped, *opinion)
     assert (code, json.loads(out)["level"]) == (0, "conclusive"), err
-    code, out, _ = run(*judged)
-    assert (code, json.loads(out)["level"]) == (3, "indicative")
+    for words in (opinion, stamped):
+        code, out, _ = run(*judged, *words)
+        assert (code, json.loads(out)["level"]) == (3, "indicative")
 
 
 def test_a_mark_with_rows_knows_what_unguarded_students_say(served, house, run, tmp_path):

@@ -85,9 +85,11 @@ _SEARCHES = 6
 _THROWAWAY = 2
 """Sets of symbols by which a choice of boundaries is judged, and which are then thrown away."""
 _LESS = (0.25, 0.8)
-"""A choice spends less than the one before on wide boundaries, or has fewer free ones, whichever
-cost more: as much less as that one used too much, between these factors. The last one that shrinks
-wide ones leaves them out."""
+"""A choice spends less than the one before on wide boundaries, or has fewer and cheaper free ones,
+whichever cost more: as much less as that one used too much, between these factors. The last choice
+leaves wide ones out."""
+_BY_PRICE = 1e-9
+"""What a free boundary may cost against its quality where the cheapest are wanted."""
 _FEWER_BOUNDARIES = 2
 """The draw after which a mark of both seals that is too dear also loses its dearest boundaries."""
 
@@ -364,11 +366,16 @@ def _find_boundaries(
         else:
             break
         less, wide = float(np.clip(share / most, *_LESS)), chosen.wide
-        spent = float(chosen.price[wide].sum())
-        if float(chosen.price[~wide].sum()) > spent:
-            limits = replace(limits, wide=int(wide.sum()), free=int(less * (~wide).sum()))
+        spent, n_free = float(chosen.price[wide].sum()), int((~wide).sum())
+        if float(chosen.price[~wide].sum()) > spent and n_free > _ENOUGH_BOUNDARIES:
+            fewer = max(int(less * n_free), _ENOUGH_BOUNDARIES)
+            limits = replace(limits, wide=len(chosen) - n_free, free=fewer, free_price=_BY_PRICE)
+        elif not wide.any():
+            break
         else:
-            limits = replace(limits, wide=0 if left == 1 else limits.wide, wide_price=spent * less)
+            limits = replace(limits, wide_price=spent * less)
+        if left == 1:
+            limits = replace(limits, wide=0)
     found = search.find_triggers(chosen, limits)
     return replace(found, boundaries=_in_single(found.boundaries)) if single else found
 
